@@ -17,7 +17,7 @@ struct Blake3 {
     static constexpr u32 initial[state_words] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-    enum Flag : u32 { chunk_start = 1, chunk_end = 2, parent = 4, root = 8 };
+    enum Flag : u32 { chunk_start = 1, chunk_end = 2, parent = 4, root = 8, keyed = 16 };
 
     /// Which word of the block stands at `place` in `round`: the fixed permutation, applied once
     /// more each round.

@@ -47,8 +47,8 @@ void Blake3Batch::run_leaves() {
                             tree.is_root && tree.width == 1, value(tree.place + i)});
         }
     }
-    lanes_.chunks(whole_);
-    lanes_.chunks(partial_);
+    lanes_.chunks(key_, whole_);
+    lanes_.chunks(key_, partial_);
 }
 
 bool Blake3Batch::run_level() {
@@ -60,7 +60,7 @@ bool Blake3Batch::run_level() {
         }
     }
     if (parents_.empty()) return false;
-    lanes_.parents(parents_);
+    lanes_.parents(key_, parents_);
     for (Tree& tree : trees_) {
         if (tree.width % 2 == 1 && tree.width > 1) {
             std::memcpy(value(tree.place + tree.width / 2), value(tree.place + tree.width - 1), 32);
@@ -70,11 +70,12 @@ bool Blake3Batch::run_level() {
     return true;
 }
 
-void hash_blake3_many(const LaneSet& lanes, std::span<const Bytes> messages, u8* digests) {
-    Blake3Batch batch(lanes);
+void hash_blake3_many(const LaneSet& lanes, std::span<const Bytes> messages, u8* digests,
+                      const Blake3Key& key) {
+    Blake3Batch batch(lanes, key);
     for (const Bytes& message : messages) {
         if (message.size() > batch_chunks * Blake3::chunk_bytes) {
-            hash_blake3_tree(lanes, message, 0, true, digests, 1);
+            hash_blake3_tree(lanes, message, 0, true, digests, 1, key);
         } else {
             batch.add(message, 0, true, digests);
             if (batch.chunks() >= batch_chunks) batch.run();
@@ -85,10 +86,10 @@ void hash_blake3_many(const LaneSet& lanes, std::span<const Bytes> messages, u8*
 }
 
 void hash_blake3_tree(const LaneSet& lanes, Bytes data, u64 first_chunk, bool is_root, u8* result,
-                      u32 threads) {
+                      u32 threads, const Blake3Key& key) {
     const u64 subtrees = (data.size() + subtree_bytes - 1) / subtree_bytes;
     if (subtrees <= 1) {
-        Blake3Batch batch(lanes);
+        Blake3Batch batch(lanes, key);
         batch.add(data, first_chunk, is_root, result);
         batch.run();
         return;
@@ -96,7 +97,7 @@ void hash_blake3_tree(const LaneSet& lanes, Bytes data, u64 first_chunk, bool is
     std::vector<u32> values(8 * subtrees);
     Counter counter(subtrees, 1);
     run_once(threads, [&](u32) {
-        Blake3Batch batch(lanes);
+        Blake3Batch batch(lanes, key);
         for (u64 first = 0, last = 0; counter.take(first, last);) {
             const u64 offset = first * subtree_bytes;
             const u64 bytes = std::min(data.size() - offset, subtree_bytes);
@@ -105,18 +106,19 @@ void hash_blake3_tree(const LaneSet& lanes, Bytes data, u64 first_chunk, bool is
             batch.run();
         }
     });
-    join_blake3(lanes, values, is_root);
+    join_blake3(lanes, values, is_root, key);
     std::memcpy(result, values.data(), 32);
 }
 
-void join_blake3(const LaneSet& lanes, std::vector<u32>& values, bool is_root) {
+void join_blake3(const LaneSet& lanes, std::vector<u32>& values, bool is_root,
+                 const Blake3Key& key) {
     std::vector<ParentJob> jobs;
     for (u64 width = values.size() / 8; width > 1; width = (width + 1) / 2) {
         jobs.clear();
         for (u64 i = 0; i < width / 2; ++i) {
             jobs.push_back({values.data() + 16 * i, is_root && width == 2, values.data() + 8 * i});
         }
-        lanes.parents(jobs);
+        lanes.parents(key, jobs);
         if (width % 2 == 1) {
             std::memcpy(values.data() + 8 * (width / 2), values.data() + 8 * (width - 1), 32);
         }

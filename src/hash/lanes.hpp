@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "hash/blake3.hpp"
 #include "hash/windows.hpp"
 #include "warren/hash.hpp"
 
@@ -28,6 +29,17 @@ struct Unfinished {
 
 /// Finishes one message on one thread; see one.hpp.
 using FinishOne = void (*)(const Unfinished& message, u8* digest);
+
+/// What every chunk and parent of BLAKE3 begins with: the initial state, or a key and the flag that
+/// says so.
+struct Blake3Key {
+    u32 words[Blake3::state_words];
+    u32 flags;
+};
+inline constexpr Blake3Key blake3_unkeyed = {
+    {Blake3::initial[0], Blake3::initial[1], Blake3::initial[2], Blake3::initial[3],
+     Blake3::initial[4], Blake3::initial[5], Blake3::initial[6], Blake3::initial[7]},
+    0};
 
 /// A leaf of BLAKE3's tree and where its chaining value goes (8 words).
 struct ChunkJob {
@@ -59,8 +71,8 @@ struct LaneSet {
                        const WindowOutput& output);
     /// Takes all of a long XXH3 message (more than 240 bytes) into its eight accumulators.
     void (*xxh3)(u64 (&accumulators)[8], const u8* data, u64 bytes);
-    void (*chunks)(std::span<const ChunkJob> jobs);
-    void (*parents)(std::span<const ParentJob> jobs);
+    void (*chunks)(const Blake3Key& key, std::span<const ChunkJob> jobs);
+    void (*parents)(const Blake3Key& key, std::span<const ParentJob> jobs);
 };
 
 /// All that this processor can run, the widest first.

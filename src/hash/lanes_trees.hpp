@@ -16,13 +16,20 @@
 namespace warren::hash {
 namespace {
 
+/// The state that a chunk or a parent begins with.
+template <class Word>
+WARREN_INLINE void set_key(const Blake3Key& key, Word (&value)[8]) {
+    for (int i = 0; i < 8; ++i)
+        value[i] = Word{} + key.words[i];
+}
+
 /// Up to n chunks of BLAKE3. Finished lanes keep their value while others go on.
 template <u32 n>
 class ChunkLanes {
     using Word = typename Vector<n>::Word;
 
  public:
-    explicit ChunkLanes(std::span<const ChunkJob> jobs) : jobs_(jobs) {
+    ChunkLanes(const Blake3Key& key, std::span<const ChunkJob> jobs) : key_(key), jobs_(jobs) {
         for (u32 lane = 0; lane < n; ++lane) {
             const ChunkJob& job = jobs_[lane < jobs_.size() ? lane : 0];
             at_[lane] = reinterpret_cast<const u8*>(job.data.data());
@@ -36,7 +43,7 @@ class ChunkLanes {
 
     void run() {
         Word value[8];
-        set_initial<Blake3>(value);
+        set_key(key_, value);
         for (u32 block = 0; block < most_blocks_; ++block) {
             if (are_whole_) {
                 take_whole(block, value);
@@ -58,7 +65,7 @@ class ChunkLanes {
         // The next jobs are mostly the chunks behind these.
         Vector<n>::prefetch(at_, n * Blake3::chunk_bytes + block * block_bytes);
         Vector<n>::template load_blocks<false>(at_, block * block_bytes, message);
-        Word flags = Word{} + (block == 0 ? u32{Blake3::chunk_start} : 0u);
+        Word flags = Word{} + (key_.flags | (block == 0 ? u32{Blake3::chunk_start} : 0u));
         if (block == most_blocks_ - 1) {
             for (u32 lane = 0; lane < n; ++lane)
                 flags[lane] |= end_flags(lane);
@@ -81,7 +88,8 @@ class ChunkLanes {
             from[lane] = ends[lane];
             if (block >= blocks_of(lane)) continue;
             active[lane] = ~u32{0};
-            if (block == 0) flags[lane] = Blake3::chunk_start;
+            flags[lane] = key_.flags;
+            if (block == 0) flags[lane] |= Blake3::chunk_start;
             if (block == blocks_of(lane) - 1) flags[lane] |= end_flags(lane);
             const u32 rest = bytes_[lane] - block * block_bytes;
             lengths[lane] = rest < block_bytes ? rest : block_bytes;
@@ -101,6 +109,7 @@ class ChunkLanes {
             value[i] = choose(active, next[i], value[i]);
     }
 
+    const Blake3Key& key_;
     std::span<const ChunkJob> jobs_;
     const u8* at_[n];
     Word counter_low_ = {};
@@ -111,14 +120,14 @@ class ChunkLanes {
 };
 
 template <u32 n>
-void hash_chunks_in_lanes(std::span<const ChunkJob> jobs) {
+void hash_chunks_in_lanes(const Blake3Key& key, std::span<const ChunkJob> jobs) {
     for (; jobs.size() > n; jobs = jobs.subspan(n))
-        ChunkLanes<n>(jobs.first(n)).run();
-    if (!jobs.empty()) ChunkLanes<n>(jobs).run();
+        ChunkLanes<n>(key, jobs.first(n)).run();
+    if (!jobs.empty()) ChunkLanes<n>(key, jobs).run();
 }
 
 template <u32 n>
-void hash_parents_in_lanes(std::span<const ParentJob> jobs) {
+void hash_parents_in_lanes(const Blake3Key& key, std::span<const ParentJob> jobs) {
     using Word = typename Vector<n>::Word;
     for (u64 first = 0; first < jobs.size(); first += n) {
         const u8* at[n];
@@ -126,12 +135,12 @@ void hash_parents_in_lanes(std::span<const ParentJob> jobs) {
         for (u32 lane = 0; lane < n; ++lane) {
             const ParentJob& job = jobs[first + lane < jobs.size() ? first + lane : first];
             at[lane] = reinterpret_cast<const u8*>(job.children);
-            flags[lane] = Blake3::parent | (job.is_root ? u32{Blake3::root} : 0u);
+            flags[lane] = key.flags | Blake3::parent | (job.is_root ? u32{Blake3::root} : 0u);
         }
         Word message[16];
         Vector<n>::template load_blocks<false>(at, 0, message);
         Word value[8];
-        set_initial<Blake3>(value);
+        set_key(key, value);
         Blake3::compress(value, message, Word{}, Word{}, Word{} + block_bytes, flags);
         const u64 left = jobs.size() - first;
         Vector<n>::store_eight(value, left < n ? static_cast<u32>(left) : n,

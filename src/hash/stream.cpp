@@ -75,7 +75,7 @@ class Blake3Stream final : public Sequential {
         std::copy_n(right.data(), 8, children + 8);
         stack_.pop_back();
         const ParentJob job = {children, is_root, right.data()};
-        lanes_.parents(std::span(&job, 1));
+        lanes_.parents(blake3_unkeyed, std::span(&job, 1));
     }
 
     const LaneSet& lanes_ = widest_lanes();

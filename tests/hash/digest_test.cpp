@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,36 @@ TEST(HashDigest, AgreesWithOtherPrograms) {
             EXPECT_EQ(hex(portable_digest(algorithm, message)), expected)
                 << "portable " << name(algorithm) << " of " << vector.length;
         }
+    }
+}
+
+/// The key is that of BLAKE3's own test vectors, the digests are those of the package blake3 of
+/// PyPI.
+TEST(HashDigest, AgreesWithAKeyInLanesOfEveryWidth) {
+    const std::string_view text = "whats the Elvish word for friend";
+    Blake3Key key{{}, Blake3::keyed};
+    ASSERT_EQ(text.size(), sizeof key.words);
+    std::memcpy(key.words, text.data(), text.size());
+    const std::vector<std::byte> pattern = pattern_message(1'048'577);
+    std::vector<Bytes> messages;
+    for (u64 length = 0; length < 1200; ++length)
+        messages.push_back(Bytes(pattern).first(length));
+    messages.push_back(pattern);
+    for (const LaneSet* lanes : lane_sets()) {
+        std::vector<u8> digests(messages.size() * Blake3::digest_bytes);
+        hash_blake3_many(*lanes, messages, digests.data(), key);
+        const auto all = std::span(digests).first(1200 * Blake3::digest_bytes);
+        EXPECT_EQ(hex(std::span(digests).first(Blake3::digest_bytes)),
+                  "92b2b75604ed3c761f9d6f62392c8a9227ad0ea3f09573e783f1498a4ed60d26");
+        std::vector<u8> digest_of_all(Blake3::digest_bytes);
+        const Bytes bytes = std::as_bytes(all);
+        hash_blake3_many(*lanes, std::span(&bytes, 1), digest_of_all.data(), key);
+        EXPECT_EQ(hex(digest_of_all),
+                  "17a4fed9fc9808f22cf3e6fae8bf898616b711287c3b29cca763e722bcbe1677")
+            << lanes->name;
+        EXPECT_EQ(hex(std::span(digests).last(Blake3::digest_bytes)),
+                  "a0c8e093827da3e07e22fa684eb60fc1600cf44c5036c80fb0b587d0f39ef421")
+            << lanes->name;
     }
 }
 

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
-#include "base/check.hpp"
-#include "fs/core/name_hash.hpp"
 #include "team/team.hpp"
 
 namespace warren {
@@ -16,30 +13,24 @@ namespace {
 constexpr u32 inode_bits = 36;
 constexpr u32 block_bits = 34;
 constexpr u32 inode_low_bits = 6;  // beside the tag
-constexpr u32 digest_length = 32;
 
-u64 tag_of(std::span<const u8> digest) {
-    u64 word = 0;
-    std::memcpy(&word, digest.data(), sizeof word);
-    return std::max<u64>(word >> inode_low_bits, 1);
+/// The bits that tell the entries of a group apart; others choose the group.
+u64 tag_of(const DedupDigest& digest) {
+    return std::max<u64>(digest.words[0] >> inode_low_bits, 1);
 }
 
 }  // namespace
 
-DedupIndex::DedupIndex(u64 bytes, const u64 key[2])
+DedupIndex::DedupIndex(u64 bytes)
     : groups_(std::bit_floor(std::max<u64>(bytes / group_bytes, 1))),
-      key_{key[0], key[1]},
       entries_(groups_ * group_bytes) {}
 
-DedupIndex::Entry* DedupIndex::group_of(std::span<const u8> digest, u64& mixed) const {
-    WARREN_CHECK(digest.size() == digest_length);
-    mixed = siphash_1_3(key_, reinterpret_cast<const char*>(digest.data()), digest_length);
-    return entries_.as<Entry>() + (mixed & (groups_ - 1)) * group_entries;
+DedupIndex::Entry* DedupIndex::group_of(const DedupDigest& digest) const {
+    return entries_.as<Entry>() + (digest.words[1] & (groups_ - 1)) * group_entries;
 }
 
-bool DedupIndex::find(std::span<const u8> digest, FileBlock& found) const {
-    u64 mixed = 0;
-    const Entry* const group = group_of(digest, mixed);
+bool DedupIndex::find(const DedupDigest& digest, FileBlock& found) const {
+    const Entry* const group = group_of(digest);
     const u64 tag = tag_of(digest);
     for (u64 i = 0; i < group_entries; ++i) {
         const u64 first = relaxed_load(group[i].words[0]);
@@ -53,13 +44,12 @@ bool DedupIndex::find(std::span<const u8> digest, FileBlock& found) const {
     return false;
 }
 
-void DedupIndex::put(std::span<const u8> digest, const FileBlock& at) {
+void DedupIndex::put(const DedupDigest& digest, const FileBlock& at) {
     if (at.inode >> inode_bits != 0 || at.block >> block_bits != 0) return;
-    u64 mixed = 0;
-    Entry* const group = group_of(digest, mixed);
+    Entry* const group = group_of(digest);
     const u64 tag = tag_of(digest);
     // The entry of the same digest, else an empty one, else any: bits that the group does not use.
-    Entry* taken = group + (mixed >> 62);
+    Entry* taken = group + digest.words[2] % group_entries;
     for (u64 i = group_entries; i-- > 0;) {
         const u64 first = relaxed_load(group[i].words[0]);
         if (first == 0 || first >> inode_low_bits == tag) taken = group + i;

@@ -4,13 +4,11 @@
 // so its user compares the bytes.
 //
 // A group is a line of the processor's cache with four entries of 58 bits of the digest, 36 of the
-// number of an inode and 34 of a block of the file. The volume's key chooses the group: nobody who
-// does not know it can make blocks that push each other out.
+// number of an inode and 34 of a block of the file.
 #pragma once
 
-#include <span>
-
 #include "fs/engine/cpu/store_memory.hpp"
+#include "fs/volume/dedup_digest.hpp"
 
 namespace warren {
 
@@ -22,17 +20,19 @@ struct FileBlock {
 /// Thread-safe.
 class DedupIndex {
  public:
-    /// Takes at most `bytes`, which are touched as entries come, and at least one group. `key` is
-    /// the volume's. Check is_open(): the system may refuse the range.
-    DedupIndex(u64 bytes, const u64 key[2]);
+    /// Takes at most `bytes`, which are touched as entries come, and at least one group. Check
+    /// is_open(): the system may refuse the range.
+    explicit DedupIndex(u64 bytes);
 
     bool is_open() const { return entries_.data() != nullptr; }
     u64 bytes() const { return groups_ * group_bytes; }
 
-    /// Whether a block with this digest, 32 bytes, was put; sets where it was.
-    bool find(std::span<const u8> digest, FileBlock& found) const;
+    /// Soon find() or put() will ask for this digest.
+    void prefetch(const DedupDigest& digest) const { __builtin_prefetch(group_of(digest), 1); }
+    /// Whether a block with this digest was put; sets where it was.
+    bool find(const DedupDigest& digest, FileBlock& found) const;
     /// Puts a block, unless its numbers do not fit into an entry.
-    void put(std::span<const u8> digest, const FileBlock& at);
+    void put(const DedupDigest& digest, const FileBlock& at);
 
  private:
     struct Entry {
@@ -41,10 +41,9 @@ class DedupIndex {
     static constexpr u64 group_entries = 4;
     static constexpr u64 group_bytes = group_entries * sizeof(Entry);
 
-    Entry* group_of(std::span<const u8> digest, u64& mixed) const;
+    Entry* group_of(const DedupDigest& digest) const;
 
     u64 groups_;
-    u64 key_[2];
     ReservedRange entries_;
 };
 

@@ -13,24 +13,17 @@
 #include <cstring>
 
 #include "fs/volume/share_blocks.hpp"
-#include "warren/hash.hpp"
 
 namespace warren {
 namespace {
 
 constexpr u64 block_size = format::block_size;
 constexpr u64 step_blocks = 256;
-constexpr u64 digest_bytes = hash::digest_bytes(hash::Algorithm::blake3);
 
 u64 default_index_bytes(u64 volume_bytes) {
     const auto memory =
         static_cast<u64>(::sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(::sysconf(_SC_PAGESIZE));
     return std::min(volume_bytes / 1024, memory / 8);
-}
-
-bool is_zero(std::span<const std::byte> bytes) {
-    return bytes[0] == std::byte{0} &&
-           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
 }  // namespace
@@ -83,16 +76,15 @@ class InlineDedup::Writing {
             // A part of a block that the file has more of is no element.
             if (to % block_size == 0 || ends_file()) elements[count++] = bytes(from, to);
         }
-        std::array<u8, step_blocks * digest_bytes> digests;
-        WARREN_TRY(hash::hash_many(hash::Algorithm::blake3, std::span(elements).first(count),
-                                   std::span(digests).first(count * digest_bytes), one_thread));
+        std::array<DedupDigest, step_blocks> digests;
+        dedup_.hash_.digest(std::span(elements).first(count), digests);
+        for (u64 i = 0; i < count; ++i)
+            dedup_.index_.prefetch(digests[i]);
         for (u64 i = 0; i < count;) {
-            const auto digest =
-                std::span<const u8>(digests).subspan(i * digest_bytes, digest_bytes);
             const u64 from = at + i * block_size;
-            const Result<u64> shared = share_from(from, elements[i], digest);
+            const Result<u64> shared = share_from(from, elements[i], digests[i]);
             if (!shared) return shared.code();
-            if (*shared == from) dedup_.index_.put(digest, {file_.inode, from / block_size});
+            if (*shared == from) dedup_.index_.put(digests[i], {file_.inode, from / block_size});
             // What a run was shared of beyond this step is looked at no more.
             i = *shared == from ? i + 1 : (*shared - at + block_size - 1) / block_size;
             if (*shared > stop) return *shared;
@@ -102,7 +94,7 @@ class InlineDedup::Writing {
 
     /// Shares or zeroes a run that begins at byte `from`; returns where it ends, `from` if there is
     /// none.
-    Result<u64> share_from(u64 from, hash::Bytes element, std::span<const u8> digest) {
+    Result<u64> share_from(u64 from, hash::Bytes element, const DedupDigest& digest) {
         if (is_zero(element)) {
             const u64 stop = end_of_zeros(from);
             if (stop - from < run_bytes_min) return from;
@@ -207,8 +199,6 @@ class InlineDedup::Writing {
         return written_ == to ? Errc::ok : Errc::no_space;
     }
 
-    static constexpr hash::Options one_thread{.threads = 1, .processor = hash::Processor::cpu};
-
     InlineDedup& dedup_;
     VolumeImplementation& volume_;
     const Handle file_;
@@ -221,8 +211,9 @@ class InlineDedup::Writing {
 
 InlineDedup::InlineDedup(VolumeImplementation& volume, u64 index_bytes)
     : volume_(volume),
-      index_(index_bytes != 0 ? index_bytes : default_index_bytes(volume.superblock().size_bytes),
-             volume.superblock().hash_key) {}
+      hash_(volume.superblock().hash_key),
+      index_(index_bytes != 0 ? index_bytes : default_index_bytes(volume.superblock().size_bytes)) {
+}
 
 DedupStatistics InlineDedup::statistics() const {
     DedupStatistics statistics;

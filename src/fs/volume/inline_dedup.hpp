@@ -41,6 +41,7 @@ class InlineDedup {
     class Writing;
 
     VolumeImplementation& volume_;
+    const DedupHash hash_;
     DedupIndex index_;
     std::atomic<u64> looked_up_{0};
     std::atomic<u64> found_{0};

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -352,19 +354,16 @@ TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
     EXPECT_NE(failure.message.find("open it without dedup"), std::string::npos);
 }
 
-std::vector<u8> digest_of(u64 number) {
-    std::vector<u8> digest(32);
-    for (u32 i = 0; i < 4; ++i) {
-        const u64 word = (number + 1) * 0x9e3779b97f4a7c15 + i;
-        std::memcpy(&digest[i * 8], &word, sizeof word);
-    }
+DedupDigest digest_of(u64 number) {
+    DedupDigest digest;
+    for (u64 i = 0; i < 4; ++i)
+        digest.words[i] = (number + 1) * 0x9e3779b97f4a7c15 * (2 * i + 1) + i;
     return digest;
 }
 
 TEST(DedupIndex, ForgetsButDoesNotInvent) {
     constexpr u64 entries = 1024;
-    const u64 key[2] = {1, 2};
-    DedupIndex index(entries * 16, key);
+    DedupIndex index(entries * 16);
     ASSERT_TRUE(index.is_open());
     EXPECT_EQ(index.bytes(), entries * 16);
     FileBlock found;
@@ -393,6 +392,23 @@ TEST(DedupIndex, ForgetsButDoesNotInvent) {
     ASSERT_TRUE(index.find(digest_of(5), found));
     EXPECT_EQ(found.inode, 7u);
     EXPECT_EQ(found.block, 8u);
+}
+
+TEST(DedupHash, DependsOnTheKey) {
+    const u64 keys[][2] = {{1, 2}, {2, 1}};
+    Random random(7);
+    const Bytes bytes = random_bytes(random, 3 * block);
+    const std::array<hash::Bytes, 3> blocks = {std::span(bytes).first(block),
+                                               std::span(bytes).subspan(block, block),
+                                               std::span(bytes).subspan(2 * block, 100)};
+    std::array<DedupDigest, 3> digests[2];
+    for (u64 i = 0; i < 2; ++i)
+        DedupHash(keys[i]).digest(blocks, digests[i]);
+    for (u64 i = 0; i < 3; ++i)
+        EXPECT_NE(std::memcmp(&digests[0][i], &digests[1][i], sizeof(DedupDigest)), 0);
+    DedupDigest alone[1];
+    DedupHash(keys[0]).digest(std::span(blocks).last(1), alone);
+    EXPECT_EQ(std::memcmp(&digests[0][2], &alone[0], sizeof(DedupDigest)), 0);
 }
 
 }  // namespace
