@@ -199,6 +199,7 @@ void put(Encoder& encoder, const DedupStatistics& statistics) {
     encoder.number(statistics.is_on ? 1 : 0).number(statistics.index_bytes);
     encoder.number(statistics.looked_up).number(statistics.found);
     encoder.number(statistics.shared_bytes).number(statistics.zero_bytes);
+    encoder.number(statistics.filled_bytes).number(statistics.is_filling ? 1 : 0);
 }
 
 DedupStatistics take_dedup_statistics(Decoder& decoder) {
@@ -210,6 +211,8 @@ DedupStatistics take_dedup_statistics(Decoder& decoder) {
     statistics.found = decoder.number();
     statistics.shared_bytes = decoder.number();
     statistics.zero_bytes = decoder.number();
+    statistics.filled_bytes = decoder.number();
+    statistics.is_filling = decoder.number() != 0;
     return statistics;
 }
 

@@ -42,6 +42,7 @@ OpenOptions open_options(const MountOptions& options) {
     how.file_buffer_bytes = options.file_buffer_bytes;
     how.dedup = options.dedup;
     how.dedup_index_bytes = options.dedup_index_bytes;
+    how.dedup_fill_bytes = options.dedup_fill_bytes;
     return how;
 }
 

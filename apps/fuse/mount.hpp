@@ -38,6 +38,7 @@ struct MountOptions {
     u64 file_buffer_bytes = 0;  // 0: the kernel's page cache is all that there is
     Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: see OpenOptions
+    u64 dedup_fill_bytes = OpenOptions{}.dedup_fill_bytes;
     VolumeOpener open = Volume::open;
 };
 

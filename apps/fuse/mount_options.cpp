@@ -155,6 +155,10 @@ bool take_dedup_index(MountOptions& options, std::string_view option, std::strin
     return take_size(option, dedup_index_min_bytes, options.dedup_index_bytes, error);
 }
 
+bool take_dedup_fill(MountOptions& options, std::string_view option, std::string& error) {
+    return take_size(option, kib, options.dedup_fill_bytes, error);
+}
+
 struct Entry {
     OptionWord word;
     Take take = ignore;
@@ -217,6 +221,10 @@ constexpr Entry entries[] = {
       "memory for digests, 64K or more (default: 1/1024 of the volume, at "
       "most 1/8 of the memory)"},
      take_dedup_index},
+    {{"dedup_fill=", "SIZE",
+      "bytes of the volume to read in a second after mounting, to know what it holds (default: "
+      "128M; 0: none)"},
+     take_dedup_fill},
     {{"defaults", nullptr, nullptr}},
     {{"auto", nullptr, nullptr}},
     {{"noauto", nullptr, nullptr}},

@@ -98,7 +98,9 @@ void print_info(const fuse::MountInfo& info) {
         print_line({"Dedup:      ", long_size(dedup.shared_bytes), " shared, ",
                     long_size(dedup.zero_bytes), " of zeros not written; ",
                     grouped(dedup.looked_up), " blocks looked up, ", grouped(dedup.found),
-                    " runs found; an index of ", long_size(dedup.index_bytes)});
+                    " runs found; an index of ", long_size(dedup.index_bytes), ", ",
+                    dedup.is_filling ? "being filled: " : "filled from ",
+                    long_size(dedup.filled_bytes), " that the volume had"});
     } else if (info.dedup.is_default) {
         const bool is_mounted = !info.mountpoint.empty();
         print_line({"Dedup:      ", is_mounted ? "off for this mount" : "on when it is mounted"});
@@ -128,6 +130,8 @@ void add_info(Json& json, const fuse::MountInfo& info) {
     json.member("looked_up", info.dedup.looked_up).member("found", info.dedup.found);
     json.member("shared_bytes", info.dedup.shared_bytes);
     json.member("zero_bytes", info.dedup.zero_bytes);
+    json.member("filled_bytes", info.dedup.filled_bytes);
+    json.key("filling").boolean(info.dedup.is_filling);
     json.close_object();
     json.member("engine", std::string_view(info.engine));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));

@@ -114,6 +114,7 @@ Volume* Session::open(const std::string& image, Access access) {
     OpenOptions options;
     options.read_only = access == Access::read;
     options.engine = engine_for_command();
+    options.dedup_fill_bytes = 0;  // the command is over before much is known
     options.refused = [image](const DiskRefusal& refusal) {
         complain({quote(image), ": ", refusal.text(),
                   "; nothing more is written to it: ", refusal.remedy()});

@@ -249,6 +249,9 @@ struct OpenOptions {
     DataMode data = DataMode::ordered;
     Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: 1/1024 of the volume, 1/8 of the memory at most
+    /// After the opening so many bytes a second are read in the background, to put what the volume
+    /// holds into the index. 0: none.
+    u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
     DiskAccess disk = DiskAccess::plain;

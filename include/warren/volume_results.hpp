@@ -25,6 +25,10 @@ struct DedupStatistics {
     u64 found = 0;         // of these, where a run begins that a file of the volume has, too
     u64 shared_bytes = 0;  // not written, for a file has them already
     u64 zero_bytes = 0;    // not written, for unwritten blocks read as zeros
+    /// Bytes of files that were there before, which were read to fill the index, and whether there
+    /// are more to read.
+    u64 filled_bytes = 0;
+    bool is_filling = false;
 };
 
 /// What dedupe_range() did.

@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import mounted
@@ -105,6 +106,54 @@ class InlineDedup(MountedTest):
         self.write("zeros", bytes(1 << 20))
         os.sync()
         self.assertEqual(self.statistics()["zero_bytes"] - was, 1 << 20)
+
+
+class FilledIndex(unittest.TestCase):
+    """What the volume held when it was mounted is known after a while."""
+
+    def setUp(self):
+        self.volume = Volume()
+        self.addCleanup(self.volume.remove)
+        self.data = random.randbytes(8 << 20)
+        self.volume.mount()
+        self.write("first")
+        self.volume.unmount()
+
+    def write(self, name):
+        with open(os.path.join(self.volume.root, name), "wb") as file:
+            file.write(self.data)
+        os.sync()
+
+    def statistics(self):
+        return json.loads(run("info", "--json", self.volume.root).stdout)[0]["dedup"]
+
+    def test_a_copy_of_what_was_there_is_shared(self):
+        self.volume.mount("-o", "dedup,dedup_fill=2G")
+        deadline = time.monotonic() + 60
+        while self.statistics()["filling"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.statistics()["filled_bytes"], len(self.data))
+        self.assertIn("filled from 8.0 MiB", run("info", self.volume.root).stdout)
+        self.write("second")
+        self.assertEqual(self.statistics()["shared_bytes"], len(self.data))
+        self.volume.unmount()
+        self.volume.check()
+
+    def test_unmounting_does_not_wait(self):
+        self.volume.mount("-o", "dedup,dedup_fill=4K")
+        self.assertTrue(self.statistics()["filling"])
+        self.assertIn("being filled", run("info", self.volume.root).stdout)
+        start = time.monotonic()
+        self.volume.unmount()
+        self.assertLess(time.monotonic() - start, 60, "it would take half an hour")
+
+    def test_it_can_be_left_empty(self):
+        self.volume.mount("-o", "dedup,dedup_fill=0")
+        self.assertFalse(self.statistics()["filling"])
+        self.assertEqual(self.statistics()["filled_bytes"], 0)
+        self.volume.unmount()
+        refused = run("mount", "-o", "dedup_fill=x", self.volume.image, self.volume.root, code=1)
+        self.assertIn("'dedup_fill=x': a size must follow", refused.stderr)
 
 
 class RememberedDedup(unittest.TestCase):

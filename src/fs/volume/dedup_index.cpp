@@ -45,19 +45,33 @@ bool DedupIndex::find(const DedupDigest& digest, FileBlock& found) const {
 }
 
 void DedupIndex::put(const DedupDigest& digest, const FileBlock& at) {
-    if (at.inode >> inode_bits != 0 || at.block >> block_bits != 0) return;
+    // Any entry, if no better one is found: by bits that the group does not use.
+    Entry* const other = group_of(digest) + digest.words[2] % group_entries;
+    put_in(find_place(digest, other), digest, at);
+}
+
+void DedupIndex::put_if_free(const DedupDigest& digest, const FileBlock& at) {
+    Entry* const place = find_place(digest, nullptr);
+    if (place != nullptr && relaxed_load(place->words[0]) == 0) put_in(place, digest, at);
+}
+
+/// The entry of the same digest, else an empty one, else `other`.
+DedupIndex::Entry* DedupIndex::find_place(const DedupDigest& digest, Entry* other) const {
     Entry* const group = group_of(digest);
     const u64 tag = tag_of(digest);
-    // The entry of the same digest, else an empty one, else any: bits that the group does not use.
-    Entry* taken = group + digest.words[2] % group_entries;
     for (u64 i = group_entries; i-- > 0;) {
         const u64 first = relaxed_load(group[i].words[0]);
-        if (first == 0 || first >> inode_low_bits == tag) taken = group + i;
+        if (first == 0 || first >> inode_low_bits == tag) other = group + i;
         if (first >> inode_low_bits == tag) break;
     }
-    relaxed_store(taken->words[0],
-                  tag << inode_low_bits | (at.inode & ((1u << inode_low_bits) - 1)));
-    relaxed_store(taken->words[1], at.inode >> inode_low_bits << block_bits | at.block);
+    return other;
+}
+
+void DedupIndex::put_in(Entry* place, const DedupDigest& digest, const FileBlock& at) {
+    if (at.inode >> inode_bits != 0 || at.block >> block_bits != 0) return;
+    relaxed_store(place->words[0],
+                  tag_of(digest) << inode_low_bits | (at.inode & ((1u << inode_low_bits) - 1)));
+    relaxed_store(place->words[1], at.inode >> inode_low_bits << block_bits | at.block);
 }
 
 }  // namespace warren

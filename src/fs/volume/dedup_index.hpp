@@ -26,6 +26,7 @@ class DedupIndex {
 
     bool is_open() const { return entries_.data() != nullptr; }
     u64 bytes() const { return groups_ * group_bytes; }
+    u64 entries() const { return groups_ * group_entries; }
 
     /// Soon find() or put() will ask for this digest.
     void prefetch(const DedupDigest& digest) const { __builtin_prefetch(group_of(digest), 1); }
@@ -33,6 +34,8 @@ class DedupIndex {
     bool find(const DedupDigest& digest, FileBlock& found) const;
     /// Puts a block, unless its numbers do not fit into an entry.
     void put(const DedupDigest& digest, const FileBlock& at);
+    /// As put(), where that takes the place of no other entry.
+    void put_if_free(const DedupDigest& digest, const FileBlock& at);
 
  private:
     struct Entry {
@@ -42,6 +45,8 @@ class DedupIndex {
     static constexpr u64 group_bytes = group_entries * sizeof(Entry);
 
     Entry* group_of(const DedupDigest& digest) const;
+    Entry* find_place(const DedupDigest& digest, Entry* other) const;
+    static void put_in(Entry* place, const DedupDigest& digest, const FileBlock& at);
 
     u64 groups_;
     ReservedRange entries_;

@@ -209,11 +209,11 @@ class InlineDedup::Writing {
     u64 written_;  // up to here it is written, shared or zeroed
 };
 
-InlineDedup::InlineDedup(VolumeImplementation& volume, u64 index_bytes)
+InlineDedup::InlineDedup(VolumeImplementation& volume, u64 index_bytes, u64 fill_bytes)
     : volume_(volume),
       hash_(volume.superblock().hash_key),
-      index_(index_bytes != 0 ? index_bytes : default_index_bytes(volume.superblock().size_bytes)) {
-}
+      index_(index_bytes != 0 ? index_bytes : default_index_bytes(volume.superblock().size_bytes)),
+      filler_(volume, hash_, index_, looked_up_, fill_bytes) {}
 
 DedupStatistics InlineDedup::statistics() const {
     DedupStatistics statistics;
@@ -223,6 +223,8 @@ DedupStatistics InlineDedup::statistics() const {
     statistics.found = found_.load(std::memory_order_relaxed);
     statistics.shared_bytes = shared_bytes_.load(std::memory_order_relaxed);
     statistics.zero_bytes = zero_bytes_.load(std::memory_order_relaxed);
+    statistics.filled_bytes = filler_.bytes_read();
+    statistics.is_filling = filler_.is_running();
     return statistics;
 }
 
@@ -233,7 +235,8 @@ Errc VolumeImplementation::start_dedup() {
         options_.dedup == Dedup::as_made ? is_dedup_default() : options_.dedup == Dedup::on;
     if (!is_wanted || options_.read_only) return Errc::ok;
     WARREN_TRY(check_sharing());
-    dedup_ = std::make_unique<InlineDedup>(*this, options_.dedup_index_bytes);
+    dedup_ =
+        std::make_unique<InlineDedup>(*this, options_.dedup_index_bytes, options_.dedup_fill_bytes);
     return dedup_->code();
 }
 

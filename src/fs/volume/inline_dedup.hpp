@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deduplication of what is being written: runs of blocks that a file of the volume has already are
 // shared with it instead of written. An index says where they may be, and the bytes are compared.
-// The index knows what was written since the volume was opened.
+// The index learns what is written, and in the background what the volume holds when it is opened.
 #pragma once
 
 #include <atomic>
 
+#include "fs/volume/dedup_filler.hpp"
 #include "fs/volume/dedup_index.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -21,11 +22,14 @@ class InlineDedup {
     static constexpr u64 awaited_bytes_min = 64 * kib;
 
     /// `index_bytes` 0: what a volume of this size needs, within an eighth of the memory.
-    InlineDedup(VolumeImplementation& volume, u64 index_bytes);
+    /// `fill_bytes`: see OpenOptions::dedup_fill_bytes.
+    InlineDedup(VolumeImplementation& volume, u64 index_bytes, u64 fill_bytes);
 
     /// Errc::no_memory if the system has refused the memory for the index.
     Errc code() const { return index_.is_open() ? Errc::ok : Errc::no_memory; }
     DedupStatistics statistics() const;
+    void start_filling() { filler_.start(); }
+    void stop_filling() { filler_.stop(); }
 
     /// Whether write() may find something to share.
     static bool can_gain(u64 offset, u64 bytes, Awaited awaited) {
@@ -47,6 +51,7 @@ class InlineDedup {
     std::atomic<u64> found_{0};
     std::atomic<u64> shared_bytes_{0};
     std::atomic<u64> zero_bytes_{0};
+    DedupFiller filler_;  // the last member: its thread uses the others
 };
 
 }  // namespace warren

@@ -11,6 +11,7 @@
 #include "fs/commit/superblock_io.hpp"
 #include "fs/disk/choose_access.hpp"
 #include "fs/disk/file_disk.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -107,6 +108,8 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
     implementation->watch_disk();
     if (!options.read_only) implementation->start_reclaimer(path);
     if (changes.finishes_removals) implementation->finish_reclaiming();
+    InlineDedup* const dedup = implementation->dedup();
+    if (dedup != nullptr && options.dedup_fill_bytes != 0) dedup->start_filling();
     return std::make_unique<Volume>(std::move(implementation));
 }
 

@@ -487,6 +487,7 @@ Errc VolumeImplementation::close() {
     if (closed_) return Errc::ok;
     closed_ = true;
     if (reclaimer_ != nullptr) reclaimer_->stop();
+    if (dedup_ != nullptr) dedup_->stop_filling();
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     reclaim_at_close();

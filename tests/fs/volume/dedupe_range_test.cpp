@@ -355,7 +355,7 @@ TEST(DedupeCuts, NoContentsAreLost) {
         {.workers = 1},
         {.workers = 1, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib},
         {.workers = 1, .data = DataMode::journal},
-        {.workers = 1, .dedup = Dedup::on}};
+        {.workers = 1, .dedup = Dedup::on, .dedup_fill_bytes = 0}};
     CutFigures figures;
     u64 part = 0;
     for (const OpenOptions& options : ways) {

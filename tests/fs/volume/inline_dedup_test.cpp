@@ -26,6 +26,7 @@ OpenOptions with_dedup(u64 meta_buffer_bytes = 0) {
     OpenOptions options;
     options.meta_buffer_bytes = meta_buffer_bytes;
     options.dedup = Dedup::on;
+    options.dedup_fill_bytes = 0;
     options.dedup_index_bytes = mib;  // forgets nothing of the volumes here
     return options;
 }
@@ -366,6 +367,7 @@ TEST(DedupIndex, ForgetsButDoesNotInvent) {
     DedupIndex index(entries * 16);
     ASSERT_TRUE(index.is_open());
     EXPECT_EQ(index.bytes(), entries * 16);
+    EXPECT_EQ(index.entries(), entries);
     FileBlock found;
     EXPECT_FALSE(index.find(digest_of(0), found));
     const u64 greatest_inode = (u64{1} << 36) - 1;
@@ -392,6 +394,27 @@ TEST(DedupIndex, ForgetsButDoesNotInvent) {
     ASSERT_TRUE(index.find(digest_of(5), found));
     EXPECT_EQ(found.inode, 7u);
     EXPECT_EQ(found.block, 8u);
+}
+
+TEST(DedupIndex, PutIfFreeTakesNoPlace) {
+    constexpr u64 entries = 64;
+    DedupIndex index(entries * 16);
+    ASSERT_TRUE(index.is_open());
+    FileBlock found;
+    for (u64 i = 0; i < 4 * entries; ++i)
+        index.put_if_free(digest_of(i), {100 + i, i});
+    std::vector<u64> known;
+    for (u64 i = 0; i < 4 * entries; ++i)
+        if (index.find(digest_of(i), found)) known.push_back(i);
+    EXPECT_GT(known.size(), entries / 2);
+    EXPECT_LE(known.size(), entries);
+    for (u64 i = 0; i < 8 * entries; ++i)
+        index.put_if_free(digest_of(i), {7, 8});
+    for (const u64 i : known) {
+        ASSERT_TRUE(index.find(digest_of(i), found));
+        EXPECT_EQ(found.inode, 100 + i);
+        EXPECT_EQ(found.block, i);
+    }
 }
 
 TEST(DedupHash, DependsOnTheKey) {

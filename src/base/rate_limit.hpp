@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// For work that shall not take more than a part of a machine.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "warren/types.hpp"
+
+namespace warren {
+
+/// Spreads work over time: so much in a second, on average, and never more because there was less
+/// before.
+class RateLimit {
+ public:
+    using Clock = std::chrono::steady_clock;
+
+    /// 0: no limit.
+    explicit RateLimit(u64 per_second) : per_second_(per_second) {}
+
+    /// How long to wait after `amount` was done, at `now`. Waits shorter than a millisecond are put
+    /// together.
+    std::chrono::milliseconds pause_after(u64 amount, Clock::time_point now = Clock::now()) {
+        if (per_second_ == 0) return {};
+        const std::chrono::duration<double> takes(static_cast<double>(amount) /
+                                                  static_cast<double>(per_second_));
+        ready_ = std::max(ready_, now) + std::chrono::duration_cast<Clock::duration>(takes);
+        return std::chrono::duration_cast<std::chrono::milliseconds>(ready_ - now);
+    }
+
+ private:
+    const u64 per_second_;
+    Clock::time_point ready_;
+};
+
+}  // namespace warren
