@@ -20,7 +20,14 @@ namespace warren::cli {
 
 namespace {
 
-enum : int { fixed_option = 400, index_option, apply_option, memory_option, secret_option };
+enum : int {
+    fixed_option = 400,
+    index_option,
+    apply_option,
+    memory_option,
+    secret_option,
+    rate_option
+};
 
 constexpr Option options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
@@ -29,6 +36,7 @@ constexpr Option options[] = {
      "share equal blocks, which are compared byte by byte before (Warren, btrfs, xfs)"},
     {index_option, "index", "FILE", "what earlier runs saw counts too; the file is replaced"},
     {secret_option, "secret-file", "FILE", "key the index with the contents of this file"},
+    {rate_option, "rate", "SIZE", "read and compare at most so many bytes a second"},
     {memory_option, "memory", "SIZE", "most memory for the index; the rest goes to $TMPDIR"},
     {'a', "all", nullptr, "name every file with equal bytes, not only the first 20"},
     {json_option, "json", nullptr, "for scripts: one object, with all files"},
@@ -44,11 +52,15 @@ constexpr Page page = {
         "Of equal blocks the first one seen is the original. Other names of a file (hard links), "
         "holes, and blocks that are shared already are no savings; which blocks of a Warren volume "
         "are shared is not known here, so these count. Equal md5, sha1 and xxh3-128 digests are "
-        "confirmed byte by byte. Symbolic links are not followed.",
+        "confirmed byte by byte. Symbolic links are not followed. On a mount with -o dedup, "
+        "--apply "
+        "shares what the mount has left: short synchronous writes, what other threads were "
+        "writing, what its index had forgotten. With --rate other programs hardly notice it.",
     .examples =
         "  warren dedup /srv/images\n"
         "  warren dedup --preset fastcdc --json ~/backups\n"
         "  warren dedup --apply /srv/images\n"
+        "  warren dedup --apply --rate=50M /mnt/w\n"
         "  warren dedup --apply v.img:/",
     .chooses_processor = true,
 };
@@ -80,6 +92,28 @@ bool names_image(const std::vector<std::string>& operands) {
         operands, [](const std::string& text) { return parse_location(text).in_image(); });
 }
 
+/// Reads how much memory and which rate a run may take; false, with a complaint, if that makes no
+/// sense.
+bool parse_limits(const Arguments& parsed, DedupOptions& how) {
+    if (const std::string* text = parsed.value(memory_option)) {
+        const std::optional<u64> size = parse_size(*text);
+        if (!size || *size < mib) {
+            usage_error(page, {"invalid memory ", quote(*text), ": 1M or more"});
+            return false;
+        }
+        how.index.memory_bytes = *size;
+    }
+    if (const std::string* text = parsed.value(rate_option)) {
+        const std::optional<u64> size = parse_size(*text);
+        if (!size || *size == 0) {
+            usage_error(page, {"invalid rate ", quote(*text), ": 1 byte a second or more"});
+            return false;
+        }
+        how.bytes_per_second = *size;
+    }
+    return true;
+}
+
 /// Reads the options; false, with a complaint, if they make no sense.
 bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     dedup::Splitter& splitter = wanted.how.splitter;
@@ -107,11 +141,7 @@ bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     }
     if (wanted.applies && splitter.block_bytes % 4096 != 0)
         return wrong({"--apply needs blocks of a multiple of 4096 bytes"});
-    if (const std::string* text = parsed.value(memory_option)) {
-        const std::optional<u64> size = parse_size(*text);
-        if (!size || *size < mib) return wrong({"invalid memory ", quote(*text), ": 1M or more"});
-        wanted.how.index.memory_bytes = *size;
-    }
+    if (!parse_limits(parsed, wanted.how)) return false;
     wanted.how.index.algorithm = splitter.algorithm;
     wanted.how.index.spill_folder = temporary_folder();
     if (const std::string* path = parsed.value(index_option)) wanted.index_path = *path;

@@ -128,7 +128,9 @@ bool DedupScan::read_data(OpenFile& file, u64 begin, u64 end) {
     u64 at = begin;
     const auto next = [&](std::span<std::byte> target) {
         const Result<u64> got = file.read(at, target.first(std::min(target.size(), end - at)));
-        if (got) at += *got;
+        if (!got) return got;
+        at += *got;
+        limit_.wait_after(*got);
         return got;
     };
     Errc failure = Errc::ok;
@@ -227,7 +229,7 @@ void DedupScan::note_run(const dedup::Source& source, u64 offset, u64 original_o
 
 SharingResult DedupScan::share() {
     SharingResult result;
-    RangeSharer sharer(session_);
+    RangeSharer sharer(session_, limit_);
     Progress progress("sharing");
     for (const Run& run : runs_) {
         u64 shared = 0;

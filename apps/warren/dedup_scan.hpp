@@ -14,6 +14,7 @@
 
 #include "apps/warren/disk_extents.hpp"
 #include "apps/warren/range_sharer.hpp"
+#include "base/rate_limit.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::cli {
@@ -22,6 +23,7 @@ struct DedupOptions {
     dedup::Splitter splitter;
     dedup::Index::Options index;
     bool keeps_index = false;  // for later runs, which may begin in another folder
+    u64 bytes_per_second = 0;  // to read at most; 0: no limit
 };
 
 struct DedupTotals {
@@ -51,7 +53,7 @@ class DedupScan {
  public:
     /// The session opens the images that trees are in, and is closed after this has gone.
     DedupScan(const DedupOptions& how, dedup::Index& index, Session& session)
-        : how_(how), index_(index), session_(session) {}
+        : how_(how), index_(index), session_(session), limit_(how.bytes_per_second) {}
 
     /// Gets ready to read. Errc::no_device if a GPU was asked for and there is none.
     Errc open();
@@ -93,6 +95,7 @@ class DedupScan {
     const DedupOptions& how_;
     dedup::Index& index_;
     Session& session_;
+    RateLimit limit_;
     dedup::ChunkReader reader_;
     DedupTotals totals_;
     std::set<FileName> seen_;

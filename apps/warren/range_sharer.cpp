@@ -23,7 +23,7 @@ namespace {
 /// One call for a part of a range; offsets count from its start.
 using Step = std::function<Result<Deduped>(u64 done, u64 length)>;
 
-Errc share_by_steps(u64 length, u64& shared_bytes, const Step& step) {
+Errc share_by_steps(u64 length, RateLimit& limit, u64& shared_bytes, const Step& step) {
     for (u64 done = 0; done < length;) {
         const Result<Deduped> part = step(done, length - done);
         if (!part) return part.code();
@@ -31,6 +31,7 @@ Errc share_by_steps(u64 length, u64& shared_bytes, const Step& step) {
         if (part->bytes == 0) return Errc::ok;  // less than a block at the end
         shared_bytes += part->bytes;
         done += part->bytes;
+        limit.wait_after(2 * part->bytes);
     }
     return Errc::ok;
 }
@@ -99,7 +100,7 @@ Errc RangeSharer::share_in_image(const FileRange& original, const FileRange& ran
     WARREN_TRY(from.code());
     const OpenedFile to(*volume, range.file.path);
     WARREN_TRY(to.code());
-    return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) {
+    return share_by_steps(length, limit_, shared_bytes, [&](u64 done, u64 left) {
         return volume->dedupe_range(command_caller(), from.handle(), original.offset + done,
                                     to.handle(), range.offset + done, left);
     });
@@ -121,7 +122,7 @@ Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& rang
     if (!from) return static_cast<Errc>(errno);
     const Descriptor to(::open(range.file.path.c_str(), access | O_CLOEXEC));
     if (!to) return static_cast<Errc>(errno);
-    return share_by_steps(length, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
+    return share_by_steps(length, limit_, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
         const u64 offset = original.offset + done;
         const u64 target_offset = range.offset + done;
         if (!system.daemon) return ask_kernel(from.get(), offset, to.get(), target_offset, left);

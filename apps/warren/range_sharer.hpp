@@ -10,6 +10,7 @@
 
 #include "apps/fuse/control.hpp"
 #include "apps/warren/location.hpp"
+#include "base/rate_limit.hpp"
 
 namespace warren::cli {
 
@@ -24,7 +25,8 @@ inline constexpr Errc daemon_out_of_reach = static_cast<Errc>(107);
 
 class RangeSharer {
  public:
-    explicit RangeSharer(Session& session) : session_(session) {}
+    /// `limit` bounds the bytes that are compared.
+    RangeSharer(Session& session, RateLimit& limit) : session_(session), limit_(limit) {}
 
     /// Lets `range` use the blocks of `original`; `shared_bytes` grows by what is shared.
     /// Errc::not_supported if the file system cannot, Errc::cross_device if the files are on
@@ -45,6 +47,7 @@ class RangeSharer {
     HostSystem& system_of(u64 device, const std::string& path);
 
     Session& session_;
+    RateLimit& limit_;
     std::map<u64, HostSystem> systems_;  // by device
 };
 

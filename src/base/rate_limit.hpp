@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "warren/types.hpp"
 
@@ -27,6 +28,8 @@ class RateLimit {
         ready_ = std::max(ready_, now) + std::chrono::duration_cast<Clock::duration>(takes);
         return std::chrono::duration_cast<std::chrono::milliseconds>(ready_ - now);
     }
+    /// Waits so long.
+    void wait_after(u64 amount) { std::this_thread::sleep_for(pause_after(amount)); }
 
  private:
     const u64 per_second_;

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 import mounted
 from kill_verbs_test import connect, frame
@@ -242,6 +243,19 @@ class DedupCommand(MountedTest):
         run("dedup", "--apply", self.folder)
         os.sync()
         self.assertGreater(os.statvfs(self.folder).f_bfree - before, 2 * 4096 - 100)
+
+    def test_at_a_rate(self):
+        data = random.randbytes(1 << 20)
+        for name in "ab":
+            self.write(name, data)
+        os.sync()
+        start = time.monotonic()
+        applied = json.loads(run("dedup", "--json", "--apply", "--rate=2M", self.folder).stdout)
+        # 2 MiB are read, and the same compared; the first part of a second is not waited for.
+        self.assertGreater(time.monotonic() - start, 1.9)
+        self.assertEqual(applied["applied_bytes"], len(data))
+        refused = run("dedup", "--rate=0", self.folder, code=1)
+        self.assertIn("invalid rate '0'", refused.stderr)
 
     def test_across_file_systems(self):
         self.write("a", random.randbytes(2 * BLOCK))
