@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Elements go to the hasher together, so that it works on several of them at once.
 #include "fs/volume/dedup_digest.hpp"
 
 #include <cstring>

@@ -69,6 +69,7 @@ Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::s
     if (!is_directory(*parent)) return Errc::not_directory;
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
     if (is_directory(source)) WARREN_TRY(check_not_below(source.handle, directory));
+    if (name.empty()) return Errc::no_entry;  // else it would be told when all is cloned
     const Result<Attributes> there = api_.lookup(maker_, directory, name);
     replaces_ = there.code() == Errc::ok;
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
