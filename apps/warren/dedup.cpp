@@ -53,8 +53,7 @@ constexpr Page page = {
         "holes, and blocks that are shared already are no savings; which blocks of a Warren volume "
         "are shared is not known here, so these count. Equal md5, sha1 and xxh3-128 digests are "
         "confirmed byte by byte. Symbolic links are not followed. On a mount with -o dedup, "
-        "--apply "
-        "shares what the mount has left: short synchronous writes, what other threads were "
+        "--apply shares what the mount has left: short synchronous writes, what other threads were "
         "writing, what its index had forgotten. With --rate other programs hardly notice it.",
     .examples =
         "  warren dedup /srv/images\n"

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/check.hpp"
 #include "base/workers.hpp"
 #include "fs/volume/open_while.hpp"
 #include "python/src/files.hpp"
@@ -178,6 +179,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
 void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
                 const Ranges& ranges, std::byte* base, const std::function<bool()>& goes_on) {
     const i64* offsets = reading.offsets.data<i64>();
+    WARREN_CHECK(places.size() <= files_at_once);
     std::array<FileRead, files_at_once> small;
     std::array<u64, files_at_once> files;
     std::size_t count = 0;

@@ -10,8 +10,8 @@
 
 namespace warren {
 
-/// Spreads work over time: so much in a second, on average, and never more because there was less
-/// before.
+/// Spreads work over time: at most so much in a second, on average. What is not used is not saved
+/// up for later.
 class RateLimit {
  public:
     using Clock = std::chrono::steady_clock;

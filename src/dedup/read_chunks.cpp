@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/processors.hpp"
+#include "base/zeros.hpp"
 #include "dedup/cutting_rates.hpp"
 #include "warren/chunk_gpu.hpp"
 #include "warren/dedup.hpp"
@@ -31,12 +32,6 @@ constexpr u64 least_file_for_model = 256 * mib;
 constexpr u64 least_bytes_for_rate = 128 * mib;  // after which the CPU's rate is known
 // A thread of a GPU digests a chunk: longer ones than these are too few for all threads.
 constexpr u64 longest_mean_for_gpu = 256 * kib;
-
-bool is_all_zero(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return true;
-    return bytes[0] == std::byte{0} &&
-           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
-}
 
 /// Cuts into blocks of one size, with the calls of chunk::Chunker.
 class BlockCutter {

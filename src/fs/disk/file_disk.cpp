@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <system_error>
 
 #include "base/quote.hpp"
@@ -30,6 +31,7 @@ namespace {
 constexpr mode_t image_mode = 0600;
 constexpr int claim_tries = 20;
 constexpr std::size_t run_targets_max = 256;  // of one preadv()
+static_assert(run_targets_max <= IOV_MAX);
 constexpr long claim_wait_nanoseconds = 50'000'000;
 
 Failure open_failure(const std::string& path, int error) {

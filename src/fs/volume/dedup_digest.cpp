@@ -2,8 +2,6 @@
 // Elements go to the hasher together, so that it works on several of them at once.
 #include "fs/volume/dedup_digest.hpp"
 
-#include <cstring>
-
 #include "base/check.hpp"
 #include "hash/blake3_tree.hpp"
 
@@ -23,11 +21,6 @@ void DedupHash::digest(std::span<const hash::Bytes> blocks, std::span<DedupDiges
     WARREN_CHECK(blocks.size() <= digests.size());
     hash::hash_blake3_many(hash::widest_lanes(), blocks, reinterpret_cast<u8*>(digests.data()),
                            key_);
-}
-
-bool is_zero(hash::Bytes bytes) {
-    return bytes[0] == std::byte{0} &&
-           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
 }  // namespace warren

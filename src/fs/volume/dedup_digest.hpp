@@ -26,6 +26,4 @@ class DedupHash {
     hash::Blake3Key key_;
 };
 
-bool is_zero(hash::Bytes bytes);
-
 }  // namespace warren

@@ -14,6 +14,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "base/wait_for_stop.hpp"
+#include "base/zeros.hpp"
 
 namespace warren {
 namespace {
@@ -112,7 +113,7 @@ void DedupFiller::add_piece(u64 inode, u64 first_block, u64 place, u64 bytes) {
     for (u64 at = 0; at < bytes; at += block_size) {
         const u64 block = first_block + at / block_size;
         const hash::Bytes element = piece.subspan(at, std::min(block_size, bytes - at));
-        if (block % step_ != 0 || is_zero(element)) continue;
+        if (block % step_ != 0 || is_all_zero(element)) continue;
         blocks[count] = block;
         elements[count++] = element;
     }

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/zeros.hpp"
 #include "fs/volume/share_blocks.hpp"
 
 namespace warren {
@@ -95,7 +96,7 @@ class InlineDedup::Writing {
     /// Shares or zeroes a run that begins at byte `from`; returns where it ends, `from` if there is
     /// none.
     Result<u64> share_from(u64 from, hash::Bytes element, const DedupDigest& digest) {
-        if (is_zero(element)) {
+        if (is_all_zero(element)) {
             const u64 stop = end_of_zeros(from);
             if (stop - from < run_bytes_min) return from;
             WARREN_TRY(write_until(from));
@@ -116,7 +117,7 @@ class InlineDedup::Writing {
         u64 to = from;
         while (to < end()) {
             const u64 next = to + block_size;
-            if (next > end() || !is_zero(bytes(to, next))) break;
+            if (next > end() || !is_all_zero(bytes(to, next))) break;
             to = next;
         }
         return to;

@@ -14,28 +14,14 @@
 
 #include "base/random.hpp"
 #include "tests/support/memory_volume.hpp"
-#include "tests/support/passing_disk.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/volume_walk.hpp"
+#include "tests/support/watched_disk.hpp"
 
 namespace warren {
 namespace {
 
-const Caller anybody{.check = false};
-
-/// Calls back before every read.
-class WatchedDisk final : public PassingDisk {
- public:
-    using PassingDisk::PassingDisk;
-
-    std::function<void(u64)> before_read = [](u64) {};
-
-    Errc read(u64 offset, std::span<std::byte> target) override {
-        before_read(offset);
-        return below().read(offset, target);
-    }
-};
-
-Handle make_file(Volume& volume, Handle directory, const std::string& name) {
+Handle make_open_file(Volume& volume, Handle directory, const std::string& name) {
     return volume.create(anybody, directory, name, {.open = true})->handle;
 }
 
@@ -54,11 +40,11 @@ class ReadManyRace : public testing::Test {
         : disk_(make_memory_disk(16 * mib)),
           watched_(*disk_),
           volume_(open_on(watched_, {.engine = EngineChoice::cpu})) {
-        directory_ = volume_->create(anybody, volume_->root(), "d", {.mode = 0040755})->handle;
-        old_ = make_file(*volume_, directory_, "old");
+        directory_ = make_directory(*volume_, volume_->root(), "d");
+        old_ = make_open_file(*volume_, directory_, "old");
         write_words(*volume_, old_, 0, bytes, 'o');
         EXPECT_EQ(volume_->release(old_), Errc::ok);
-        new_ = make_file(*volume_, volume_->root(), "new");
+        new_ = make_open_file(*volume_, volume_->root(), "new");
         EXPECT_EQ(volume_->sync(), Errc::ok);
     }
     ~ReadManyRace() override {
@@ -92,7 +78,7 @@ class ReadManyRace : public testing::Test {
         return reads[0].done;
     }
     /// Makes a clone of the old file. The function that this returns writes to the old file, which
-    /// then shares no block with it, and removes it.
+    /// then shares no block with the clone, and removes the clone.
     std::function<void()> share_until_called() {
         ClonedTree cloned;
         EXPECT_EQ(volume_->clone(anybody, old_, volume_->root(), "clone", cloned), Errc::ok);
@@ -200,7 +186,7 @@ class Crowd {
     }
     Known make(Handle directory, const std::string& name, Random& random) {
         constexpr u64 sizes[] = {64, 4096, 8192, 8192, 12'000, 40'000};
-        const Known made{make_file(volume_, directory, name), next_.fetch_add(1), name};
+        const Known made{make_open_file(volume_, directory, name), next_.fetch_add(1), name};
         write_words(volume_, made.handle, 0, sizes[random.below(std::size(sizes))], made.number);
         EXPECT_EQ(volume_.release(made.handle), Errc::ok);
         const std::lock_guard lock(mutex_);

@@ -12,26 +12,11 @@
 #include <vector>
 
 #include "tests/support/memory_volume.hpp"
-#include "tests/support/passing_disk.hpp"
+#include "tests/support/volume_walk.hpp"
+#include "tests/support/watched_disk.hpp"
 
 namespace warren {
 namespace {
-
-const Caller anybody{.check = false};
-
-/// Calls back behind every write.
-class WatchedDisk final : public PassingDisk {
- public:
-    using PassingDisk::PassingDisk;
-
-    std::function<void(std::span<const std::byte>)> on_write = [](auto) {};
-
-    Errc write(u64 offset, std::span<const std::byte> source) override {
-        const Errc code = below().write(offset, source);
-        on_write(source);
-        return code;
-    }
-};
 
 std::vector<std::byte> bytes_of(char letter) {
     return std::vector<std::byte>(256 * kib, static_cast<std::byte>(letter));
@@ -52,7 +37,7 @@ TEST(Reuse, whatIsFreedDuringItsCommitWaitsForTheNext) {
     std::promise<void> committed;
     std::thread writer;
     std::atomic<bool> is_first{true};
-    watched.on_write = [&](std::span<const std::byte> source) {
+    watched.after_write = [&](std::span<const std::byte> source) {
         const bool is_new_data = source.front() == std::byte{'n'} && source.size() == 256 * kib;
         if (is_new_data) {
             written.set_value();
