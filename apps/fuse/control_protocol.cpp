@@ -130,9 +130,8 @@ Errc receive_frame(int socket, Frame& frame) {
     frame.descriptors.clear();
     FrameHeader header;
     WARREN_TRY(receive_header(socket, header, frame.descriptors));
-    if (header.version != protocol_version || header.length > frame_limit_bytes) {
-        return Errc::invalid;
-    }
+    if (header.version != protocol_version) return other_protocol;
+    if (header.length > frame_limit_bytes) return Errc::invalid;
     frame.verb = static_cast<Verb>(header.verb);
     frame.payload.resize(header.length);
     size_t got = 0;

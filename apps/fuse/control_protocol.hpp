@@ -7,6 +7,7 @@
 #pragma once
 
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <span>
 #include <string>
@@ -21,7 +22,9 @@ namespace warren::fuse {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr u32 protocol_version = 2;
+inline constexpr u32 protocol_version = 3;
+/// What a frame of another version of the protocol is received as.
+inline constexpr auto other_protocol = static_cast<Errc>(EPROTONOSUPPORT);
 inline constexpr u32 frame_limit_bytes = 1u << 20;
 inline constexpr size_t descriptor_limit = 128;  // the kernel passes at most 253 at once
 

@@ -294,7 +294,7 @@ void ControlServer::converse(int socket, const Peer& peer) {
         // A peer with a ring may be silent indefinitely.
         if (ring != nullptr) wait_for_input(socket);
         const Errc received = or_no_memory([&] { return receive_frame(socket, frame); });
-        if (received == Errc::no_memory) {
+        if (received == Errc::no_memory || received == other_protocol) {
             // The stream is out of step with the frames: this is the last answer.
             static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));
         }

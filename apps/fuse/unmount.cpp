@@ -96,10 +96,12 @@ std::string why(Errc code) {
     }
 }
 
-/// Whether the volume is mounted at some other place too, so that it stays open.
-bool is_still_mounted(const MountedPlace& mounted) {
-    return std::ranges::any_of(
-        read_mount_table(), [&](const MountedPlace& other) { return other.same_device(mounted); });
+/// Whether the volume is mounted at some other place too, so that it stays open. Asked while it is
+/// mounted: afterwards the kernel may give its device number to another file system.
+bool is_mounted_elsewhere(const MountedPlace& mounted) {
+    return std::ranges::any_of(read_mount_table(), [&](const MountedPlace& other) {
+        return other.same_device(mounted) && other.number != mounted.number;
+    });
 }
 
 }  // namespace
@@ -143,13 +145,21 @@ int unmount_volume(const std::string& program, const std::string& place, Unmount
         return complain(program, place, "a " + mounted->type + " mount, not a Warren volume");
     }
     auto daemon = ControlConnection::for_device(mounted->device_major, mounted->device_minor);
+    const bool stays_open = is_mounted_elsewhere(*mounted);
     const int hearing_ms = force ? forced_patience_ms : hearing_patience_ms;
-    if (daemon && daemon->ask_for_close(hearing_ms) != Errc::ok) daemon.reset();
+    const bool is_heard = !daemon || daemon->ask_for_close(hearing_ms) == Errc::ok;
     const Errc code =
         force ? cut_and_detach(*mounted, lazy)
               : detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
     if (code != Errc::ok) return complain(program, place, why(code));
-    if (!daemon || lazy || is_still_mounted(*mounted)) return EXIT_SUCCESS;
+    if (!daemon || lazy || stays_open || (force && !is_heard)) return EXIT_SUCCESS;
+    if (!is_heard) {
+        std::fprintf(stderr,
+                     "%s: %s: unmounted, but its daemon did not answer: the volume is closed when "
+                     "that process has ended\n",
+                     program.c_str(), place.c_str());
+        return EXIT_SUCCESS;
+    }
     const Errc closed = daemon->wait_until_closed(patience_ms);
     if (closed == Errc::busy) {
         std::fprintf(stderr, "%s: %s: unmounted, but still in use in another namespace\n",

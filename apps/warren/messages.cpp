@@ -10,6 +10,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/temporary_file.hpp"
 #include "walk/launch.hpp"
@@ -133,6 +134,10 @@ std::string masked_name(std::string_view name) {
 
 std::string reason(Errc code) {
     if (code == Errc::corrupt) return "The volume is damaged (unmount it and run 'warren fsck')";
+    if (code == fuse::other_protocol) {
+        return "The daemon of the mount is another version of Warren (unmount it and mount it "
+               "again)";
+    }
     const char* text = strerrordesc_np(static_cast<int>(code));
     if (text != nullptr) return text;
     return "error " + std::to_string(static_cast<int>(code));

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import mounted
-from mounted import run
+from mounted import control_frame, control_path, run
 
 BUILD = os.environ.get("WARREN_BUILD", "")
 PROCESS = os.path.join(BUILD, "tests", "ring_process")
@@ -21,7 +21,6 @@ BOUND_KIB = 16 << 10  # docs/DESIGN.md, The mount
 PATIENCE_SECONDS = 60
 
 # apps/fuse/control_protocol.hpp
-VERSION = 2
 INFO, SYNC, USAGE, OPEN_RING, ANSWER = 1, 2, 9, 10, 101
 
 
@@ -46,7 +45,7 @@ def ask(path, verb, payload=b"", descriptors=()):
         peer.settimeout(PATIENCE_SECONDS)
         peer.connect(path)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        peer.sendmsg([struct.pack("<IHH", len(payload), verb, VERSION) + payload],
+        peer.sendmsg([control_frame(verb, payload)],
                      rights if descriptors else [])
         while True:
             length, kind, _ = struct.unpack("<IHH", receive(peer, 8))
@@ -99,8 +98,7 @@ class DaemonMemory(unittest.TestCase):
             self.assertLess(self.growth(), BOUND_KIB)
 
     def test_thousands_of_verbs_leave_nothing_behind(self):
-        facts = os.stat(self.root)
-        path = f"/run/warren/{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+        path = control_path(self.root)
         for i in range(300):
             with open(os.path.join(self.root, f"f{i}"), "wb"):
                 pass

@@ -17,8 +17,8 @@ import threading
 import time
 
 import mounted
-from kill_verbs_test import connect, frame
-from mounted import MountedTest, Volume, as_user, run
+from kill_verbs_test import connect
+from mounted import MountedTest, Volume, as_user, control_frame, control_path, run
 
 VERB_DEDUPE = 12
 BLOCK = 4096
@@ -30,7 +30,7 @@ def ask(root, descriptors, numbers):
     """The answer to one request: error number, bytes, whether they differ."""
     with connect(root) as peer:
         payload = b"".join(struct.pack("<Q", number) for number in numbers)
-        socket.send_fds(peer, [frame(VERB_DEDUPE, payload)], descriptors)
+        socket.send_fds(peer, [control_frame(VERB_DEDUPE, payload)], descriptors)
         answer = peer.recv(4096)
     words = struct.unpack_from(f"<{(len(answer) - 8) // 8}Q", answer, 8)
     return words + (0, 0) if len(words) == 1 else words
@@ -272,8 +272,7 @@ class DedupCommand(MountedTest):
         self.addCleanup(volume.remove)
         volume.mount()
         self.addCleanup(volume.unmount)
-        device = os.stat(volume.root).st_dev
-        os.unlink(f"/run/warren/{os.major(device)}:{os.minor(device)}")
+        os.unlink(control_path(volume.root))
         for name in "ab":
             shutil.copy(self.path(name), volume.root)
         done = run("dedup", "--apply", volume.root, code=1)

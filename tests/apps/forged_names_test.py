@@ -13,7 +13,7 @@ import unittest
 
 import mounted
 from command_line import WARREN, CommandCase, crc32c
-from mounted import Volume, run
+from mounted import Volume, control_path, run
 
 BLOCK = 4096
 LEAF, SLOTS, HEAP = 4, 448, 1984  # docs/FORMAT.md, section 7
@@ -125,8 +125,7 @@ class ForgedMountTest(unittest.TestCase):
         os.mkdir(folder)
         os.mkdir(os.path.join(folder, "original"))
         open(os.path.join(folder, "original", "f"), "w").close()
-        device = os.stat(volume.root).st_dev
-        path = f"/run/warren/{os.major(device)}:{os.minor(device)}"
+        path = control_path(volume.root)
         for forged in (b"../../ev", b"evil/../", b"evil\0evi"):
             with Relay(path, b"original", forged) as relay:
                 for words in (["find", folder], ["du", folder], ["find", folder, "-printf", "%f"]):

@@ -23,7 +23,7 @@ import traceback
 import unittest
 
 import mounted
-from mounted import Volume, run
+from mounted import Volume, control_frame, control_path, run
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 ROUNDS = int(os.environ.get("WARREN_ROUNDS", "6"))
@@ -35,19 +35,15 @@ VERB_INFO, VERB_SYNC, VERB_SCAN, VERB_USAGE = 1, 2, 6, 9
 
 
 def connect(root):
-    device = os.stat(root).st_dev
+    path = control_path(root)
     peer = socket.socket(socket.AF_UNIX)
     peer.settimeout(PATIENCE_SECONDS)
     try:
-        peer.connect(f"/run/warren/{os.major(device)}:{os.minor(device)}")
+        peer.connect(path)
     except OSError:
         peer.close()
         raise
     return peer
-
-
-def frame(verb, payload=b""):
-    return struct.pack("<IHH", len(payload), verb, 2) + payload
 
 
 def scan_request():
@@ -193,11 +189,11 @@ class KillUnderVerbs(MountInForeground):
         """Verbs from several connections, by clients that have nothing written out before."""
         peers = [connect(self.volume.root) for _ in range(4)]
         directory = os.open(self.volume.root, os.O_PATH)
-        peers[0].sendall(frame(VERB_SYNC))
-        socket.send_fds(peers[1], [frame(VERB_SCAN, scan_request())], [directory])
+        peers[0].sendall(control_frame(VERB_SYNC))
+        socket.send_fds(peers[1], [control_frame(VERB_SCAN, scan_request())], [directory])
         usage = struct.pack("<QQQ", 0, 0, 0)
-        socket.send_fds(peers[2], [frame(VERB_USAGE, usage)], [directory])
-        peers[3].sendall(frame(VERB_SYNC))
+        socket.send_fds(peers[2], [control_frame(VERB_USAGE, usage)], [directory])
+        peers[3].sendall(control_frame(VERB_SYNC))
         os.close(directory)
         return peers
 

@@ -3,17 +3,19 @@
 """What a mount's daemon does beside system calls: bulk commands under the kernel's caches,
 remounting, ending, handles for NFS, and clear refusals."""
 
+import contextlib
 import errno
 import os
 import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 import unittest
 
 import mounted
-from mounted import MountedTest, Volume, as_user, run
+from mounted import MountedTest, Volume, as_user, control_frame, control_path, run
 
 SOMEBODY = 12345
 
@@ -45,6 +47,29 @@ def names_that_open(directory, names):
         except OSError:
             pass
     return found
+
+
+@contextlib.contextmanager
+def another_daemon(path, answer):
+    """In place of the one that listens there: it gives its first peer this answer, whatever it
+    asks, and goes away."""
+    def serve():
+        with listener.accept()[0] as peer:
+            peer.recv(4096)
+            peer.sendall(answer)
+
+    os.rename(path, path + ".kept")
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            listener.settimeout(10)
+            thread = threading.Thread(target=serve)
+            thread.start()
+            yield
+            thread.join()
+    finally:
+        os.rename(path + ".kept", path)
 
 
 class Bulk(MountedTest):
@@ -183,13 +208,10 @@ class Bulk(MountedTest):
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_nonsense_on_the_control_socket(self):
-        device = os.stat(self.volume.root).st_dev
-        path = f"/run/warren/{os.major(device)}:{os.minor(device)}"
-        frames = [b"", b"\xff" * 8, struct.pack("<IHH", 1 << 30, 3, 2),
-                  struct.pack("<IHH", 8, 3, 2) + struct.pack("<Q", 1 << 60),
-                  struct.pack("<IHH", 0, 4, 2), struct.pack("<IHH", 0, 6, 2),
-                  struct.pack("<IHH", 0, 99, 2), struct.pack("<IHH", 0, 9, 2),
-                  struct.pack("<IHH", 0, 3, 7)]
+        path = control_path(self.volume.root)
+        frames = [b"", b"\xff" * 8, control_frame(3, length=1 << 30),
+                  control_frame(3, struct.pack("<Q", 1 << 60)), control_frame(4), control_frame(6),
+                  control_frame(99), control_frame(9), control_frame(3, version=7)]
         for frame in frames:
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path)
@@ -201,7 +223,7 @@ class Bulk(MountedTest):
         payload = struct.pack("<Q", 3) + b"etc"
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(path)
-            socket.send_fds(peer, [struct.pack("<IHH", len(payload), 3, 2) + payload], [outside])
+            socket.send_fds(peer, [control_frame(3, payload)], [outside])
             answer = peer.recv(4096)
         os.close(outside)
         self.assertEqual(struct.unpack_from("<Q", answer, 8)[0], errno.EXDEV)
@@ -209,13 +231,27 @@ class Bulk(MountedTest):
         run("sync", self.volume.root)
 
     def test_who_waits_for_the_close_is_heard_before_it_unmounts(self):
-        device = os.stat(self.volume.root).st_dev
         with socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(10)
-            peer.connect(f"/run/warren/{os.major(device)}:{os.minor(device)}")
-            peer.sendall(struct.pack("<IHH", 0, 8, 2))
-            self.assertEqual(struct.unpack("<IHH", peer.recv(4096)), (0, 100, 2))
+            peer.connect(control_path(self.volume.root))
+            peer.sendall(control_frame(8))
+            self.assertEqual(peer.recv(4096), control_frame(100))
         run("sync", self.volume.root)  # it went away without unmounting: the mount goes on
+
+
+    def test_another_version_of_the_protocol(self):
+        path = control_path(self.volume.root)
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(10)
+            peer.connect(path)
+            peer.sendall(control_frame(1, version=mounted.CONTROL_VERSION - 1))
+            answer = peer.recv(4096)
+        self.assertEqual(answer, control_frame(101, struct.pack("<Q", errno.EPROTONOSUPPORT)))
+
+        answer = control_frame(101, struct.pack("<Q", 0), version=mounted.CONTROL_VERSION + 1)
+        with another_daemon(path, answer):
+            told = run("sync", self.volume.root, code=1).stderr
+        self.assertIn("another version of Warren (unmount it and mount it again)", told)
 
 
 class Handles(MountedTest):
@@ -276,6 +312,13 @@ class Life(unittest.TestCase):
         self.assertEqual(self.get(), b"data" * 100000)
         self.assertNotIn("nodev", self.options())
         self.volume.unmount()
+
+    def test_unmounting_unheard(self):
+        self.volume.mount()
+        with another_daemon(control_path(self.volume.root), b""):
+            told = run("umount", self.volume.root).stderr
+        self.assertIn("its daemon did not answer", told)
+        self.assertFalse(self.volume.is_mounted())
 
     def test_idle_daemon_sleeps(self):
         """It looks for the next request without sleeping only while they come thick and fast."""

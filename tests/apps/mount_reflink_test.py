@@ -13,7 +13,7 @@ import unittest
 
 import mounted
 from command_line import describe_tree
-from mounted import MountedTest, run
+from mounted import MountedTest, control_path, run
 from ranks import HAS_MPI, in_ranks
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
@@ -243,8 +243,7 @@ class MountReflinks(MountedTest):
     def test_always_asks_the_daemon(self):
         """Without an answer nobody knows whether blocks are shared."""
         source = self.fill("a", 10_000)
-        facts = os.stat(self.folder)
-        socket = f"/run/warren/{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+        socket = control_path(self.folder)
         os.rename(socket, socket + ".hidden")
         try:
             done = run("cp", "--reflink=always", source, self.path("b"), code=1)

@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,8 @@ FALLOC_KEEP_SIZE = 1
 FALLOC_PUNCH_HOLE = 2
 FALLOC_ZERO_RANGE = 16
 PR_SET_PDEATHSIG = 1
+
+CONTROL_VERSION = 3  # apps/fuse/control_protocol.hpp
 
 
 def skip_unless_possible():
@@ -182,6 +185,16 @@ def renameat2(source, target, flags):
 
 def fallocate(file, mode, offset, length):
     checked(libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)))
+
+
+def control_path(root):
+    """The control socket of the volume that is mounted there."""
+    device = os.stat(root).st_dev
+    return f"/run/warren/{os.major(device)}:{os.minor(device)}"
+
+
+def control_frame(verb, payload=b"", length=None, version=CONTROL_VERSION):
+    return struct.pack("<IHH", len(payload) if length is None else length, verb, version) + payload
 
 
 class FileHandle(ctypes.Structure):

@@ -14,8 +14,8 @@ import unittest
 
 import kill_verbs_test
 import mounted
-from kill_verbs_test import VERB_SCAN, VERB_USAGE, frame, scan_request, wait_until, within
-from mounted import Volume, run
+from kill_verbs_test import VERB_SCAN, VERB_USAGE, scan_request, wait_until, within
+from mounted import Volume, control_frame, run
 
 BUILD = os.environ.get("WARREN_BUILD", "")
 PROCESS = os.path.join(BUILD, "tests", "ring_process")
@@ -39,7 +39,8 @@ def ask_and_stay(root, seed, ready):
             peer = kill_verbs_test.connect(root)
             directory = os.open(root, os.O_PATH)
             usage = b"".join(number.to_bytes(8, "little") for number in (0, 99, 0))
-            asked = choose.choice([frame(VERB_SCAN, scan_request()), frame(VERB_USAGE, usage)])
+            asked = choose.choice(
+                [control_frame(VERB_SCAN, scan_request()), control_frame(VERB_USAGE, usage)])
             try:
                 socket.send_fds(peer, [asked], [directory])
                 peers.append(peer)
