@@ -20,7 +20,6 @@
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 #include "fs/engine/cuda/launch/tree_scan.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
-#include "fs/volume/host_scan.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "gpu/failure.hpp"
 
@@ -186,9 +185,9 @@ class Bench {
             const ScanPlan plan = bulk::plan_scan(ScanPurpose::removal, credentials_of(caller));
             const double by_device = time_of([&] { scan(plan, [](const ScanOutput&) {}); });
             const double by_threads = time_of([&] {
-                require(HostScan(volumes_.inside())
-                                .check_removable(credentials_of(caller), volumes_.volume().root(),
-                                                 core::TreeCheck::as_rm) == Errc::ok,
+                require(volumes_.inside().check_removable(credentials_of(caller),
+                                                          volumes_.volume().root(),
+                                                          core::TreeCheck::as_rm) == Errc::ok,
                         "the CPU engine failed");
             });
             if (run > 0) add(label, by_device, by_threads);
@@ -214,13 +213,11 @@ class Bench {
                         const std::function<bool(const Scanned&)>& visit) {
         ScanPlan plan = bulk::plan_scan(ScanPurpose::visit, credentials_of({}));
         require(ops::set_filter(plan.files, question.filter) == Errc::ok, "no such filter");
-        Attributes root;
-        root.handle = volumes_.volume().root();
-        const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
+        ScanCall call{plan, volumes_.volume().root(), &visit};
+        call.for_each = [&](u64 count, const std::function<void(u64)>& body) {
             volumes_.inside().thread_pool().for_each(count,
                                                      [&](const ThreadTeam&, u64 i) { body(i); });
         };
-        const ScanCall call{plan.caller, root, plan.files, visit, for_each};
         bulk::ScanVisits visits(call);
         scan(plan, [&](const ScanOutput& output) { visits.take(output); });
     }

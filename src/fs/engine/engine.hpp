@@ -141,19 +141,9 @@ class Engine {
                                    ops::Removed& /*removed*/) {
         return Errc::not_supported;
     }
-    /// Visits what lies below the directory `scan.root`; see Volume::scan().
+    /// Visits, measures or checks what lies below a directory. With an error, what was found
+    /// before it may have been delivered.
     virtual Errc scan(const ScanCall& /*scan*/) { return Errc::not_supported; }
-    /// Adds up what the directory `root` and those below it hold by themselves; see
-    /// Volume::usage(). `answer` has the root's own share.
-    virtual Errc usage(const core::Credentials& /*caller*/, const Attributes& /*root*/,
-                       const UsageOptions& /*options*/, std::vector<DirectoryUsage>& /*answer*/) {
-        return Errc::not_supported;
-    }
-    /// Whether `caller` may remove all that lies below `root`.
-    virtual Errc check_removable(const core::Credentials& /*caller*/, Handle /*root*/,
-                                 core::TreeCheck /*check*/) {
-        return Errc::not_supported;
-    }
     /// Packs a directory's tree, which had `blocks` blocks a moment ago; the counts before and
     /// after are the caller's.
     virtual Errc rebuild(const core::Credentials& /*caller*/, Handle /*directory*/,

@@ -302,45 +302,28 @@ class HostSite {
 
 }  // namespace
 
-Errc HostScan::scan_on(const core::Credentials& caller, const ops::FileFilter& files,
-                       const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
+Errc HostScan::scan(const ScanCall& call) {
+    const ScanPosition first{call.root};
+    Audience audience{.visit = call.visit, .usage = call.usage};
+    HostSite site(volume_, call.plan, {&first, 1}, audience);
+    const Errc code = run_scan(site);
+    // Also after an error: what was added up before it.
+    if (call.usage != nullptr) add_sums(site.sums(), *call.usage);
+    return code;
+}
+
+Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_full,
                        std::vector<ScanPosition>& left) {
     // The newest ones, so that few are left at any time. Not all, or a step would spend its time on
     // deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
     const std::size_t begin = left.size() - std::min(left.size(), most);
-    ScanPlan plan = plan_scan(ScanPurpose::visit, caller);
-    plan.files = files;
-    Audience audience{.visit = &visit, .is_full = &steps.is_full};
-    HostSite site(volume_, plan, std::span(left).subspan(begin), audience);
+    Audience audience{.visit = call.visit, .is_full = &is_full};
+    HostSite site(volume_, call.plan, std::span(left).subspan(begin), audience);
     WARREN_TRY(run_scan(site));
     left.resize(begin);
     site.add_left(left);
     return Errc::ok;
-}
-
-Errc HostScan::usage(const core::Credentials& caller, Handle root, const UsageOptions& options,
-                     std::vector<DirectoryUsage>& answer) {
-    ScanPlan plan = plan_scan(ScanPurpose::measure, caller);
-    plan.counts_links = options.counts_links;
-    plan.sums_depth = options.depth_max;
-    const ScanPosition first{root};
-    Audience audience{.usage = &answer};
-    HostSite site(volume_, plan, {&first, 1}, audience);
-    const Errc code = run_scan(site);
-    // Also after an error: what was added up before it.
-    add_sums(site.sums(), answer);
-    return code;
-}
-
-Errc HostScan::check_removable(const core::Credentials& caller, Handle root,
-                               core::TreeCheck check) {
-    ScanPlan plan = plan_scan(ScanPurpose::removal, caller);
-    plan.tree_check = check;
-    const ScanPosition first{root};
-    Audience audience;
-    HostSite site(volume_, plan, {&first, 1}, audience);
-    return run_scan(site);
 }
 
 }  // namespace warren

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "fs/bulk/scan/scan_call.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -14,16 +15,12 @@ class HostScan {
  public:
     explicit HostScan(VolumeImplementation& volume) : volume_(volume) {}
 
-    /// Visits what lies at some of the positions in `left`, until `steps.is_full`; `left` becomes
+    /// See Engine::scan().
+    Errc scan(const ScanCall& call);
+    /// As scan() of what lies at some of the positions in `left`, until `is_full`; `left` becomes
     /// the positions still to be listed.
-    Errc scan_on(const core::Credentials& caller, const ops::FileFilter& files,
-                 const std::function<bool(const Scanned&)>& visit, const ScanSteps& steps,
+    Errc scan_on(const ScanCall& call, const std::function<bool()>& is_full,
                  std::vector<ScanPosition>& left);
-    /// See Engine::usage().
-    Errc usage(const core::Credentials& caller, Handle root, const UsageOptions& options,
-               std::vector<DirectoryUsage>& answer);
-    /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
-    Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
 
  private:
     VolumeImplementation& volume_;

@@ -120,11 +120,13 @@ Errc TreeCloner::grow(const Attributes& source) {
     const std::function<bool(const Scanned&)> visitor = [&](const Scanned& entry) {
         return visit(entry);
     };
-    const ScanSteps steps{[&] { return has_failed(); }, {}};
+    const std::function<bool()> is_over = [&] { return has_failed(); };
+    const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(caller_)),
+                        source.handle, &visitor};
     std::vector<ScanPosition> left{{source.handle}};
     Errc scanned = Errc::ok;
     while (scanned == Errc::ok && !has_failed() && !left.empty()) {
-        scanned = HostScan(volume_).scan_on(credentials_of(caller_), {}, visitor, steps, left);
+        scanned = HostScan(volume_).scan_on(call, is_over, left);
     }
     if (has_failed()) return error_;
     WARREN_TRY(scanned);

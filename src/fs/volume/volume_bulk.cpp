@@ -273,9 +273,14 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
 
 Errc VolumeImplementation::check_removable(const core::Credentials& caller, Handle root,
                                            core::TreeCheck check) {
-    const Errc checked = engine_->check_removable(caller, root, check);
-    if (checked != Errc::not_supported) return checked;
-    return HostScan(*this).check_removable(caller, root, check);
+    ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, caller), root};
+    call.plan.tree_check = check;
+    return scan(call);
+}
+
+Errc VolumeImplementation::scan(const ScanCall& call) {
+    const Errc scanned = engine_->scan(call);
+    return scanned == Errc::not_supported ? HostScan(*this).scan(call) : scanned;
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -347,30 +352,31 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
     }
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
-        ops::FileFilter files;
-        WARREN_TRY(ops::set_filter(files, filter));
+        ScanCall call{bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(caller))};
+        call.visit = &visit;
+        WARREN_TRY(ops::set_filter(call.plan.files, filter));
         if (left.empty()) return Errc::ok;
+        call.root = left[0].directory;
         if (left.size() > 1 || left[0].depth > 0 || left[0].from > 0) {
-            return HostScan(volume).scan_on(credentials_of(caller), files, visit, steps, left);
+            return HostScan(volume).scan_on(call, steps.is_full, left);
         }
-        const Handle directory = left[0].directory;
-        const Result<Attributes> root = attributes(directory);
+        const Result<Attributes> root = attributes(call.root);
         if (!root) return root.code();
         Scanned first;
-        first.directory = directory;
+        first.directory = call.root;
         first.attributes = *root;
         const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
         if (!visit(first) || !is_directory || filter.depth_max == 0) {
             left.clear();
             return Errc::ok;
         }
-        const auto for_each = [&](u64 count, const std::function<void(u64)>& body) {
+        call.for_each = [&](u64 count, const std::function<void(u64)>& body) {
             volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
-        const ScanCall call{credentials_of(caller), *root, files, visit, for_each, steps.wait};
+        call.wait = steps.wait;
         const Errc scanned = volume.engine().scan(call);
         if (scanned == Errc::not_supported) {
-            return HostScan(volume).scan_on(call.caller, files, visit, steps, left);
+            return HostScan(volume).scan_on(call, steps.is_full, left);
         }
         left.clear();
         return scanned;
@@ -381,7 +387,6 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
                    std::vector<DirectoryUsage>& answer) {
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
-        const core::Credentials who = credentials_of(caller);
         const Result<Attributes> root = attributes(directory);
         if (!root) return root.code();
         DirectoryUsage first;
@@ -391,10 +396,12 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
         first.bytes = ops::counted_bytes(root->mode, root->size);
         answer.assign(1, first);
         if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
-        Errc added = volume.engine().usage(who, *root, options, answer);
-        if (added == Errc::not_supported) {
-            added = HostScan(volume).usage(who, root->handle, options, answer);
-        }
+        ScanCall call{bulk::plan_scan(bulk::ScanPurpose::measure, credentials_of(caller)),
+                      root->handle};
+        call.plan.counts_links = options.counts_links;
+        call.plan.sums_depth = options.depth_max;
+        call.usage = &answer;
+        const Errc added = volume.scan(call);
         for (std::size_t i = answer.size(); i-- > 1;) {
             DirectoryUsage& above = answer[answer[i].above];
             above.entries += answer[i].entries;

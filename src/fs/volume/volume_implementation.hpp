@@ -230,6 +230,8 @@ class VolumeImplementation {
     Errc remove_by_commands(u64 directory, Removal& removal);
     /// Runs `remove` and adds the blocks that it freed to `removal`.
     Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
+    /// Scans by the engine if it does that by itself, else by the thread pool.
+    Errc scan(const ScanCall& call);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
     /// Detaches a tree (a command of Verb::detach_tree) if the caller may remove all of it.

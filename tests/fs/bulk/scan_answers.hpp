@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "fs/bulk/scan/scan_answer.hpp"
-#include "fs/volume/host_scan.hpp"
 #include "tests/fs/bulk/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
@@ -132,7 +131,8 @@ std::multiset<ScanRow> scan_by(Scan& scan, InsideVolume& volume, const Caller& c
     auto plan = bulk::plan_scan(ScanPurpose::visit, credentials_of(caller));
     EXPECT_EQ(ops::set_filter(plan.files, filter), Errc::ok);
     const std::function<bool(const Scanned&)> visit = std::ref(rows);
-    const ScanCall call{plan.caller, *attributes, plan.files, visit, for_each_in_turn};
+    ScanCall call{plan, root, &visit};
+    call.for_each = for_each_in_turn;
     bulk::ScanVisits visits(call);
     EXPECT_EQ(scan.scan(plan, root, [&](const auto& output) { visits.take(output); }), wanted);
     return rows.seen;
@@ -341,8 +341,7 @@ void expect_same_refusals(u64 seeds, const MakeScan& make_scan) {
             for (const auto check : {core::TreeCheck::as_rm, core::TreeCheck::whole}) {
                 const bool is_allowed =
                     check == core::TreeCheck::as_rm ? allowed_all.as_rm : allowed_all.whole;
-                const Errc by_threads =
-                    HostScan(volume.inside()).check_removable(who, doomed->handle, check);
+                const Errc by_threads = volume.inside().check_removable(who, doomed->handle, check);
                 auto plan = bulk::plan_scan(ScanPurpose::removal, who);
                 plan.tree_check = check;
                 const Errc removable = scan.scan(plan, doomed->handle, [](const auto&) {});

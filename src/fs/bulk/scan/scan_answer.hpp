@@ -50,7 +50,7 @@ class ScanVisits {
 };
 
 inline ScanVisits::ScanVisits(const ScanCall& call) : call_(call) {
-    directories_.push_back({call.root.handle, true});
+    directories_.push_back({call.root, true});
 }
 
 /// What all entries of a bundle have in common.
@@ -65,7 +65,7 @@ inline bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle,
                               const ScanRecord& record, Scanned& found) const {
     found.name = output.name(bundle, record);
     record.tell(found.directory, found.attributes);
-    return call_.visit(found);
+    return (*call_.visit)(found);
 }
 
 inline void ScanVisits::visit_directory(const ScanOutput& output, const Place& place) {
@@ -117,7 +117,7 @@ inline void ScanVisits::visit_short(const ScanOutput& output, std::size_t bundle
     for (const ShortRecord& record : output.records<ShortRecord>(bundle)) {
         found.name = output.name(bundle, record);
         record.tell(found.attributes);
-        static_cast<void>(call_.visit(found));
+        static_cast<void>((*call_.visit)(found));
     }
 }
 

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a scan that the volume passes to an engine. Invariant: the visitor may be
-// called by many threads at once, and may call the volume.
+// A scan as the volume gives it to an engine, or to its own threads: what to look for, where, and
+// the receivers of what is found. Invariant: the visitor may be called by many threads at once, and
+// may call the volume.
 #pragma once
 
 #include <functional>
+#include <vector>
 
-#include "fs/bulk/scan/scan_filter.hpp"
-#include "fs/core/permission.hpp"
+#include "fs/bulk/scan/scan_work.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
 
 struct ScanCall {
-    core::Credentials caller;
-    const Attributes& root;
-    const ops::FileFilter& filter;
-    const std::function<bool(const Scanned&)>& visit;
+    bulk::ScanPlan plan;
+    Handle root = {};
+    // The receiver, by the plan's purpose; a check has none.
+    /// Called for what lies below the root; see Volume::scan().
+    const std::function<bool(const Scanned&)>* visit = nullptr;
+    /// What directories hold by themselves; see Volume::usage(). Has the root's own share already.
+    std::vector<DirectoryUsage>* usage = nullptr;
     /// Calls `body(i)` for each i below `count`, by many threads.
-    std::function<void(u64 count, const std::function<void(u64)>& body)> for_each;
+    std::function<void(u64 count, const std::function<void(u64)>& body)> for_each = {};
     std::function<Errc()> wait = {};  // see ScanSteps
 };
 

@@ -82,10 +82,6 @@ class CudaEngine final : public Engine {
     Errc remove_named_tree(const ops::Command& detach, Removal& removal,
                            ops::Removed& removed) override;
     Errc scan(const ScanCall& call) override;
-    Errc usage(const core::Credentials& caller, const Attributes& root, const UsageOptions& options,
-               std::vector<DirectoryUsage>& answer) override;
-    Errc check_removable(const core::Credentials& caller, Handle root,
-                         core::TreeCheck check) override;
     Errc rebuild(const core::Credentials& caller, Handle directory, u64 blocks) override;
 
     CudaEngineFigures figures() const;
@@ -431,25 +427,11 @@ Errc CudaEngine::scan(const ScanCall& call) {
     return run_bulk([&](BulkCalls& host) { return reading_.scan(store_.store(), host, call); });
 }
 
-Errc CudaEngine::usage(const core::Credentials& caller, const Attributes& root,
-                       const UsageOptions& options, std::vector<DirectoryUsage>& answer) {
-    return run_bulk([&](BulkCalls& host) {
-        return reading_.usage(store_.store(), host, caller, root, options, answer);
-    });
-}
-
 Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
     if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(packing_.turn());
     return run_bulk([&](BulkCalls& host) {
         return packing_.rebuild(store_.store(), host, caller, directory, blocks);
-    });
-}
-
-Errc CudaEngine::check_removable(const core::Credentials& caller, Handle root,
-                                 core::TreeCheck check) {
-    return run_bulk([&](BulkCalls& host) {
-        return reading_.check_removable(store_.store(), host, caller, root, check);
     });
 }
 

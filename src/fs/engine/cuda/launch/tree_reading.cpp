@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for each of the commands. The output of a run belongs to its command until all of it is
-// visited, and a visitor may begin a scan itself: each command at work has a scan of its own.
+// The output of a run belongs to its command until all of it is visited, and a visitor may begin a
+// scan itself: each command at work has a scan of its own.
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 
 namespace warren::cuda_engine {
@@ -18,9 +18,9 @@ Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
     return scan->open();
 }
 
-Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanPlan& plan, Handle root,
+Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanCall& call,
                       const std::function<void(const ScanOutput&)>& take,
-                      std::vector<ScanSum>* sums) {
+                      std::vector<ScanSum>& sums) {
     std::unique_ptr<TreeScan> scan;
     WARREN_TRY(take_scan(scan));
     const auto take_apart = [&](const ScanOutput& output) {
@@ -29,9 +29,9 @@ Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanPlan& 
             return Errc::ok;
         });
     };
-    Errc code = scan->scan(store, plan, root, take_apart, host);
-    if (code != Errc::io && sums != nullptr) {
-        const Errc fetched = scan->fetch_sums(*sums);
+    Errc code = scan->scan(store, call.plan, call.root, take_apart, host);
+    if (code != Errc::io && call.usage != nullptr) {
+        const Errc fetched = scan->fetch_sums(sums);
         if (code == Errc::ok) code = fetched;
     }
     if (code == Errc::io && !scan->is_sound()) {
@@ -47,40 +47,21 @@ Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanPlan& 
 }
 
 Errc TreeReading::scan(const core::Store& store, BulkHost& host, const ScanCall& call) {
-    ScanPlan plan = plan_scan(ScanPurpose::visit, call.caller);
-    plan.files = call.filter;
     ScanVisits visits(call);
-    // A visitor that takes no more is not called any more: the run ends, and its output is
-    // dropped.
-    Errc waited = Errc::ok;
-    const Errc code = run(store, host, plan, call.root.handle, [&](const ScanOutput& output) {
-        if (waited == Errc::ok) visits.take(output);
-        if (waited == Errc::ok && call.wait) waited = call.wait();
-    });
-    return code == Errc::ok ? waited : code;
-}
-
-Errc TreeReading::usage(const core::Store& store, BulkHost& host, const core::Credentials& caller,
-                        const Attributes& root, const UsageOptions& options,
-                        std::vector<DirectoryUsage>& answer) {
-    ScanPlan plan = plan_scan(ScanPurpose::measure, caller);
-    plan.counts_links = options.counts_links;
-    plan.sums_depth = options.depth_max;
     std::vector<ScanSum> sums;
-    const Errc code = run(
-        store, host, plan, root.handle,
-        [&](const ScanOutput& output) { take_usage(output, answer); }, &sums);
+    Errc waited = Errc::ok;
+    const auto take = [&](const ScanOutput& output) {
+        if (call.usage != nullptr) return take_usage(output, *call.usage);
+        // A visitor that takes no more is not called any more: the run ends, and its output is
+        // dropped.
+        if (call.visit == nullptr || waited != Errc::ok) return;
+        visits.take(output);
+        if (call.wait) waited = call.wait();
+    };
+    const Errc code = run(store, host, call, take, sums);
     // With an error, what was added up before.
-    add_sums(sums, answer);
-    return code;
-}
-
-Errc TreeReading::check_removable(const core::Store& store, BulkHost& host,
-                                  const core::Credentials& caller, Handle root,
-                                  core::TreeCheck check) {
-    ScanPlan plan = plan_scan(ScanPurpose::removal, caller);
-    plan.tree_check = check;
-    return run(store, host, plan, root, [](const ScanOutput&) {});
+    if (call.usage != nullptr) add_sums(sums, *call.usage);
+    return code == Errc::ok ? waited : code;
 }
 
 }  // namespace warren::cuda_engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bulk commands of the CUDA engine that only read, over the scan that they all are.
+// The bulk commands of the CUDA engine that only read: each is a scan.
 //
 // Invariant: kernels run while the caller's lock is held, visitors while it is not: they may call
 // the volume, and a commit may fall in between.
@@ -17,20 +17,15 @@ namespace warren::cuda_engine {
 
 class TreeReading {
  public:
+    /// See Engine::scan().
     Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
-    Errc usage(const core::Store& store, BulkHost& host, const core::Credentials& caller,
-               const Attributes& root, const UsageOptions& options,
-               std::vector<DirectoryUsage>& answer);
-    Errc check_removable(const core::Store& store, BulkHost& host, const core::Credentials& caller,
-                         Handle root, core::TreeCheck check);
 
     /// Whether the device has done all that it was asked for.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
 
  private:
-    Errc run(const core::Store& store, BulkHost& host, const ScanPlan& plan, Handle root,
-             const std::function<void(const ScanOutput&)>& take,
-             std::vector<ScanSum>* sums = nullptr);
+    Errc run(const core::Store& store, BulkHost& host, const ScanCall& call,
+             const std::function<void(const ScanOutput&)>& take, std::vector<ScanSum>& sums);
     Errc take_scan(std::unique_ptr<TreeScan>& scan);
 
     std::atomic<bool> is_sound_{true};
