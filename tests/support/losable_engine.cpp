@@ -11,11 +11,14 @@
 namespace warren {
 namespace {
 
-class LosableEngine final : public Engine {
+class LosableEngine final : public Engine, EngineMemory, MetaBuffer {
  public:
     LosableEngine(std::unique_ptr<Engine> below, std::function<bool()> is_lost,
                   std::function<void(const std::string&)> report)
-        : below_(std::move(below)), is_lost_(std::move(is_lost)), report_(std::move(report)) {}
+        : below_(std::move(below)),
+          memory_(*below_->memory()),
+          is_lost_(std::move(is_lost)),
+          report_(std::move(report)) {}
 
     std::string_view name() const override { return "losable"; }
     void attempt(const ops::Command& command, ops::Reply& reply) override {
@@ -29,39 +32,45 @@ class LosableEngine final : public Engine {
             reply.code = Errc::io;
         }
     }
-    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
-        return notices_loss() ? Errc::io : below_->cut(at_rest, cut);
-    }
-    Errc fetch_cut(format::Block* blocks) override {
-        return notices_loss() ? Errc::io : below_->fetch_cut(blocks);
-    }
-    Errc publish(std::span<ops::CommittedFrame> frames,
-                 std::span<const u64> empty_inode_frames) override {
-        return notices_loss() ? Errc::io : below_->publish(frames, empty_inode_frames);
-    }
-    Errc allow_generations(u64 limit) override {
-        return notices_loss() ? Errc::io : below_->allow_generations(limit);
-    }
-    Errc forbid() override { return notices_loss() ? Errc::io : below_->forbid(); }
-    Errc refresh_counters() override {
-        return notices_loss() ? Errc::io : below_->refresh_counters();
-    }
-    u64 meta_buffer_blocks() const override { return below_->meta_buffer_blocks(); }
-    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override {
-        return notices_loss() ? Errc::io : below_->place_block(place, block, evicted);
-    }
-    Errc read_block(u64 place, format::Block& block) override {
-        return notices_loss() ? Errc::io : below_->read_block(place, block);
-    }
-    Errc show_block(u64 place) override {
-        return notices_loss() ? Errc::io : below_->show_block(place);
-    }
-    Errc add_frames() override { return notices_loss() ? Errc::io : below_->add_frames(); }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
         return notices_loss() ? Errc::io : below_->make_file_memory(bytes, memory);
     }
+    EngineMemory* memory() override { return this; }
 
  private:
+    MetaBuffer* meta_buffer() override { return memory_.meta_buffer() == nullptr ? nullptr : this; }
+    FairLock& steps() override { return memory_.steps(); }
+    Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
+        return notices_loss() ? Errc::io : memory_.cut(at_rest, cut);
+    }
+    Errc fetch_cut(format::Block* blocks) override {
+        return notices_loss() ? Errc::io : memory_.fetch_cut(blocks);
+    }
+    Errc publish(std::span<ops::CommittedFrame> frames,
+                 std::span<const u64> empty_inode_frames) override {
+        return notices_loss() ? Errc::io : memory_.publish(frames, empty_inode_frames);
+    }
+    Errc allow_generations(u64 limit) override {
+        return notices_loss() ? Errc::io : memory_.allow_generations(limit);
+    }
+    Errc forbid() override { return notices_loss() ? Errc::io : memory_.forbid(); }
+    Errc refresh_counters() override {
+        return notices_loss() ? Errc::io : memory_.refresh_counters();
+    }
+    Errc release_cut() override { return notices_loss() ? Errc::io : memory_.release_cut(); }
+    u64 meta_buffer_blocks() const override { return memory_.meta_buffer()->meta_buffer_blocks(); }
+    Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override {
+        return notices_loss() ? Errc::io
+                              : memory_.meta_buffer()->place_block(place, block, evicted);
+    }
+    Errc read_block(u64 place, format::Block& block) override {
+        return notices_loss() ? Errc::io : memory_.meta_buffer()->read_block(place, block);
+    }
+    Errc show_block(u64 place) override {
+        return notices_loss() ? Errc::io : memory_.show_block(place);
+    }
+    Errc add_frames() override { return notices_loss() ? Errc::io : memory_.add_frames(); }
+
     bool notices_loss() {
         if (!was_lost_.load(std::memory_order_relaxed) && !is_lost_()) return false;
         if (!was_lost_.exchange(true, std::memory_order_relaxed)) report_("the engine is lost");
@@ -69,6 +78,7 @@ class LosableEngine final : public Engine {
     }
 
     std::unique_ptr<Engine> below_;
+    EngineMemory& memory_;  // of the engine below
     std::function<bool()> is_lost_;
     std::function<void(const std::string&)> report_;
     std::atomic<bool> was_lost_{false};

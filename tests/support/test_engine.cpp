@@ -23,7 +23,7 @@ namespace {
 
 /// Runs commands as the CPU's engine does, in a memory of its own, which they reach as they would a
 /// GPU's.
-class CommandEngine : public Engine {
+class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches, LookupStreams {
  public:
     Errc open(const core::Store& host, u64 meta_buffer_blocks) {
         return twin_.open(host, meta_buffer_blocks);
@@ -47,6 +47,17 @@ class CommandEngine : public Engine {
                           });
         }
     }
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
+        return cpu_.make_file_memory(bytes, memory);
+    }
+    EngineMemory* memory() override { return this; }
+    ItemBatches* batches() override { return has_all_metadata() ? this : nullptr; }
+    LookupStreams* lookups() override { return has_all_metadata() ? this : nullptr; }
+
+ private:
+    bool has_all_metadata() const { return twin_.meta_buffer_blocks() == 0; }
+    MetaBuffer* meta_buffer() override { return has_all_metadata() ? nullptr : this; }
+    FairLock& steps() override { return steps_; }
     Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         const std::lock_guard alone(running_);
         twin_.take_cut(cut);
@@ -86,16 +97,12 @@ class CommandEngine : public Engine {
         return Errc::ok;
     }
     Errc add_frames() override { return Errc::ok; }
-    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {
-        return cpu_.make_file_memory(bytes, memory);
-    }
     Errc refresh_counters() override {
         twin_.read_counters();
         return Errc::ok;
     }
 
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
-        if (twin_.meta_buffer_blocks() != 0) return Errc::not_supported;
         std::unique_lock lock(batch_mutex_);
         const Result<ops::BatchMemory> memory = batch_.open(shape);
         if (memory) lock.release();
@@ -107,9 +114,7 @@ class CommandEngine : public Engine {
         return batch_.run(twin_.store(), header, window);
     }
     void close_batch() override { batch_mutex_.unlock(); }
-    Errc prepare_lookups() override {
-        return twin_.meta_buffer_blocks() != 0 ? Errc::not_supported : Errc::ok;
-    }
+    Errc prepare_lookups() override { return Errc::ok; }
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
         lookups_mutex_.lock();
         running_.lock_shared();
@@ -121,9 +126,9 @@ class CommandEngine : public Engine {
         lookups_mutex_.unlock();
     }
 
- private:
     mutable TwinStore twin_;
     CpuEngine cpu_{twin_.store()};
+    FairLock steps_;    // there are none
     FairLock running_;  // shared by commands
     std::mutex batch_mutex_;
     HostBatch batch_;

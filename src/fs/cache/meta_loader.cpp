@@ -56,15 +56,15 @@ MetaLoader::MetaLoader(Disk& disk, const core::Store& store, u64 volume)
         reads_[i].block = &blocks_[i];
 }
 
-Errc MetaLoader::load(u64 place, Engine* engine) {
+Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
     std::unique_lock lock(mutex_);
     for (;;) {
-        if (Read* const other = find_read(place, engine)) {
+        if (Read* const other = find_read(place, buffer)) {
             ++other->askers;
             changed_.wait(lock, [&] { return other->is_over; });
             return leave(*other);
         }
-        const Result<Read*> started = start(place, engine);
+        const Result<Read*> started = start(place, buffer);
         if (started && *started == nullptr) return Errc::ok;
         if (started) {
             lock.unlock();
@@ -84,7 +84,8 @@ Errc MetaLoader::load(u64 place, Engine* engine) {
     }
 }
 
-void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers, Engine* engine) {
+void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
+                           MetaBuffer* buffer) {
     std::array<Errc, batch_max> ignored;
     std::array<u64, batch_max> bitmaps;
     while (!places.empty()) {
@@ -99,14 +100,15 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
         }
         // What fails here fails again, and is reported, when an operation finds it missing.
         load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
-        load_some(places.first(count), answers, engine);
+        load_some(places.first(count), answers, buffer);
         places = places.subspan(count);
         answers = answers.subspan(count);
     }
 }
 
 /// load_many() of at most batch_max places.
-void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers, Engine* engine) {
+void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
+                           MetaBuffer* buffer) {
     std::array<Read*, batch_max> mine;
     std::array<u64, batch_max> items;
     u64 count = 0;
@@ -115,7 +117,7 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
         // Never wait with reads begun and not issued: so reads that cannot begin are left.
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < places.size(); ++i) {
-            const Result<Read*> started = start(places[i], engine);
+            const Result<Read*> started = start(places[i], buffer);
             is_left[i] = !started;
             answers[i] = Errc::ok;
             if (!started || *started == nullptr) continue;
@@ -130,7 +132,7 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
             answers[items[i]] = finish(*mine[i]);
     }
     for (u64 i = 0; i < places.size(); ++i) {
-        if (is_left[i]) answers[i] = load(places[i], engine);
+        if (is_left[i]) answers[i] = load(places[i], buffer);
     }
 }
 
@@ -143,10 +145,10 @@ u64 MetaLoader::waiters() {
 }
 
 /// The read of `place` that is under way, or null. Under the lock.
-MetaLoader::Read* MetaLoader::find_read(u64 place, const Engine* engine) {
+MetaLoader::Read* MetaLoader::find_read(u64 place, const MetaBuffer* buffer) {
     for (Read& read : reads_) {
         if (read.askers == 0 || read.is_over) continue;
-        if (read.place == place && read.engine == engine) return &read;
+        if (read.place == place && read.buffer == buffer) return &read;
     }
     return nullptr;
 }
@@ -154,20 +156,20 @@ MetaLoader::Read* MetaLoader::find_read(u64 place, const Engine* engine) {
 /// Begins a read for the caller, who must read_in() and finish() it; null if the block is resident.
 /// Errc::busy if it is being read, or too many reads are under way; Errc::need_block if the bitmap
 /// of its inodes is not in memory. Under the lock.
-Result<MetaLoader::Read*> MetaLoader::start(u64 place, Engine* engine) {
-    if (engine == nullptr && is_resident(place)) return nullptr;
-    if (find_read(place, engine) != nullptr) return Errc::busy;
+Result<MetaLoader::Read*> MetaLoader::start(u64 place, MetaBuffer* buffer) {
+    if (buffer == nullptr && is_resident(place)) return nullptr;
+    if (find_read(place, buffer) != nullptr) return Errc::busy;
     const auto unused = std::find_if(reads_.begin(), reads_.end(),
                                      [](const Read& read) { return read.askers == 0; });
     if (unused == reads_.end()) return Errc::busy;
-    if (engine != nullptr && holds_inodes(place)) {
-        WARREN_TRY(take_bitmap(*engine, frame_place_of(place)));
+    if (buffer != nullptr && holds_inodes(place)) {
+        WARREN_TRY(take_bitmap(*buffer, frame_place_of(place)));
     }
     const Result<Expected> expected = expect(place);
     if (!expected) return expected.code();
     ++loads_;
     unused->place = place;
-    unused->engine = engine;
+    unused->buffer = buffer;
     unused->expected = *expected;
     unused->askers = 1;
     unused->is_over = false;
@@ -177,9 +179,9 @@ Result<MetaLoader::Read*> MetaLoader::start(u64 place, Engine* engine) {
 
 /// Brings the host's copy of a bitmap of inodes up to date with the engine's. If the engine has
 /// none, the newest is that of the last commit, which the host or the disk has.
-Errc MetaLoader::take_bitmap(Engine& engine, u64 place) {
+Errc MetaLoader::take_bitmap(MetaBuffer& buffer, u64 place) {
     Block bitmap;
-    const Errc read = or_no_memory([&] { return engine.read_block(place, bitmap); });
+    const Errc read = or_no_memory([&] { return buffer.read_block(place, bitmap); });
     if (read == Errc::ok) copy_in(store_, place, bitmap);
     return read == Errc::need_block ? Errc::ok : read;
 }
@@ -240,7 +242,7 @@ Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
     if (kind != read.expected.kind) return Errc::corrupt;
-    if (read.engine != nullptr) return put_into(*read.engine, read);
+    if (read.buffer != nullptr) return put_into(*read.buffer, read);
     if (store_.heads == nullptr) {
         ops::show_block(store_, read.place, *read.block);
         return Errc::ok;
@@ -255,14 +257,14 @@ Errc MetaLoader::put(Read& read) {
     return Errc::ok;
 }
 
-Errc MetaLoader::put_into(Engine& engine, Read& read) {
+Errc MetaLoader::put_into(MetaBuffer& buffer, Read& read) {
     WARREN_TRY(keep_evicted());
     restore_references(read.place, *read.block);
-    WARREN_TRY(engine.place_block(read.place, *read.block, evicted_));
+    WARREN_TRY(buffer.place_block(read.place, *read.block, evicted_));
     forget_references(read.place);
     if (evicted_.place == core::place_none) return Errc::ok;
     // It was resident when that read began, and may have been changed since.
-    if (Read* const other = find_read(evicted_.place, &engine)) other->is_void = true;
+    if (Read* const other = find_read(evicted_.place, &buffer)) other->is_void = true;
     static_cast<void>(keep_evicted());  // or before the next eviction
     return Errc::ok;
 }

@@ -23,7 +23,7 @@
 
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
-#include "fs/engine/engine.hpp"
+#include "fs/engine/engine_memory.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
 #include "fs/ops/place_block.hpp"
@@ -41,15 +41,16 @@ class MetaLoader {
     MetaLoader(Disk& disk, const core::Store& store, u64 volume);
 
     /// Makes the block at `place` resident; it may be evicted again at once if a meta buffer is in
-    /// heavy use. With an `engine`, in that engine's meta buffer; the host's Store then has the
+    /// heavy use. With a `buffer`, in that, which is an engine's; the host's Store then has the
     /// identity map, and of all blocks only the bitmaps of inodes. Errc::corrupt if its bytes are
     /// invalid, Errc::io if they cannot be read, Errc::need_commit if every block of the meta
     /// buffer is in use or dirty.
-    Errc load(u64 place, Engine* engine = nullptr);
+    Errc load(u64 place, MetaBuffer* buffer = nullptr);
 
     /// As load() of each place, in parallel where the disk can. A place that occurs twice may be
     /// read twice. Requires: as many answers.
-    void load_many(std::span<const u64> places, std::span<Errc> answers, Engine* engine = nullptr);
+    void load_many(std::span<const u64> places, std::span<Errc> answers,
+                   MetaBuffer* buffer = nullptr);
 
     /// Makes all used blocks of a frame resident, and those of free inodes, by one read. Blocks
     /// that cannot be read or are invalid are left to load(). Requires: the identity map; no block
@@ -87,7 +88,7 @@ class MetaLoader {
     struct Read {
         format::Block* block = nullptr;  // its own
         u64 place = 0;
-        Engine* engine = nullptr;  // that wants it; null: the host's Store
+        MetaBuffer* buffer = nullptr;  // where it goes; null: the host's Store
         Expected expected{};
         u32 askers = 0;        // callers that wait for it, the reader included; 0: may be reused
         bool is_over = false;  // `result` tells
@@ -95,16 +96,16 @@ class MetaLoader {
         Errc result = Errc::ok;
     };
 
-    void load_some(std::span<const u64> places, std::span<Errc> answers, Engine* engine);
-    Read* find_read(u64 place, const Engine* engine);
-    Result<Read*> start(u64 place, Engine* engine);
-    Errc take_bitmap(Engine& engine, u64 place);
+    void load_some(std::span<const u64> places, std::span<Errc> answers, MetaBuffer* buffer);
+    Read* find_read(u64 place, const MetaBuffer* buffer);
+    Result<Read*> start(u64 place, MetaBuffer* buffer);
+    Errc take_bitmap(MetaBuffer& buffer, u64 place);
     void read_in(std::span<Read* const> reads);
     static DiskRead request_of(const Read& read);
     Errc finish(Read& read);
     Errc leave(Read& read);
     Errc put(Read& read);
-    Errc put_into(Engine& engine, Read& read);
+    Errc put_into(MetaBuffer& buffer, Read& read);
     Errc keep_evicted();
     void keep_references(u64 place, const format::Block& block);
     void restore_references(u64 place, format::Block& block) const;

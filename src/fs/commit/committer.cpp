@@ -103,7 +103,7 @@ void Committer::open_barrier() {
     device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
 }
 
-void Committer::use_engine(Engine& engine, WithoutPieces without_pieces) {
+void Committer::use_engine(EngineMemory& engine, WithoutPieces without_pieces) {
     engine_ = &engine;
     publisher_.use_engine(engine);
     without_pieces_ = std::move(without_pieces);
@@ -331,16 +331,16 @@ Errc Committer::take_copies_here() {
 }
 
 /// As take_copies_here(), of blocks in an engine's memory.
-Errc Committer::take_copies_of(Engine& engine) {
+Errc Committer::take_copies_of(EngineMemory& engine) {
     CommitSnapshot cut{places_};
-    engine.hold_steps();
     const auto take = [&] {
         // Another thread may have forbidden commits meanwhile.
         return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
     };
-    const Errc code = or_no_memory([&] { return without_pieces_(take); });
-    engine.release_steps();
-    WARREN_TRY(code);
+    {
+        const std::lock_guard no_steps(engine.steps());
+        WARREN_TRY(or_no_memory([&] { return without_pieces_(take); }));
+    }
     // The engine counts the blocks as clean: without the copies they are lost.
     if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
     WARREN_TRY(refuse_overrun(cut.counters));

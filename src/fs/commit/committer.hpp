@@ -28,7 +28,7 @@
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
-#include "fs/engine/engine.hpp"
+#include "fs/engine/engine_memory.hpp"
 #include "fs/format/superblock.hpp"
 #include "warren/volume.hpp"
 
@@ -56,7 +56,7 @@ class Committer {
     /// Calls an action while no bytes of a piece that is already visible are being written.
     using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
     /// For an engine with its own memory that outlives this.
-    void use_engine(Engine& engine, WithoutPieces without_pieces);
+    void use_engine(EngineMemory& engine, WithoutPieces without_pieces);
 
     /// Sets how many threads at most copy blocks while the freeze barrier is closed; the default is
     /// one.
@@ -84,7 +84,7 @@ class Committer {
         has_data_.store(true, std::memory_order_release);
     }
     /// Whether a commit would make something durable that is not yet, or return an error. With an
-    /// engine with its own memory: as of the last Engine::refresh_counters().
+    /// engine with its own memory: as of the last EngineMemory::refresh_counters().
     bool has_unsaved() const;
     /// Prevents all commits that would hold what is applied from now on.
     void forbid(Errc error);
@@ -111,7 +111,7 @@ class Committer {
     Errc fail(Errc error);
     Errc take_copies();
     Errc take_copies_here();
-    Errc take_copies_of(Engine& engine);
+    Errc take_copies_of(EngineMemory& engine);
     Errc make_room(u64 blocks);
     Errc take_memory();
     void expect_copies();
@@ -147,7 +147,7 @@ class Committer {
     std::atomic<bool> has_fresh_data_{false};  // some of it did not replace visible data
     FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
     FairLock steps_;
-    Engine* engine_ = nullptr;  // null: it works on the host's Store
+    EngineMemory* engine_ = nullptr;  // null: it works on the host's Store
     WithoutPieces without_pieces_;
     std::function<void(Errc error)> end_changes_;
     ReservedRange area_;  // of copies: as many as a transaction holds

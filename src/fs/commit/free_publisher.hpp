@@ -12,7 +12,7 @@
 #include "fs/cache/file_buffer.hpp"
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
-#include "fs/engine/engine.hpp"
+#include "fs/engine/engine_memory.hpp"
 #include "fs/ops/commit_snapshot.hpp"
 
 namespace warren {
@@ -29,7 +29,7 @@ class FreePublisher {
     FreePublisher(Disk& disk, const core::Store& store) : disk_(disk), store_(store) {}
 
     /// For an engine that has memory of its own and outlives this.
-    void use_engine(Engine& engine) { engine_ = &engine; }
+    void use_engine(EngineMemory& engine) { engine_ = &engine; }
     /// Contents are kept in `buffer`, which outlives this.
     void keep_data(FileBuffer* buffer) { file_buffer_ = buffer; }
 
@@ -57,7 +57,7 @@ class FreePublisher {
 
     Disk& disk_;
     const core::Store& store_;
-    Engine* engine_ = nullptr;  // null: it works on the host's Store
+    EngineMemory* engine_ = nullptr;  // null: it works on the host's Store
     FileBuffer* file_buffer_ = nullptr;
     // Noted and not yet published.
     std::vector<ops::CommittedFrame> frames_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "fs/bulk/batch/batch.hpp"
+#include "fs/core/permission.hpp"
 #include "warren/result.hpp"
 
 namespace warren {
@@ -33,6 +34,20 @@ class LookupStream {
     /// Errc::busy while the piece is under way; then ok, or an error: it has no answers.
     /// Errc::retry among the answers means that the look-up has to be given in another way.
     virtual Errc poll(u32 slot) = 0;
+};
+
+/// The streams of an engine. An error: there is none, and the volume makes batches of the look-ups.
+class LookupStreams {
+ public:
+    virtual ~LookupStreams() = default;
+
+    /// Takes the memory that a stream needs, which may take a while, so the caller holds nothing
+    /// that others wait for. By any thread, at any time.
+    virtual Errc prepare_lookups() = 0;
+    /// A stream of look-ups on behalf of `caller`, until close_lookups() by the same thread. One at
+    /// a time: it waits for the one before. Requires: prepare_lookups() was ok.
+    virtual Result<LookupStream*> open_lookups(const core::Credentials& caller) = 0;
+    virtual void close_lookups() = 0;
 };
 
 }  // namespace warren

@@ -15,7 +15,7 @@ class HostScan {
  public:
     explicit HostScan(VolumeImplementation& volume) : volume_(volume) {}
 
-    /// See Engine::scan().
+    /// See BulkCommands::scan().
     Errc scan(const ScanCall& call);
     /// As scan() of what lies at some of the positions in `left`, until `is_full`; `left` becomes
     /// the positions still to be listed.

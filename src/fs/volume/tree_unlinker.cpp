@@ -25,9 +25,10 @@ constexpr u64 directories_at_once = 64;  // more do not increase an engine's par
 /// Commands that run in parallel must leave each other room in a meta buffer.
 u64 wave_for(VolumeImplementation& volume) {
     if (volume.works_on_host()) return 1;
-    const u64 buffer_blocks = volume.engine().meta_buffer_blocks();
-    if (buffer_blocks == 0) return directories_at_once;
-    return std::clamp<u64>(buffer_blocks / format::leaf_entries_max, 1, directories_at_once);
+    const MetaBuffer* const buffer = volume.engine_buffer();
+    if (buffer == nullptr) return directories_at_once;
+    return std::clamp<u64>(buffer->meta_buffer_blocks() / format::leaf_entries_max, 1,
+                           directories_at_once);
 }
 
 /// The replies to `commands`.

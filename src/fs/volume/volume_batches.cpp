@@ -24,13 +24,13 @@ constexpr u64 batch_items_min = 16;
 /// A batch that needs more windows has too many dependencies between its items.
 constexpr u64 windows_max = 16;
 
-/// An engine's batch for as long as it is open.
+/// A batch for as long as it is open.
 class OpenBatch {
  public:
-    OpenBatch(Engine& engine, const ops::BatchShape& shape)
-        : engine_(engine), memory_(engine.open_batch(shape)) {}
+    OpenBatch(ItemBatches& batches, const ops::BatchShape& shape)
+        : batches_(batches), memory_(batches.open_batch(shape)) {}
     ~OpenBatch() {
-        if (memory_) engine_.close_batch();
+        if (memory_) batches_.close_batch();
     }
     OpenBatch(const OpenBatch&) = delete;
     OpenBatch& operator=(const OpenBatch&) = delete;
@@ -39,7 +39,7 @@ class OpenBatch {
     const ops::BatchMemory& memory() const { return *memory_; }
 
  private:
-    Engine& engine_;
+    ItemBatches& batches_;
     const Result<ops::BatchMemory> memory_;
 };
 
@@ -52,8 +52,8 @@ struct Progress {
 /// Runs a batch of `items` to its end, or as far as that is efficient. `finish(begin, end)` takes
 /// the results of a window.
 template <class Finish>
-Progress run_windows(VolumeImplementation& volume, const ops::BatchHeader& header, u64 items,
-                     const Finish& finish) {
+Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
+                     const ops::BatchHeader& header, u64 items, const Finish& finish) {
     Progress progress{0, items};
     for (u64 windows = 0; progress.done < items && windows < windows_max;) {
         // Each run reads all items: a batch much larger than a run is divided again.
@@ -61,7 +61,7 @@ Progress run_windows(VolumeImplementation& volume, const ops::BatchHeader& heade
         ops::BatchWindow window;
         window.begin = progress.done;
         window.end = std::min(items, progress.done + progress.span);
-        const Errc code = volume.run_batch(header, window);
+        const Errc code = volume.run_batch(batches, header, window);
         if (code == Errc::need_commit && progress.span > batch_items_min) {
             // The window changes more than one commit can hold.
             progress.span = (window.end - window.begin + 1) / 2;
@@ -131,14 +131,14 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
 /// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
 /// word)` fills in item i; `answer(memory, i)` is its result on success.
 template <class Item, class Answer, class Pack, class AnswerOf>
-Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
+Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
                    const AnswerOf& answer) {
-    OpenBatch batch(request.volume.engine(), shape);
+    OpenBatch batch(batches, shape);
     if (!batch.is_open()) return {0, shape.items};
     const ops::BatchMemory& memory = batch.memory();
     packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
-                [&](const ops::BatchPart& part) { request.volume.engine().send_batch(part); });
+                [&](const ops::BatchPart& part) { batches.send_batch(part); });
     const auto finish = [&](u64 begin, u64 end) {
         packer.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
@@ -154,19 +154,22 @@ Progress run_batch(const Request<Item, Answer>& request, BatchPacker& packer,
         request.answered += end - begin;
         give_left_over(request, memory.codes, begin, end);
     };
-    return run_windows(request.volume, header, shape.items, finish);
+    return run_windows(request.volume, batches, header, shape.items, finish);
 }
 
 /// Does all items: by batches, as large as possible, and by commands where batches cannot continue.
-/// `by_batch(part)` returns how far it came with a part.
+/// `by_batch(batches, part)` returns how far it came with a part.
 template <class Item, class Answer, class ByBatch>
 void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch) {
+    ItemBatches* const batches = request.volume.engine().batches();
     const u64 items = request.items.size();
     u64 part = ops::batch_items_max;
     for (u64 begin = 0; begin < items;) {
         const u64 count = std::min(part, items - begin);
         Progress progress{0, count};
-        if (count >= batch_items_min) progress = by_batch(request.part(begin, count));
+        if (batches != nullptr && count >= batch_items_min) {
+            progress = by_batch(*batches, request.part(begin, count));
+        }
         begin += progress.done;
         if (progress.done == count) continue;
         if (progress.span < count && progress.span >= batch_items_min) {
@@ -202,7 +205,7 @@ using Moves = Request<Move, Errc>;
 using Unlinks = Request<Unlink, Errc>;
 using Lookups = Request<Lookup, Result<Attributes>>;
 
-Progress create_batch(const Creations& request) {
+Progress create_batch(ItemBatches& batches, const Creations& request) {
     const std::span<const Creation> creations = request.items;
     BatchPacker packer(request.volume.thread_pool(), creations.size());
     const CreateOptions& options = creations[0].options;
@@ -234,12 +237,12 @@ Progress create_batch(const Creations& request) {
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
     };
     return run_batch(
-        request, packer, shape, header, pack, [&](const ops::BatchMemory& memory, u64 i) {
+        batches, request, packer, shape, header, pack, [&](const ops::BatchMemory& memory, u64 i) {
             return ops::made_attributes(memory.made[i], header, creations[i].directory.inode);
         });
 }
 
-Progress move_batch(const Moves& request) {
+Progress move_batch(ItemBatches& batches, const Moves& request) {
     const std::span<const Move> moves = request.items;
     BatchPacker packer(request.volume.thread_pool(), moves.size());
     const auto second_name = [&](u64 i) {
@@ -259,7 +262,7 @@ Progress move_batch(const Moves& request) {
         ends[1].name = ends[0].name;
         ends[1].where |= u64{length_of(one.name)} << 48;
     };
-    return run_batch(request, packer, shape, header_of(request.caller), pack,
+    return run_batch(batches, request, packer, shape, header_of(request.caller), pack,
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
@@ -271,30 +274,32 @@ auto pack_name(std::span<const Item> items) {
     };
 }
 
-Progress remove_batch(const Unlinks& request) {
+Progress remove_batch(ItemBatches& batches, const Unlinks& request) {
     BatchPacker packer(request.volume.thread_pool(), request.items.size());
     const ops::BatchShape shape = measure(ops::BatchKind::remove, request, packer);
-    return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
+    return run_batch(batches, request, packer, shape, header_of(request.caller),
+                     pack_name(request.items),
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-Progress look_up_batch(const Lookups& request) {
+Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
     BatchPacker packer(request.volume.thread_pool(), request.items.size());
     const ops::BatchShape shape = measure(ops::BatchKind::look_up, request, packer);
-    return run_batch(request, packer, shape, header_of(request.caller), pack_name(request.items),
+    return run_batch(batches, request, packer, shape, header_of(request.caller),
+                     pack_name(request.items),
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
 /// With fewer look-ups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
-/// An engine's stream of look-ups for as long as it is open.
+/// A stream of look-ups for as long as it is open.
 class OpenLookups {
  public:
-    OpenLookups(Engine& engine, const Caller& caller)
-        : engine_(engine), stream_(engine.open_lookups(credentials_of(caller))) {}
+    OpenLookups(LookupStreams& streams, const Caller& caller)
+        : streams_(streams), stream_(streams.open_lookups(credentials_of(caller))) {}
     ~OpenLookups() {
-        if (stream_) engine_.close_lookups();
+        if (stream_) streams_.close_lookups();
     }
     OpenLookups(const OpenLookups&) = delete;
     OpenLookups& operator=(const OpenLookups&) = delete;
@@ -303,19 +308,19 @@ class OpenLookups {
     LookupStream* stream() const { return stream_ ? *stream_ : nullptr; }
 
  private:
-    Engine& engine_;
+    LookupStreams& streams_;
     const Result<LookupStream*> stream_;
 };
 
 /// Looks up through the engine's stream. False, and nothing was done, if there is none; `left`: the
 /// items whose answer is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
-    Engine& engine = request.volume.engine();
-    if (engine.prepare_lookups() != Errc::ok) return false;
+    LookupStreams* const streams = request.volume.engine().lookups();
+    if (streams == nullptr || streams->prepare_lookups() != Errc::ok) return false;
     ThreadPool& thread_pool = request.volume.thread_pool();
     // Taken first: the owner of the thread pool may wait for what an open stream holds.
     const auto turn = thread_pool.take_turn();
-    const OpenLookups lookups(engine, request.caller);
+    const OpenLookups lookups(*streams, request.caller);
     if (lookups.stream() == nullptr) return false;
     LookupPieces pieces(*lookups.stream(), request.items, request.answers, thread_pool.width());
     thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),

@@ -29,9 +29,10 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         set_name(detach, name);
         detach.now = now_nanoseconds();
         const bool is_bound = !detach.caller.is_privileged();
-        if (!is_bound) {
+        BulkCommands* const bulk = volume.engine().bulk();
+        if (!is_bound && bulk != nullptr) {
             ops::Removed removed;
-            const Errc gone = volume.engine().remove_named_tree(detach, removal, removed);
+            const Errc gone = bulk->remove_named_tree(detach, removal, removed);
             if (gone == Errc::ok) return volume.settle_soon(removed);
             if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
         }
@@ -255,7 +256,11 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
         const Result<Attributes> before = attributes(directory);
         if (!before) return before.code();
         rebuilt.blocks_before = before->blocks;
-        Errc packed = volume.engine().rebuild(credentials_of(caller), directory, before->blocks);
+        BulkCommands* const bulk = volume.engine().bulk();
+        Errc packed = Errc::not_supported;
+        if (bulk != nullptr) {
+            packed = bulk->rebuild(credentials_of(caller), directory, before->blocks);
+        }
         if (packed == Errc::not_supported) {
             rebuilt.in_steps = !volume.works_on_host();
             packed = rebuild_by_commands(volume, caller, directory);
@@ -279,8 +284,8 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
 }
 
 Errc VolumeImplementation::scan(const ScanCall& call) {
-    const Errc scanned = engine_->scan(call);
-    return scanned == Errc::not_supported ? HostScan(*this).scan(call) : scanned;
+    BulkCommands* const bulk = engine_->bulk();
+    return bulk != nullptr ? bulk->scan(call) : HostScan(*this).scan(call);
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -370,16 +375,14 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             left.clear();
             return Errc::ok;
         }
+        BulkCommands* const bulk = volume.engine().bulk();
+        if (bulk == nullptr) return HostScan(volume).scan_on(call, steps.is_full, left);
         call.for_each = [&](u64 count, const std::function<void(u64)>& body) {
             volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         call.wait = steps.wait;
-        const Errc scanned = volume.engine().scan(call);
-        if (scanned == Errc::not_supported) {
-            return HostScan(volume).scan_on(call, steps.is_full, left);
-        }
         left.clear();
-        return scanned;
+        return bulk->scan(call);
     });
 }
 

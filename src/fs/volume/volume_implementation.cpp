@@ -64,7 +64,7 @@ Errc VolumeImplementation::start() {
 void VolumeImplementation::watch_disk() {
     if (options_.read_only) return;
     // An engine with its own memory cannot continue: it has to hide a piece whose write failed.
-    const ErrorMode errors = works_on_host_ ? options_.errors : ErrorMode::remount_ro;
+    const ErrorMode errors = works_on_host() ? options_.errors : ErrorMode::remount_ro;
     disk_.watch(errors, [this](const DiskRefusal& refusal) {
         end_changes(refusal.code);
         if (!options_.refused) return;
@@ -181,7 +181,6 @@ Errc VolumeImplementation::start_engine() {
     }
     if (wants_cuda) return Errc::no_device;
     engine_ = std::make_unique<CpuEngine>(memory_.store());
-    works_on_host_ = true;
     return Errc::ok;
 }
 
@@ -194,9 +193,10 @@ std::string VolumeImplementation::engine_note() const {
 
 void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
     engine_ = std::move(engine);
-    works_on_host_ = false;
+    engine_memory_ = engine_->memory();
+    WARREN_CHECK(engine_memory_ != nullptr);
     if (committer_ == nullptr) return;
-    committer_->use_engine(*engine_, [this](const std::function<Errc()>& action) {
+    committer_->use_engine(*engine_memory_, [this](const std::function<Errc()>& action) {
         const std::lock_guard alone(pieces_);
         return action();
     });
@@ -297,7 +297,7 @@ bool VolumeImplementation::may_find_space(Attempts& attempts) {
     }
     if (reclaimer_ == nullptr) return false;
     const auto blocks_used = [this] {
-        static_cast<void>(engine_->refresh_counters());
+        static_cast<void>(refresh_counters());
         return relaxed_load(store().state->blocks_used);
     };
     const u64 before = blocks_used();
@@ -321,13 +321,10 @@ Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& atte
         case Errc::need_split:
         case Errc::need_prune:
             return serve_structure(retry_reason);
-        case Errc::need_inodes: {
-            const Errc added = add_inode_frame();
-            if (added != Errc::need_space) return added;
-            return serve({Errc::need_space, 0, 0, 0, false}, attempts);
-        }
+        case Errc::need_inodes:
         case Errc::need_frame: {
-            const Errc added = engine_->add_frames();
+            const bool lacks_inodes = retry_reason.code == Errc::need_inodes;
+            const Errc added = lacks_inodes ? add_inode_frame() : add_frames();
             if (added != Errc::need_space) return added;
             return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
@@ -344,17 +341,18 @@ Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& atte
 }
 
 void VolumeImplementation::load_blocks(std::span<const u64> places, std::span<Errc> answers) {
-    loader_->load_many(places, answers, engine_with_buffer());
+    loader_->load_many(places, answers, engine_buffer());
 }
 
 Errc VolumeImplementation::serve_block(u64 place, Attempts& attempts) {
-    return settle_block(loader_->load(place, engine_with_buffer()), place, attempts);
+    return settle_block(loader_->load(place, engine_buffer()), place, attempts);
 }
 
 /// Serves a request for the block at `place`, given the loader's result.
 Errc VolumeImplementation::settle_block(Errc loaded, u64 place, Attempts& attempts) {
     if (loaded == Errc::ok) {
-        return engine_with_buffer() != nullptr ? Errc::ok : engine_->show_block(place);
+        const bool is_there = works_on_host() || engine_buffer() != nullptr;
+        return is_there ? Errc::ok : engine_memory_->show_block(place);
     }
     // If a commit does not help either, open files and the kernel's references hold all of the meta
     // buffer.
@@ -384,7 +382,7 @@ Errc VolumeImplementation::add_inode_frame() {
     for (;;) {
         engine_->attempt(command, reply);
         if (reply.code == Errc::need_frame) {
-            WARREN_TRY(engine_->add_frames());
+            WARREN_TRY(add_frames());
         } else if (reply.code != Errc::retry) {
             break;
         }
@@ -409,7 +407,7 @@ class VolumeImplementation::PieceUnderWay {
     }
     ~PieceUnderWay() {
         const u64 before = volume_.pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
-        if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_->forbid());
+        if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_memory_->forbid());
     }
     /// Whether the engine must be forbidden to apply. Otherwise overlapping pieces could delay that
     /// for ever.
@@ -424,11 +422,11 @@ class VolumeImplementation::PieceUnderWay {
 void VolumeImplementation::end_changes(Errc error) {
     committer_->forbid(error);
     relaxed_store(store().state->read_only, 1);
-    if (works_on_host_) return;
+    if (works_on_host()) return;
     // Partner: PieceUnderWay.
     must_forbid_engine_.store(true, std::memory_order_seq_cst);
     if (pieces_under_way_.load(std::memory_order_seq_cst) == 0) {
-        static_cast<void>(engine_->forbid());
+        static_cast<void>(engine_memory_->forbid());
     }
 }
 
@@ -474,7 +472,7 @@ Errc VolumeImplementation::commit() {
 bool VolumeImplementation::has_unsaved() {
     if (options_.read_only) return false;
     // If the engine does not respond, a commit will report why.
-    return engine_->refresh_counters() != Errc::ok || committer_->has_unsaved();
+    return refresh_counters() != Errc::ok || committer_->has_unsaved();
 }
 
 Errc VolumeImplementation::commit_and_free(bool looks_on_disk) {

@@ -112,8 +112,8 @@ class VolumeImplementation {
     /// See Volume::disk_note().
     const std::string& disk_note() const { return disk_note_; }
     void set_disk_note(const std::string& note) { disk_note_ = note; }
-    /// Replaces the engine of start() by one that does not work on the host's Store. Requires: no
-    /// operation has run.
+    /// Replaces the engine of start() by one with memory of its own. Requires: no operation has
+    /// run.
     void use_engine(std::unique_ptr<Engine> engine);
     /// From now on writes are deduplicated, if that was requested. Errc::not_supported if the
     /// volume cannot have shared blocks. Requires: no operation runs.
@@ -140,9 +140,9 @@ class VolumeImplementation {
     Errc execute(const ops::Command& command, ops::Reply& reply);
     /// As execute() for commands that do not depend on each other.
     void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
-    /// Engine::run_batch() with its retry reasons served. Errc::need_commit: not even an empty
+    /// ItemBatches::run_batch() with its retry reasons served. Errc::need_commit: not even an empty
     /// journal could hold its changes.
-    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window);
+    Errc run_batch(ItemBatches& batches, const ops::BatchHeader& header, ops::BatchWindow& window);
 
     /// The result of `verb` with the arguments of `command`. On the host's Store it calls the
     /// operation directly, for some calls take less time than writing a reply.
@@ -179,7 +179,7 @@ class VolumeImplementation {
 
     /// Whether the engine works on the host's Store: then run() may be used, and data are written
     /// before their place becomes visible.
-    bool works_on_host() const { return works_on_host_; }
+    bool works_on_host() const { return engine_memory_ == nullptr; }
 
     /// Runs `body(op)` on the host's Store until it has a final result. Requires: works_on_host().
     template <class Body>
@@ -283,6 +283,14 @@ class VolumeImplementation {
     /// bitmaps of inodes as of the last commit, and loaded blocks.
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
+    /// The meta buffer in the engine's own memory; null if there is none.
+    MetaBuffer* engine_buffer() const {
+        return engine_memory_ == nullptr ? nullptr : engine_memory_->meta_buffer();
+    }
+    /// Brings the counters of the host's StoreState up to date.
+    Errc refresh_counters() {
+        return engine_memory_ == nullptr ? Errc::ok : engine_memory_->refresh_counters();
+    }
     Disk& disk() { return disk_; }
     /// Null if contents are not kept in memory.
     FileBuffer* file_buffer() { return file_buffer_.get(); }
@@ -389,12 +397,13 @@ class VolumeImplementation {
     Errc serve_block(u64 place, Attempts& attempts);
     Errc settle_block(Errc loaded, u64 place, Attempts& attempts);
     void load_blocks(std::span<const u64> places, std::span<Errc> answers);
-    /// The engine, if it has a meta buffer in its own memory; else null.
-    Engine* engine_with_buffer() const {
-        return engine_->meta_buffer_blocks() != 0 ? engine_.get() : nullptr;
-    }
     Errc serve_structure(const RetryReason& retry_reason);
     void prune_pending();
+    /// Serves Errc::need_frame; the host's Store has memory for every frame.
+    Errc add_frames() {
+        WARREN_CHECK(!works_on_host());
+        return engine_memory_->add_frames();
+    }
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal);
     Errc start_on(u64 host_meta_buffer_blocks);
@@ -418,7 +427,7 @@ class VolumeImplementation {
     u64 data_step_bytes_ = ~u64{0};
     std::unique_ptr<Committer> committer_;
     std::unique_ptr<Engine> engine_;
-    bool works_on_host_ = false;
+    EngineMemory* engine_memory_ = nullptr;  // null: it works on the host's Store
     std::string engine_failure_;
     std::string disk_note_;
     std::mutex inode_frame_mutex_;

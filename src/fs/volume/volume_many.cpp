@@ -193,12 +193,13 @@ void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
     }
 }
 
-Errc VolumeImplementation::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
+Errc VolumeImplementation::run_batch(ItemBatches& batches, const ops::BatchHeader& header,
+                                     ops::BatchWindow& window) {
     constexpr u32 retries_max = 100;
     Attempts attempts;
     bool has_committed = false;
     for (;;) {
-        const Errc code = engine_->run_batch(header, window);
+        const Errc code = batches.run_batch(header, window);
         if (is_final(code)) return code;
         if (code == Errc::need_commit && std::exchange(has_committed, true)) return code;
         if (attempts.retries > retries_max) return code;

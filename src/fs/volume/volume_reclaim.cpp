@@ -86,8 +86,10 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal) {
 }
 
 Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
-    const Errc removed = engine_->remove_tree(root.inode, removal);
-    if (removed != Errc::not_supported) return removed;
+    if (BulkCommands* const bulk = engine_->bulk()) {
+        const Errc removed = bulk->remove_tree(root.inode, removal);
+        if (removed != Errc::not_supported) return removed;
+    }
     if (works_on_host() && store().heads == nullptr) {
         return TreeRemover(*this).remove(root.inode, removal);
     }
@@ -100,10 +102,10 @@ Errc VolumeImplementation::remove_by_commands(u64 directory, Removal& removal) {
 
 Errc VolumeImplementation::count_freed(Removal& removal, const std::function<Errc()>& remove) {
     u64& used = store().state->blocks_used;
-    WARREN_TRY(engine_->refresh_counters());
+    WARREN_TRY(refresh_counters());
     const u64 before = relaxed_load(used);
     const Errc removed = or_no_memory(remove);
-    const Errc counted = engine_->refresh_counters();
+    const Errc counted = refresh_counters();
     const u64 after = relaxed_load(used);
     removal.blocks += before > after ? before - after : 0;
     return removed == Errc::ok ? counted : removed;

@@ -81,7 +81,7 @@ DedupStatistics Volume::dedup_statistics() const {
 Statistics Volume::statistics() const {
     VolumeImplementation& volume = *implementation_;
     // A device that is lost leaves the counters as they were.
-    static_cast<void>(volume.engine().refresh_counters());
+    static_cast<void>(volume.refresh_counters());
     const core::Store& store = volume.store();
     const core::StoreState& state = *store.state;
     const MetadataFrames found = look_at_metadata(store, volume.loader(), volume.works_on_host());

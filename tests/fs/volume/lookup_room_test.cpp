@@ -70,21 +70,24 @@ class Room {
     u64 streams_ = 0;
 };
 
-class AskingEngine final : public PassingEngine {
+class AskingEngine final : public PassingEngine, LookupStreams {
  public:
     AskingEngine(std::unique_ptr<Engine> below, Room& room)
         : PassingEngine(std::move(below)), room_(room) {}
 
+    LookupStreams* lookups() override { return this; }
+
+ private:
     Errc prepare_lookups() override {
         const Errc code = room_.ask();
-        return code == Errc::ok ? PassingEngine::prepare_lookups() : code;
+        return code == Errc::ok ? PassingEngine::lookups()->prepare_lookups() : code;
     }
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
         room_.note_stream();
-        return PassingEngine::open_lookups(caller);
+        return PassingEngine::lookups()->open_lookups(caller);
     }
+    void close_lookups() override { PassingEngine::lookups()->close_lookups(); }
 
- private:
     Room& room_;
 };
 

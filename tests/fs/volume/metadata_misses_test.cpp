@@ -82,8 +82,8 @@ class MetadataMisses : public testing::TestWithParam<Way> {
     std::string name_of(Handle file) const {
         return name_of(static_cast<u64>(std::ranges::find(files_, file) - files_.begin()));
     }
-    /// Whose memory the loader is to fill.
-    Engine* engine() { return GetParam().is_engines ? &implementation_->engine() : nullptr; }
+    /// The buffer that the loader is to fill; null: the host's.
+    MetaBuffer* buffer() { return implementation_->engine_buffer(); }
     std::future<Errc> ask(Handle file) {
         return std::async(std::launch::async,
                           [this, file] { return volume_->attributes(file).code(); });
@@ -315,7 +315,7 @@ TEST_P(MetadataMisses, OfManyPlacesHaveEachItsAnswer) {
     ASSERT_TRUE(disk_.wait_until_held(others));
     std::vector<Errc> answers(places.size(), Errc::busy);
     auto many = std::async(std::launch::async,
-                           [&] { implementation_->loader().load_many(places, answers, engine()); });
+                           [&] { implementation_->loader().load_many(places, answers, buffer()); });
     wait_for_waiters(1);
     disk_.let_go(others);
     many.get();
@@ -341,7 +341,7 @@ TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
             for (u64 i = 0; i < 100; ++i)
                 places.push_back(block_of(files_of(random.below(300))[0]));
             std::vector<Errc> answers(places.size(), Errc::busy);
-            implementation_->loader().load_many(places, answers, engine());
+            implementation_->loader().load_many(places, answers, buffer());
             for (const Errc answer : answers)
                 ASSERT_EQ(answer, Errc::ok);
         }
@@ -368,14 +368,14 @@ TEST_P(EngineMisses, OfManyCommandsAreGivenToTheDiskAtOnce) {
 }
 
 TEST_P(EngineMisses, OfWhatWasThereAndIsGoneWhileItWasReadBringNothingOld) {
-    Engine& engine = implementation_->engine();
+    MetaBuffer& buffer = *implementation_->engine_buffer();
     const Handle file = files_of(10)[0];
     const u64 place = block_of(file);
     ASSERT_TRUE(volume_->attributes(file));
     // As by somebody who missed it before it came.
     disk_.hold(place);
     auto late = std::async(std::launch::async,
-                           [&] { return implementation_->loader().load(place, &engine); });
+                           [&] { return implementation_->loader().load(place, &buffer); });
     ASSERT_TRUE(disk_.wait_until_held(place));
     AttributeChange change;
     change.which = AttributeChange::mode;
@@ -383,14 +383,14 @@ TEST_P(EngineMisses, OfWhatWasThereAndIsGoneWhileItWasReadBringNothingOld) {
     ASSERT_TRUE(volume_->set_attributes(anybody, file, change));
     ASSERT_EQ(volume_->sync(), Errc::ok);
     format::Block block;
-    for (u64 round = 0; engine.read_block(place, block) == Errc::ok; ++round) {
+    for (u64 round = 0; buffer.read_block(place, block) == Errc::ok; ++round) {
         ASSERT_LT(round, 10u) << "it is never evicted";
         for (u64 n = 11; n < 300; ++n)
             ASSERT_TRUE(volume_->attributes(files_of(n)[0]));
     }
     disk_.let_go(place);
     EXPECT_EQ(late.get(), Errc::ok);
-    EXPECT_EQ(engine.read_block(place, block), Errc::need_block);
+    EXPECT_EQ(buffer.read_block(place, block), Errc::need_block);
     const auto found = volume_->attributes(file);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->mode, 0100600u);

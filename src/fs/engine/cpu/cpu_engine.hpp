@@ -22,9 +22,6 @@ class CpuEngine final : public Engine {
     void attempt(const ops::Command& command, ops::Reply& reply) override;
     void attempt_many(std::span<const ops::Command> commands,
                       std::span<ops::Reply> replies) override;
-
-    Errc show_block(u64 /*place*/) override { return Errc::ok; }
-    Errc add_frames() override { return Errc::ok; }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
 
  private:

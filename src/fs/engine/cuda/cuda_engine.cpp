@@ -38,7 +38,12 @@ namespace {
 using cuda_engine::CommandBatch;
 using cuda_engine::DeviceStore;
 
-class CudaEngine final : public Engine {
+class CudaEngine final : public Engine,
+                         EngineMemory,
+                         MetaBuffer,
+                         BulkCommands,
+                         ItemBatches,
+                         LookupStreams {
  public:
     CudaEngine(const core::Store& host, const CudaEngineOptions& options)
         : host_(host), options_(options) {}
@@ -49,8 +54,17 @@ class CudaEngine final : public Engine {
     void attempt(const ops::Command& command, ops::Reply& reply) override;
     void attempt_many(std::span<const ops::Command> commands,
                       std::span<ops::Reply> replies) override;
-    void hold_steps() override { steps_.lock(); }
-    void release_steps() override { steps_.unlock(); }
+    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
+    EngineMemory* memory() override { return this; }
+    BulkCommands* bulk() override { return has_bulk() ? this : nullptr; }
+    ItemBatches* batches() override { return has_all_metadata() ? this : nullptr; }
+    LookupStreams* lookups() override { return has_all_metadata() ? this : nullptr; }
+
+    CudaEngineFigures figures() const;
+
+ private:
+    MetaBuffer* meta_buffer() override { return has_all_metadata() ? nullptr : this; }
+    FairLock& steps() override { return steps_; }
     Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override;
     Errc fetch_cut(format::Block* blocks) override { return loss_.answer(area_.fetch(blocks)); }
     Errc release_cut() override { return loss_.answer(area_.release(store_.store())); }
@@ -67,7 +81,6 @@ class CudaEngine final : public Engine {
         return loss_.answer(loss_.unless_lost([&] { return store_.show_block(place); }));
     }
     Errc add_frames() override { return add_frames(1); }
-    Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
     Errc refresh_counters() override;
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
     void send_batch(const ops::BatchPart& part) override {
@@ -84,17 +97,15 @@ class CudaEngine final : public Engine {
     Errc scan(const ScanCall& call) override;
     Errc rebuild(const core::Credentials& caller, Handle directory, u64 blocks) override;
 
-    CudaEngineFigures figures() const;
-
- private:
     class BulkCalls;
     template <class Remove>
     Errc run_removal(const Remove& remove);
     template <class Body>
     Errc run_bulk(const Body& body);
 
+    bool has_all_metadata() const { return options_.meta_buffer_blocks == 0; }
     /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
-    bool has_bulk() const { return options_.volume.commit && options_.meta_buffer_blocks == 0; }
+    bool has_bulk() const { return options_.volume.commit && has_all_metadata(); }
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
@@ -181,11 +192,10 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
     if (opened == Errc::ok) opened = area_.open();
-    const bool has_batches = options_.meta_buffer_blocks == 0;
     // Before the server: beside it to get memory takes longer.
-    if (opened == Errc::ok && has_batches) item_batch_.prepare_small();
+    if (opened == Errc::ok && has_all_metadata()) item_batch_.prepare_small();
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
-    if (opened == Errc::ok && has_batches) take_memory_ahead();
+    if (opened == Errc::ok && has_all_metadata()) take_memory_ahead();
     return opened == Errc::ok ? Errc::ok : tell(opened);
 }
 
@@ -214,7 +224,7 @@ Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
 
 void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     // A ring has no room for what a walk remembers until its next block is there.
-    if (command.walk == nullptr || options_.meta_buffer_blocks == 0) {
+    if (command.walk == nullptr || has_all_metadata()) {
         const std::shared_lock lock(commands_);
         const Errc code = loss_.unless_lost([&] { return serve(command, reply); });
         if (code == Errc::ok) return;
@@ -291,7 +301,6 @@ Errc CudaEngine::refresh_counters() {
 }
 
 Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
-    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
     std::unique_lock lock(item_batch_mutex_);
     if (loss_.is_lost()) return Errc::io;
     ops::BatchMemory memory;
@@ -316,7 +325,6 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
 }
 
 Errc CudaEngine::prepare_lookups() {
-    if (options_.meta_buffer_blocks != 0) return Errc::not_supported;
     WARREN_TRY(loss_.enter_device());
     return loss_.answer(lookup_slots_.make_ready());
 }
@@ -381,7 +389,6 @@ class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
 /// Calls `remove(removal, host)` with what it needs, one at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
-    if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(removal_mutex_);
     const cuda_engine::RemovalShape shape = cuda_engine::removal_shape_for(host_);
     if (!cuda_engine::has_room_for_steps(host_, shape.warps())) return Errc::not_supported;
@@ -415,7 +422,6 @@ Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
 /// Calls `body(host)` with what a bulk command needs.
 template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
-    if (!has_bulk()) return Errc::not_supported;
     std::shared_lock lock(steps_);
     WARREN_TRY(loss_.enter_device());
     BulkCalls calls(*this, lock);
@@ -428,7 +434,6 @@ Errc CudaEngine::scan(const ScanCall& call) {
 }
 
 Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
-    if (!has_bulk()) return Errc::not_supported;
     const std::lock_guard turn(packing_.turn());
     return run_bulk([&](BulkCalls& host) {
         return packing_.rebuild(store_.store(), host, caller, directory, blocks);

@@ -35,18 +35,6 @@ struct CudaEngineFigures {
     u64 removal_ns[5] = {};
 };
 
-/// What the engine asks of the volume above it while it carries out a bulk command.
-struct VolumeCalls {
-    std::function<void()> load_metadata;        // brings all there is into the host's Store
-    std::function<Errc(u64 place)> load_block;  // brings a block into the host's Store
-    std::function<Errc()> commit;
-    /// Unlinks the names of a dying directory that a bulk step cannot free.
-    /// Adds how many to `files`.
-    std::function<Errc(u64 directory, u64& files)> remove_leftovers;
-    /// Frees a directory that hangs on the orphan directory, and all below it, by commands.
-    std::function<Errc(u64 directory, Removal& removal)> remove_by_names;
-};
-
 struct CudaEngineOptions {
     /// Single commands go to a server that stays on the GPU; else each is a launch.
     bool is_resident = true;

@@ -49,7 +49,7 @@ class ItemBatch {
     /// Gives memory to so many more frames.
     using AddFrames = std::function<Errc(u64 frames)>;
 
-    /// Runs the window; `status` says what became of it, as Engine::run_batch(). The answer is
+    /// Runs the window; `status` says what became of it, as ItemBatches::run_batch(). The answer is
     /// Errc::io if the device failed.
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);

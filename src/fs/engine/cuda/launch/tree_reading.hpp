@@ -17,7 +17,7 @@ namespace warren::cuda_engine {
 
 class TreeReading {
  public:
-    /// See Engine::scan().
+    /// See BulkCommands::scan().
     Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
 
     /// Whether the device has done all that it was asked for.

@@ -12,7 +12,7 @@
 
 #include "base/fair_lock.hpp"
 #include "fs/engine/cuda/server/server.hpp"
-#include "fs/engine/engine.hpp"
+#include "fs/engine/engine_memory.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -28,7 +28,7 @@ class CommitArea {
  public:
     Errc open();
 
-    /// See Engine::cut().
+    /// See EngineMemory::cut().
     Errc cut(const core::Store& store, const Givers& givers, const std::function<void()>& at_rest,
              CommitSnapshot& cut);
     // Of the last cut.
@@ -40,12 +40,12 @@ class CommitArea {
     /// Brings the copies to the host.
     Errc fetch(format::Block* blocks) const;
 
-    /// See Engine::release_cut().
+    /// See EngineMemory::release_cut().
     Errc release(const core::Store& store) const;
-    /// See Engine::publish().
+    /// See EngineMemory::publish().
     Errc publish(const core::Store& store, std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames);
-    /// See Engine::allow_generations().
+    /// See EngineMemory::allow_generations().
     Errc allow_generations(const core::Store& store, u64 limit);
     /// Lets no command apply anything any more.
     Errc forbid(const core::Store& store) const;

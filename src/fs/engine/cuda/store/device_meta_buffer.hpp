@@ -21,10 +21,10 @@ class DeviceMetaBuffer {
 
     u64 blocks() const { return blocks_.count(); }
 
-    /// See Engine::place_block().
+    /// See MetaBuffer::place_block().
     Errc place_block(const core::Store& store, u64 place, const format::Block& block,
                      ops::Evicted& evicted);
-    /// See Engine::read_block().
+    /// See MetaBuffer::read_block().
     Errc read_block(const core::Store& store, u64 place, format::Block& block);
 
  private:
