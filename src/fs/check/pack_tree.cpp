@@ -3,14 +3,13 @@
 #include "fs/check/pack_tree.hpp"
 
 #include <algorithm>
-#include <cstring>
 
-#include "fs/format/directory.hpp"
+#include "fs/core/directory_leaf.hpp"
+#include "team/team.hpp"
 
 namespace warren::check {
 
 using format::Block;
-using format::BlockHeader;
 using format::BlockKind;
 using format::BlockPointer;
 using format::DirectoryLeaf;
@@ -30,10 +29,8 @@ class Packing {
     Errc put(Block& block, BlockKind kind, u64 key, std::vector<TreePair>& level) {
         const Result<u64> place = sink_.allocate();
         if (!place) return place.code();
-        auto& header = reinterpret_cast<BlockHeader&>(block);
-        header.kind = static_cast<u16>(kind);
-        header.owner = owner_.number;
-        header.owner_generation = owner_.generation;
+        core::start_header(reinterpret_cast<format::BlockHeader&>(block),
+                           {kind, owner_.generation, owner_.number});
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
         // Keys below the first key belong to the first child.
         level.push_back(
@@ -71,21 +68,6 @@ class Packing {
     PackedTree& tree_;
 };
 
-u32 padded(std::string_view name) {
-    return static_cast<u32>((name.size() + 7) / 8 * 8);
-}
-
-void add_entry(DirectoryLeaf& leaf, const PackedEntry& entry) {
-    const u32 slot = leaf.count++;
-    const u32 offset = leaf.heap_used;
-    leaf.hashes[slot] = static_cast<u32>(entry.key >> 31);
-    leaf.slots[slot] = format::DirectorySlot::make(
-        entry.inode, entry.type, static_cast<u32>(entry.name.size()), entry.key, offset);
-    std::memcpy(reinterpret_cast<char*>(leaf.heap) + offset, entry.name.data(), entry.name.size());
-    leaf.heap_used += padded(entry.name);
-    leaf.heap_live = leaf.heap_used;
-}
-
 }  // namespace
 
 Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
@@ -96,9 +78,11 @@ Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, Blo
         Block block{};
         auto& leaf = reinterpret_cast<DirectoryLeaf&>(block);
         const u64 first_key = entries[next].key;
-        while (next < entries.size() && leaf.count < limits.leaf_entries &&
-               leaf.heap_used + padded(entries[next].name) <= format::leaf_heap_bytes) {
-            add_entry(leaf, entries[next++]);
+        for (; next < entries.size() && leaf.count < limits.leaf_entries; ++next) {
+            const PackedEntry& entry = entries[next];
+            const core::Name name{entry.name.data(), static_cast<u32>(entry.name.size())};
+            if (!core::read_counts(leaf).have_room(name.length)) break;
+            core::insert_in_leaf(ThreadTeam{}, leaf, name, entry.key, entry.inode, entry.type);
         }
         WARREN_TRY(packing.put(block, BlockKind::directory_leaf, first_key, level));
     }
