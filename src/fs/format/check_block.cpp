@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identity and checksums, computed only where a block crosses between memory and disk.
+// Identity and checksums. They are computed only when a block is written to disk or read from it.
 #include "fs/format/check_block.hpp"
 
 #include <cstring>

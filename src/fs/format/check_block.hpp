@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sealing a block when a commit copies it out, and checking it when it is read in. Between the two,
-// in memory, checksums mean nothing.
+// Sealing a block (writing its identity and CRC) when a commit copies it, and checking it when it
+// is read from disk. Checksums of blocks in memory are not kept up to date.
 #pragma once
 
 #include "fs/format/inode.hpp"
@@ -9,11 +9,11 @@
 
 namespace warren::format {
 
-/// Writes kind-independent identity and CRC into a block with a header. Memory-only fields of its
-/// kind are zeroed.
+/// Writes volume, place, transaction and CRC into the header of a block whose kind and owner are
+/// set. Fields of its kind that exist in memory only are zeroed.
 void seal_block(Block& block, u64 volume, u64 place, u64 transaction);
 
-/// Errc::corrupt if the block is not a `kind` of this volume and place with a right CRC.
+/// Errc::corrupt unless the block is of this kind, volume and place and its CRC is right.
 Errc check_block(const Block& block, BlockKind kind, u64 volume, u64 place);
 
 /// Whether the CRC of a block is right, whatever its header says.
@@ -22,7 +22,8 @@ bool block_is_right(const Block& block);
 /// Seals the 16 inodes of an inode block at `place`. A slot that was never used stays zero.
 void seal_inodes(Block& block, u64 volume, u64 place, u64 transaction);
 
-/// Whether the inode is untouched (all zero) or passes its CRC for this volume and number.
+/// Whether the slot was never used (all zero) or the inode's CRC is right for this volume and
+/// number.
 bool inode_is_sound(const Inode& inode, u64 volume, u64 number);
 
 }  // namespace warren::format

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a block or an inode is consistent in itself: a correct checksum does not prove that a
-// correct writer made it. The loader and the check of a volume on any engine use the same
-// functions, so what a check finds sound can be used, and no repair removes what can be used.
+// correct program wrote it. The loader and fsck on either engine use the same functions, so a block
+// that fsck finds sound can be loaded, and a repair removes no block that can be loaded.
 //
-// Invariant: an algorithm that works on what passes here stays within its memory and terminates,
-// for lists and keys are in order and counts are in bounds; and a name leads only to its own entry.
-// Not checked here: whether blocks agree with each other, and bits that a writer sets to zero and a
-// later version may use.
+// Invariant: an algorithm that works on blocks that pass here stays within its memory and
+// terminates, because keys are in order and counts are in bounds; and a name leads only to its own
+// entry. Not checked: whether blocks agree with each other, and bits that must be written as zero
+// but that a later version may use.
 #pragma once
 
 #include <string_view>
@@ -21,7 +21,7 @@ namespace warren::format {
 
 inline constexpr u64 file_blocks_max = file_size_max / block_size;
 
-/// Whether a pointer leads to a block of a volume of `size_bytes`: a tree's node if `is_node`.
+/// Whether a pointer leads to a block of a volume of `size_bytes`, and to a tree node if `is_node`.
 WARREN_HD constexpr bool pointer_is_sound(BlockPointer pointer, bool is_node, u64 size_bytes) {
     return pointer.is_valid() && pointer.is_indirect() == is_node &&
            pointer.size_class() == SizeClass::kib_4 && pointer.offset() % block_size == 0 &&
@@ -60,7 +60,7 @@ WARREN_HD constexpr bool extents_are_sound(const Extent* extents, u32 count, u64
     return true;
 }
 
-/// Whether pairs of this height are in order and lead to blocks.
+/// Whether the keys of the pairs rise and their pointers suit pairs of this height.
 WARREN_HD constexpr bool pairs_are_sound(const TreePair* pairs, u32 count, u32 height,
                                          u64 size_bytes) {
     for (u32 i = 0; i < count; ++i) {
@@ -116,7 +116,7 @@ WARREN_HD inline bool entry_is_readable(const DirectoryLeaf& leaf, u32 at) {
            name_is_sound(reinterpret_cast<const char*>(leaf.heap) + offset, slot.name_length());
 }
 
-/// Whether its name lies in the used part of the heap, padded with zeros.
+/// Whether it is readable and its name lies in the used part of the heap, padded with zeros.
 WARREN_HD inline bool entry_is_sound(const DirectoryLeaf& leaf, u32 at) {
     if (!entry_is_readable(leaf, at)) return false;
     const DirectorySlot slot = leaf.slots[at];
@@ -165,7 +165,7 @@ WARREN_HD inline bool directory_leaf_is_sound(const DirectoryLeaf& leaf) {
     return true;
 }
 
-/// How many of the `length` bytes at `bytes` stand before the first NUL.
+/// How many of the `length` bytes at `bytes` precede the first NUL.
 WARREN_HD constexpr u32 bytes_before_nul(const u8* bytes, u32 length) {
     u32 i = 0;
     while (i < length && bytes[i] != 0)
@@ -225,8 +225,8 @@ WARREN_HD constexpr bool special_is_sound(const Inode& inode) {
     return inode.area_kind == static_cast<u8>(AreaKind::bytes) && inode.size == 0;
 }
 
-/// Whether an inode that exists is valid, whatever its pointers lead to. The attribute pointer is
-/// not checked: without attributes the rest is still usable.
+/// Whether an inode that exists is valid; the blocks that it points to are not read. The attribute
+/// pointer is not checked: an inode can be used without its attributes.
 WARREN_HD inline bool inode_is_possible(const Inode& inode, u64 size_bytes) {
     if (inode.generation == 0 || !type_is_known(inode.mode)) return false;
     switch (inode.mode & type_mask) {
@@ -241,8 +241,8 @@ WARREN_HD inline bool inode_is_possible(const Inode& inode, u64 size_bytes) {
     }
 }
 
-/// Whether the contents of a block of a tree or of a link's target are possible.
-/// core::attributes_are_sound() checks those of attributes.
+/// Whether the contents of a tree block or a link target block are valid. Attribute blocks are
+/// checked by core::attributes_are_sound().
 WARREN_HD inline bool structure_is_sound(const Block& block, BlockKind kind, u64 size_bytes) {
     switch (kind) {
         case BlockKind::directory_leaf:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory leaf: an array of up to 96 entries, searched by a row of hashes that one warp
-// compares in three 128-byte loads, and a heap of names.
+// A directory leaf: up to 96 entries and a heap of names. A search compares the array of 96 hashes,
+// which a warp loads in three accesses of 128 bytes.
 //
 // Invariant: an entry is live if and only if its inode word is not zero. The key of an entry is
-// (55 bits of keyed name hash, 8-bit number); keys are unique in a directory, are kept for the life
-// of the entry, and are what readdir hands out as positions.
+// (55 bits of keyed name hash, 8-bit number). Keys are unique in a directory and never change
+// during the life of an entry; readdir positions are derived from them.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -34,8 +34,8 @@ static_assert(sizeof(DirectorySlot) == 16);
 struct DirectoryLeaf {
     BlockHeader header;
     u32 count;      // live entries
-    u32 heap_used;  // bytes from the heap's start that are or were taken
-    u32 heap_live;  // bytes of it that live names hold
+    u32 heap_used;  // bytes from the heap's start that hold names, live or removed
+    u32 heap_live;  // bytes of it that hold live names
     u32 zero;
     u32 hashes[leaf_entries_max];  // key >> 31
     DirectorySlot slots[leaf_entries_max];
@@ -43,7 +43,7 @@ struct DirectoryLeaf {
 };
 static_assert(sizeof(DirectoryLeaf) == block_size);
 
-/// The key of the entry in slot `slot` with row value `hash`.
+/// The key of the entry in slot `slot` whose word in `hashes` is `hash`.
 WARREN_HD constexpr u64 entry_key(u32 hash, DirectorySlot slot) {
     return u64{hash} << 31 | (slot.position >> 16 & 0x7fffffff);
 }

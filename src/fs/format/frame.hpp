@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame table: for each 2 MiB frame its kind and which of its 512 blocks are in use. Metadata
-// frames grow from the start of the volume and stay dense, data frames from the end.
+// The frame table: the kind of each 2 MiB frame and which of its 512 blocks are in use. Metadata
+// frames are taken from the start of the volume, which keeps them dense, data frames from the end.
 //
 // Invariant: a block is in use if and only if its bit is set here. A table block that is all zero
-// was never written and stands for 31 free frames, so making a volume costs no more than it holds.
+// was never written and stands for 31 free frames, so mkfs need not write the whole table.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -35,8 +35,8 @@ struct FrameTableBlock {
 };
 static_assert(sizeof(FrameTableBlock) == block_size);
 
-/// How many more references than one each block of a data frame has: 0 for a block that is free or
-/// of one extent. Its owner is the number of the frame.
+/// For each block of a data frame the number of extents that refer to it, less one; 0 for a free
+/// block. The owner in the header is the number of the frame.
 struct ReferenceBlock {
     BlockHeader header;
     u8 padding[2000];
@@ -46,8 +46,8 @@ static_assert(sizeof(ReferenceBlock) == block_size);
 static_assert(offsetof(ReferenceBlock, extra) == 2048);
 
 /// First block of an inode frame. Slot s of frame f is inode number f * 8192 + s; slots 0-15 are
-/// this block itself and always in use. `held` exists in memory only and is zero on disk: the
-/// number of a removed inode that the kernel still knows.
+/// this block itself and always in use. `held` exists in memory only and is zero on disk: a set bit
+/// is the number of a removed inode that the kernel still refers to.
 struct InodeBitmap {
     BlockHeader header;
     u8 padding[16];

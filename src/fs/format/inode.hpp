@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inode: 256 bytes, of which the first 64 are what a look-up or a delete needs. Its number is
-// its place: byte offset / 256, so no table stands between them.
+// The inode: 256 bytes; a lookup or a delete needs only the first 64. Its number is its byte offset
+// in the volume / 256, so no table maps numbers to places.
 //
-// Invariant: an inode exists if and only if its bit in the frame's bitmap is set; the generation
-// rises each time the slot is allocated, so a handle (number, generation) never means another file.
+// Invariant: an inode exists if and only if its bit in the frame's bitmap is set. Each allocation
+// of a slot gets another generation, so a handle (number, generation) never means another file.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -30,7 +30,7 @@ struct Inode {
     u64 parent;  // directories: the parent's inode number
     u32 user;
     u32 group;
-    u64 entries;  // directories: names in it, and entries_dying once it can take no more
+    u64 entries;  // directories: names in it; entries_dying is set while it is being deleted
     u32 unlinks;  // directories: names removed since the last rebuild
     u16 flags;
     u8 area_kind;
@@ -38,7 +38,7 @@ struct Inode {
     u16 area_count;
     u16 zero;
     u32 device;      // major << 20 | minor
-    u64 references;  // memory only, zero on disk: opens << 32 | look-ups by the kernel
+    u64 references;  // memory only, zero on disk: opens << 32 | lookups by the kernel
     u64 blocks;      // 4 KiB blocks that this inode owns, its tree included
     BlockPointer attributes;
     u64 transaction;
@@ -77,8 +77,8 @@ WARREN_HD constexpr u8 entry_type(u32 mode) {
     return static_cast<u8>((mode & type_mask) >> 12);
 }
 
-/// Extended attributes: records of {u16 name length, u16 value length, name, value}, each padded to
-/// 4 bytes, one after the other.
+/// Extended attributes: contiguous records of {u16 name length, u16 value length, name, value},
+/// each padded to a multiple of 4 bytes.
 struct AttributeBlock {
     BlockHeader header;
     u32 bytes_used;
@@ -90,7 +90,7 @@ static_assert(sizeof(AttributeBlock) == block_size);
 
 inline constexpr u32 target_head_bytes = area_bytes - 8;
 
-/// The rest of a symbolic link's target of more than 128 bytes.
+/// The target of a symbolic link from byte target_head_bytes on, if it has more than 128 bytes.
 struct LinkTarget {
     BlockHeader header;
     u32 length;  // of `bytes`

@@ -3,13 +3,13 @@
 // blocks, the blocks that they name, in the same order, and a commit block.
 //
 // Invariant 1: a commit block is written only after a flush that made its own descriptors and
-// blocks durable, and the previous transaction's blocks durable at their places. So the half that
-// is being overwritten is never needed, only the newest complete transaction is ever replayed, and
-// a block that was freed by it can be reused without a revocation record. Invariant 2: every
-// transaction holds the superblock (place 0) with its own number and clean = 0. A superblock that
+// blocks durable, and the previous transaction's blocks durable at their home locations. So the
+// half that is being overwritten is never needed, only the newest complete transaction is ever
+// replayed, and a block freed by it can be reused without a revocation record. Invariant 2: every
+// transaction logs the superblock (place 0) with its own number and clean = 0. A superblock that
 // is written outside of the journal has a number above all transactions before it and is written
-// after a flush that made them durable at their places. So a transaction with a lower number than
-// the superblock's is history and must not be replayed.
+// after a flush that made them durable at their home locations. So a transaction with a lower
+// number than the superblock's is obsolete and must not be replayed.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -17,7 +17,7 @@
 namespace warren::format {
 
 inline constexpr u32 journal_places_max = 503;
-/// A smaller journal might not hold what one operation changes.
+/// A smaller journal might not hold all blocks that one operation changes.
 inline constexpr u64 journal_blocks_min = 256;
 
 /// Names the places of `count` blocks of its transaction. Descriptor i names the blocks from

@@ -2,7 +2,7 @@
 // The units of a volume and the identity that every metadata block carries. docs/FORMAT.md is the
 // normative text; these structs are the same bytes, used in place on the CPU and on the GPU.
 //
-// Invariant: nothing in the format is an address. Everything is an offset from the volume's start.
+// Invariant: the format contains no memory addresses, only byte offsets from the volume's start.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -57,7 +57,7 @@ enum class BlockKind : u16 {
 };
 
 /// The first 48 bytes of every metadata block. They reveal a block that is stale, torn, misplaced
-/// or of another volume. In memory `crc` and `transaction` mean nothing; commit fills them.
+/// or of another volume. `crc` and `transaction` are set by a commit; in memory they mean nothing.
 struct BlockHeader {
     u32 crc;  // CRC32C of the block with this field zero
     u16 kind;
@@ -72,20 +72,20 @@ struct BlockHeader {
 static_assert(sizeof(BlockHeader) == 48);
 
 /// The identity that a pointer expects of a block owned by an inode. A block with another identity
-/// is stale: it must not be used even if its checksum is right, for its contents may be another
-/// file's.
+/// is stale: it must not be used even if its checksum is right, because it may belong to another
+/// file.
 struct BlockIdentity {
     BlockKind kind = BlockKind::none;
     u32 generation = 0;  // of the owner
     u64 owner = 0;       // inode number
 
-    /// Whether words 2 i and 2 i + 1 of a header agree with it. Without branches: each lane of a
-    /// warp compares a pair of words.
+    /// Whether words 2 i and 2 i + 1 of a header agree with it. Free of branches, because each lane
+    /// of a warp compares another pair of words.
     WARREN_HD constexpr bool agrees(u32 i, u64 low, u64 high) const {
         return ((i != 0) | ((low >> 32 & 0xffff) == static_cast<u64>(kind))) &
                ((i != 1) | (high == owner)) & ((i != 2) | (static_cast<u32>(low) == generation));
     }
-    /// The same for a header that does not change meanwhile.
+    /// The same for a whole header that no other thread is changing.
     WARREN_HD constexpr bool agrees(const BlockHeader& header) const {
         return agrees(0, u64{header.kind} << 32, 0) & agrees(1, 0, header.owner) &
                agrees(2, header.owner_generation, 0);
@@ -94,7 +94,7 @@ struct BlockIdentity {
 static_assert(offsetof(BlockHeader, kind) == 4 && offsetof(BlockHeader, owner) == 24 &&
               offsetof(BlockHeader, owner_generation) == 32);
 
-/// One metadata block as words; every structure of 4 KiB overlays it.
+/// One metadata block as words; all 4 KiB structures of the format are overlaid on it.
 struct alignas(block_size) Block {
     u64 words[block_size / 8];
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The superblock says what the volume is, where its parts lie and whether it was closed cleanly.
-// Invariant: of the two copies at least one passes check_block(); the first is the current one, the
-// second is written when the volume is made, resized or closed.
+// The superblock: identity of the volume, where its parts lie and whether it was closed cleanly.
+// Invariant: at least one of the two copies passes check_block(). The first is the current one; the
+// second is written when the volume is made, grown, opened for writing or closed.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -14,14 +14,15 @@ inline constexpr u32 version_minor = 0;
 inline constexpr u64 superblock_offset = 0;
 inline constexpr u64 superblock_copy_offset = frame_size - block_size;
 
-/// Inodes get their generations from one counter. It never exceeds the durable superblock's counter
-/// by this much, even in transactions that a crash loses; the next opening for writing continues
-/// from the durable counter plus this margin. So no inode number ever has the same generation
-/// twice.
+/// Inodes get their generations from one counter. It always stays less than this margin above the
+/// counter in the durable superblock, even in transactions that a crash loses, and the next opening
+/// for writing continues from the durable counter plus this margin. So no inode number ever gets
+/// the same generation twice.
 inline constexpr u64 generation_margin = 65536;
 
-/// Feature bits that this code knows. Unknown compatible bits are ignored, unknown read-only
-/// compatible bits allow reading only, unknown incompatible bits refuse the volume.
+/// Feature bits that this code knows. Unknown compatible bits are ignored; a volume with an unknown
+/// read-only compatible bit is opened for reading only, one with an unknown incompatible bit not
+/// at all.
 inline constexpr u64 feature_dedup = 1;          // compatible: see FormatOptions::dedup
 inline constexpr u64 feature_shared_blocks = 1;  // read-only compatible
 inline constexpr u64 read_only_compatible_known = feature_shared_blocks;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories and long extent lists share one tree: pairs of (lowest key, pointer) in the inode,
-// then in nodes of 252 ways, then leaves. Heights are not limited.
+// Directories and long extent lists use the same tree: up to 8 pairs of (lowest key, pointer) in
+// the inode, below it nodes of up to 252 pairs, and leaves.
 //
-// Invariant: child i of a node holds the keys in [pair i key, pair i+1 key); the first pair of a
-// node has the node's own lowest key (where a dying directory has lost nodes, one that is not below
-// it); nodes at height 1 point to leaves.
+// Invariant: child i of a node holds the keys in [pair i key, pair i+1 key). The first pair of a
+// node has the node's own lowest key; in a directory that is being deleted and has lost nodes, that
+// key or a greater one. Nodes at height 1 point to leaves.
 #pragma once
 
 #include "fs/format/layout.hpp"
@@ -40,7 +40,7 @@ struct Extent {
 static_assert(sizeof(Extent) == 24);
 
 inline constexpr u32 extent_unwritten = 1;  // allocated, reads as zeros
-inline constexpr u32 extent_shared = 2;     // others may refer to its blocks: see ReferenceBlock
+inline constexpr u32 extent_shared = 2;     // other extents may refer to the same blocks
 inline constexpr u32 extent_length_max = 1u << 30;
 inline constexpr u32 leaf_extents_max = 168;
 inline constexpr u32 inline_extents_max = 5;
