@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each round measures all access methods in turn, and each method is judged by its best round:
-// other load on the machine affects single rounds.
+// Each round measures all access methods in turn, and each method is judged by its best round,
+// because other load on the machine may slow down single rounds.
 #include "fs/disk/choose_access.hpp"
 
 #include <time.h>
@@ -19,7 +19,7 @@ using format::block_size;
 
 constexpr u64 sample_blocks = 32;
 constexpr u32 rounds = 3;
-// A slow disk is judged by fewer rounds.
+// No further round begins after this time, so a slow disk is judged by fewer rounds.
 constexpr u64 patience_ns = 150'000'000;
 
 u64 now_ns() {
@@ -28,7 +28,7 @@ u64 now_ns() {
     return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
 }
 
-/// Blocks spread over a range, with the bytes that were there at the beginning.
+/// Blocks spread over a range. Writes put back the bytes that the first round read.
 class Sample {
  public:
     Sample(FileDisk& disk, u64 offset, u64 length_bytes)
@@ -44,7 +44,7 @@ class Sample {
         }
     }
 
-    /// One round with the current access of `disk`; `measure` keeps the better figures.
+    /// One round with the current access of `disk`; `measure` keeps the lowest times so far.
     Errc run(WriteHabit habit, AccessMeasure& measure) {
         disk_.drop_cached(offset_, length_bytes_);
         WARREN_TRY(time(measure.read_ns, [&] { return disk_.read_many(reads_); }));
@@ -81,7 +81,7 @@ std::string microseconds(u64 nanoseconds) {
 }
 
 bool is_faster(const AccessMeasure& one, const AccessMeasure& than) {
-    // Plain access needs no extra memory: a tie goes to it.
+    // Plain access needs no extra memory: another must be faster by a tenth to replace it.
     const u64 credit = than.access == DiskAccess::plain ? 9 : 10;
     return one.refusal.empty() && one.total_ns() * 10 < than.total_ns() * credit;
 }
@@ -121,10 +121,10 @@ AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 len
     choice.measures[0].access = DiskAccess::plain;
     choice.measures[1].access = DiskAccess::ring;
     choice.measures[2].access = DiskAccess::direct;
-    // A file in memory has no access time to measure.
+    // A file in memory has no access time to measure; a short range has too few blocks.
     if (disk.is_in_memory() || length_bytes < 2 * sample_blocks * block_size) return choice;
     Sample sample(disk, offset, length_bytes);
-    // The first round includes one-time costs: it is not counted.
+    // The first round is not counted: it includes one-time costs.
     AccessMeasure first;
     if (sample.run(habit, first) != Errc::ok) return choice;
     const u64 start = now_ns();

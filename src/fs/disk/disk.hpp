@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one seam to storage, and the only virtual interface of the file system: each call is an I/O,
-// so a virtual call costs nothing in comparison. Implementations: a file, a block device, memory
-// that records writes and flushes, and a disk that fails on purpose.
+// The interface to storage. All other parts of the file system reach storage through it. It is
+// virtual: each call is an I/O, so the cost of a virtual call does not matter. Implementations: an
+// image file or block device, and in tests memory that records writes and flushes, and disks that
+// fail on purpose.
 //
-// Invariant: what write() was given is durable after a later flush() that answered ok; before it,
+// Invariant: bytes given to write() are durable after a later flush() that returned ok. Until then
 // any subset of the 512-byte sectors written since the last flush may have reached the medium.
 #pragma once
 
@@ -29,15 +30,15 @@ class Disk {
  public:
     virtual ~Disk() = default;
 
-    /// When it was opened or last resized.
+    /// The size when the disk was opened or last resized.
     virtual u64 size_bytes() const = 0;
-    /// Now: less than size_bytes() if it was truncated by another program. Called when something
-    /// fails.
+    /// The size at the time of the call: less than size_bytes() if another program has truncated
+    /// the disk. Called when a request has failed.
     virtual Result<u64> present_size() const { return size_bytes(); }
     /// Fills `target` from `offset`. Errc::io if any byte lies outside or cannot be read.
     virtual Errc read(u64 offset, std::span<std::byte> target) = 0;
-    /// Errc::io, Errc::no_space or Errc::read_only; then any part may have been written. Requires:
-    /// no other writer uses the same 4 KiB blocks meanwhile.
+    /// Writes `source` at `offset`. On Errc::io, Errc::no_space or Errc::read_only any part of it
+    /// may have been written. Requires: no concurrent writer of the same 4 KiB blocks.
     virtual Errc write(u64 offset, std::span<const std::byte> source) = 0;
     /// read() of each range, in parallel where the disk can; returns the first error.
     virtual Errc read_many(std::span<const DiskRead> reads) {
@@ -52,9 +53,10 @@ class Disk {
             WARREN_TRY(write(one.offset, one.source));
         return Errc::ok;
     }
-    /// Makes all earlier writes durable. Errc::io also if the disk was truncated meanwhile.
+    /// Makes all earlier writes durable. Errc::io also if another program has truncated the disk.
     virtual Errc flush() = 0;
-    /// Tells the medium that the range holds nothing; it reads as zeros or as before. A hint.
+    /// Tells the medium that the contents of the range are no longer needed (TRIM). A hint: the
+    /// range reads as zeros or as before.
     virtual Errc discard(u64 offset, u64 length_bytes) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error numbers of the system as disk errors. A volume distinguishes three cases: a full
-// medium, a read-only medium, and all else as EIO.
+// Maps errno values of disk requests to Errc. A volume distinguishes three cases: a full medium, a
+// read-only medium, and any other failure (EIO).
 #pragma once
 
 #include <cerrno>

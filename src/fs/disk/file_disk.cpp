@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls may do less than requested, or be interrupted: every loop here continues until all
-// is done or an error occurs.
+// System calls may transfer less than requested, or be interrupted: every loop here continues until
+// the whole request is done or an error occurs.
 #include "fs/disk/file_disk.hpp"
 
 #include <fcntl.h>
@@ -27,7 +27,8 @@
 namespace warren {
 namespace {
 
-// Permission to read an image would allow locking it, and reading all in it.
+// Images are made for their owner alone: another user with permission to read one could lock it,
+// and read all files in it.
 constexpr mode_t image_mode = 0600;
 constexpr int claim_tries = 20;
 constexpr std::size_t run_targets_max = 256;  // of one preadv()
@@ -64,7 +65,8 @@ Failure in_use_failure(const std::string& path, int descriptor) {
                             "; unmount it there or wait until that process has ended"};
 }
 
-/// What kind of file `path` names; a path that does not exist counts as a file to be made.
+/// Fails unless `path` is a regular file or a block device. OpenMode::create also accepts a path
+/// that does not exist.
 Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool& is_missing) {
     struct stat status {};
     is_device = false;
@@ -80,8 +82,8 @@ Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool
             quoted_if_needed(path) + ": " + what + "; name an image file or a block device"};
 }
 
-/// open(2), retried while a device is claimed, for another process may be probing it at this
-/// moment.
+/// open(2), retried for a second while a device is claimed, because a device prober may hold it for
+/// a moment.
 int open_claimed(const std::string& path, int flags) {
     for (int tries = claim_tries;;) {
         const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, image_mode);
@@ -103,8 +105,8 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
     if (failure.code != Errc::ok) return nullptr;
 
     const bool is_writable = mode != OpenMode::read_only;
-    // O_EXCL on a device without O_CREAT: refuse one that is mounted or otherwise claimed. A reader
-    // only tests that, so that others may read as well.
+    // O_EXCL on a device without O_CREAT refuses one that is mounted or otherwise claimed. A reader
+    // closes that descriptor and opens the device again without O_EXCL, so others can read as well.
     int flags = is_writable ? O_RDWR : O_RDONLY;
     if (is_device || is_missing) flags |= O_EXCL;
     if (is_missing) flags |= O_CREAT;
@@ -139,7 +141,8 @@ Result<u64> FileDisk::present_size() const {
     if (is_device_) {
         if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
     } else {
-        // The size alone: to return the times, a network file system would write back first.
+        // Ask for the size alone: a network file system writes dirty data back before it returns
+        // the times.
         struct statx status {};
         if (::statx(descriptor_, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0) {
             return disk_error(errno);
@@ -155,7 +158,7 @@ Errc FileDisk::measure() {
     return size.code();
 }
 
-/// Errc::io if the disk has become smaller.
+/// Errc::io if the disk is smaller than size_bytes().
 Errc FileDisk::check_size() const {
     const Result<u64> size = present_size();
     if (!size) return size.code();
@@ -190,7 +193,7 @@ Errc FileDisk::use(DiskAccess access, std::string& why) {
         why = "O_DIRECT: " + std::generic_category().message(errno);
         return Errc::not_supported;
     }
-    // Some systems take the flag and refuse the requests.
+    // Some file systems accept the flag O_DIRECT but fail the requests, so a block is read.
     format::Block block;
     const DiskRead first{0, std::as_writable_bytes(std::span(&block, 1))};
     if (access == DiskAccess::direct && size_bytes_ > 0 &&
@@ -268,7 +271,7 @@ Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
     if (!contains(offset, target.size())) return Errc::io;
     const Result<u64> got = read_fully(descriptor_, offset, target);
     if (!got) return disk_error(static_cast<int>(got.code()));
-    // Less: the file was truncated since its size was read.
+    // A short read: the file was truncated after its size was read.
     return *got == target.size() ? Errc::ok : Errc::io;
 }
 
@@ -329,7 +332,7 @@ Errc FileDisk::resize(u64 new_size_bytes) {
         if (errno == EFBIG || errno == EINVAL) return Errc::file_too_big;
         if (errno != EINTR) return disk_error(errno);
     }
-    // A new size is metadata of the file: fdatasync alone may leave it behind.
+    // fsync, because the new size is metadata, which fdatasync need not write.
     while (::fsync(descriptor_) != 0) {
         if (errno != EINTR) return disk_error(errno);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume in an image file or on a block device: by plain positioned reads and writes, or by
-// several concurrent requests to the kernel, optionally bypassing the page cache.
+// A volume in an image file or on a block device. It is accessed by pread(2) and pwrite(2), or by
+// concurrent requests of io_uring(7), which may bypass the page cache (O_DIRECT).
 //
 // Invariant: while a FileDisk is open for writing, no other FileDisk of the same file or device is
-// open in any process; any number of readers may share one. The lock dies with the process. If
-// another program truncates the file, the missing part is not replaced by zeros: it cannot be read,
-// and nothing is written to the rest.
+// open in any process; any number of readers may share one. The lock ends with the process. If
+// another program truncates the file, reads beyond the new end and all writes fail; the missing
+// part is never replaced by zeros.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ enum class OpenMode : u8 { read_only, read_write, create };
 
 class FileDisk final : public Disk {
  public:
-    /// Opens and locks `path` (OpenMode::create makes an empty file if there is none). Null and a
-    /// filled `failure` if that is not possible.
+    /// Opens and locks `path` (OpenMode::create makes an empty file if there is none). On failure
+    /// returns null and sets `failure`.
     static std::unique_ptr<FileDisk> open(const std::string& path, OpenMode mode, Failure& failure);
     ~FileDisk() override;
     FileDisk(const FileDisk&) = delete;
@@ -30,7 +30,7 @@ class FileDisk final : public Disk {
 
     /// The size at open() or after resize(), rounded down to whole 4 KiB blocks.
     u64 size_bytes() const override { return size_bytes_; }
-    /// Rounded down likewise.
+    /// Also rounded down to whole blocks.
     Result<u64> present_size() const override;
     Errc read(u64 offset, std::span<std::byte> target) override;
     Errc write(u64 offset, std::span<const std::byte> source) override;
@@ -39,18 +39,18 @@ class FileDisk final : public Disk {
     Errc flush() override;
     Errc discard(u64 offset, u64 length_bytes) override;
 
-    /// Uses this access from now on. On Errc::not_supported `why` says what refuses it, and the
-    /// access stays as it was. Requires: a specific access, and exclusive use of the disk.
+    /// Switches to this access. On Errc::not_supported `why` says which system call refused it, and
+    /// the access stays as it was. Requires: a specific access, and exclusive use of the disk.
     Errc use(DiskAccess access, std::string& why);
     DiskAccess access() const { return access_; }
     /// Drops the range from the page cache; a hint.
     void drop_cached(u64 offset, u64 length_bytes);
-    /// Whether the file is on a file system in memory, without a backing store.
+    /// Whether the file is on a file system in memory (tmpfs, ramfs).
     bool is_in_memory() const;
     /// For tests, not with plain access: see RequestProbe.
     void set_probe(RequestProbe probe) { ring_->set_probe(std::move(probe)); }
 
-    /// Makes the range read as zeros, without writing them where the medium can do that itself.
+    /// Makes the range read as zeros. Zeros are written only if the medium cannot zero a range.
     Errc zero(u64 offset, u64 length_bytes);
     /// Sets the size of an image file; new bytes are holes. Errc::not_supported for a device.
     Errc resize(u64 new_size_bytes);
@@ -67,13 +67,13 @@ class FileDisk final : public Disk {
     bool contains(u64 offset, u64 length_bytes) const {
         return offset <= size_bytes_ && length_bytes <= size_bytes_ - offset;
     }
-    /// As read_many(), by one request for ranges of which each begins where the last ended.
+    /// As read_many(). Ranges of which each begins where the one before ends share one preadv(2).
     Errc read_runs(std::span<const DiskRead> reads);
     Errc measure();
     Errc check_size() const;
     Errc check_writable() const;
     bool set_direct(bool is_direct);
-    /// A hole in a file; on a device what `request` (BLKDISCARD, BLKZEROOUT) does to the range.
+    /// Punches a hole in a file; sends `request` (BLKDISCARD, BLKZEROOUT) to a device.
     int empty_range(unsigned long request, u64 offset, u64 length_bytes);
 
     int descriptor_;

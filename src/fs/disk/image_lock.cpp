@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// /proc/locks names the process that has taken a lock, which may have exited and left it to a
-// child; so the descriptors of all processes are searched first, as far as this user may read them.
+// /proc/locks names the process that took a lock. That process may have exited and left the lock to
+// a child, so the descriptors of all processes are searched first, as far as this user may read
+// them.
 //
-// No lock excludes a process that may open the file: flock(2) needs no permission at all, and a
-// read lock of fcntl(2), which excludes a writer's, only permission to read. So images are made
-// with access for their owner alone.
+// No kind of lock keeps another user who may open the file from locking it: flock(2) needs no
+// permission at all, and a read lock of fcntl(2), which excludes a writer's, only permission to
+// read. So images are made with access for their owner alone.
 #include "fs/disk/image_lock.hpp"
 
 #include <dirent.h>
@@ -37,7 +38,7 @@ bool is_number(const char* name) {
     return *name >= '0' && *name <= '9';
 }
 
-/// Whether a descriptor of the process is the open file of a lock on the file `wanted`.
+/// Whether a descriptor of the process refers to the file `wanted` and holds an flock(2) on it.
 bool holds_lock(const std::string& process, const struct stat& wanted) {
     const DirectoryStream descriptors(::opendir((process + "/fd").c_str()), ::closedir);
     while (const dirent* entry = descriptors ? ::readdir(descriptors.get()) : nullptr) {
@@ -55,7 +56,8 @@ bool holds_lock(const std::string& process, const struct stat& wanted) {
     return false;
 }
 
-/// The process that took the lock, by the kernel's list; empty if that is gone.
+/// The /proc folder of the process that took the lock according to /proc/locks; empty if it has
+/// exited.
 std::string taker_of(const struct stat& wanted) {
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);) {

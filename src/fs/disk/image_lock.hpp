@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes use an image or a device: one writer or any number of readers, of all processes.
+// Locks of images and devices: one writer or any number of readers among all processes.
 //
 // Invariant: the lock is flock(2). It belongs to the open file, so it survives a fork into the
 // background and ends with the last process that has the file open.
@@ -9,13 +9,13 @@
 
 namespace warren {
 
-/// Locks the file, waiting briefly if need be: the kernel closes the rings of a killed process, and
-/// with them its lock, a little later than the process; the system's device prober holds a device
-/// for a moment.
+/// Locks the file; false if another process holds the lock. Retries for half a second (a device:
+/// one second): the kernel closes the rings of a killed process, and with them its lock, a little
+/// later than the process itself, and a device prober holds a device for a moment.
 bool lock_image(int descriptor, bool is_exclusive, bool is_device);
 
-/// The process that has locked the file, as far as this user may know: "process 71 (warren)"; else
-/// "another process".
+/// The process that has locked the file: "process 71 (warren)", or "another process" if this user
+/// may not see it.
 std::string lock_holder(int descriptor);
 
 /// What claims a block device that cannot be opened with O_EXCL: "mounted on /mnt", "a part of

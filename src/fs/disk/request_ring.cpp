@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request may complete in part, or not at all for a transient reason: then the rest is submitted
-// again. After an error nothing new is submitted, and the requests under way are waited for.
+// A request may complete in part, or not at all for a transient reason; then its rest is submitted
+// again. After an error no request is submitted any more, and run() waits for those in flight.
 #include "fs/disk/request_ring.hpp"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace warren {
 
 namespace {
 
-// How often requests of one run() may complete with nothing done.
+// How often requests of one run() may complete without a byte transferred.
 constexpr u32 idle_returns_max = 1000;
 
 }  // namespace
@@ -39,7 +39,7 @@ struct RequestRing::Run {
     const std::span<const DiskRequest> requests;
     const RequestProbe& probe;
     std::array<u64, requests_max> done{};
-    std::array<u32, requests_max> waiting{};  // requests to hand over, the last one next
+    std::array<u32, requests_max> waiting{};  // requests to submit; the last one is the next
     u32 waiting_count = 0;
     u32 in_flight = 0;
     u32 idle_returns = 0;
@@ -76,10 +76,10 @@ struct RequestRing::Run {
         const bool is_passing = got == -EINTR || got == -EAGAIN;
         if (got < 0 && !is_passing) return fail(disk_error(-got));
         u64 whole = is_passing ? 0 : done[index] + static_cast<u64>(got);
-        // An unaligned rest could not bypass the page cache.
+        // The rest must begin at a multiple of transfer_unit, because O_DIRECT requires alignment.
         if (whole < request.length_bytes) whole -= whole % transfer_unit;
         if (whole <= done[index]) {
-            // Nothing at all: the file ends here, or the kernel wants a retry.
+            // No progress: the file ends here, or the error is transient (is_passing).
             if (!is_passing || ++idle_returns > idle_returns_max) return fail(Errc::io);
         } else {
             done[index] = whole;
@@ -120,7 +120,7 @@ Errc RequestRing::run(int descriptor, std::span<const DiskRequest> requests,
         if (run.in_flight == 0) return run.result;
         const int code = ::io_uring_submit_and_wait(&queue_->ring, 1);
         if (code < 0 && code != -EINTR && code != -EAGAIN && code != -EBUSY) {
-            // What the kernel has not taken is still in the ring: it must not be used again.
+            // Entries that the kernel has not taken stay in the ring, so it cannot be used again.
             is_broken_ = true;
             run.in_flight -= ::io_uring_sq_ready(&queue_->ring);
             run.fail(Errc::io);

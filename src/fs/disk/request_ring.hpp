@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk serves many concurrent requests in the time of one. This submits up to `depth` requests of
-// one caller by io_uring(7) and waits for all of them with few system calls.
+// A disk serves many concurrent requests in the time of one. A RequestRing keeps up to `depth`
+// requests of one caller in flight by io_uring(7), and waits for them with few system calls.
 //
 // Invariant: when run() returns, the kernel has no request left that uses the caller's memory.
 #pragma once
@@ -17,7 +17,7 @@ namespace warren {
 struct DiskRequest {
     bool is_write = false;
     u64 offset = 0;
-    std::byte* memory = nullptr;  // of a write only read
+    std::byte* memory = nullptr;  // a write only reads it
     u64 length_bytes = 0;
 };
 
@@ -32,17 +32,17 @@ class RequestRing {
     static constexpr u32 requests_max = 128;   // of one call of run()
     static constexpr u64 transfer_unit = 512;  // a request is resumed at a multiple of it
 
-    /// Null, and `error` is the system's error number, if the kernel gives no ring.
+    /// If the kernel provides no ring: null, and `error` is the errno value.
     static std::unique_ptr<RequestRing> open(int& error);
     ~RequestRing();
     RequestRing(const RequestRing&) = delete;
     RequestRing& operator=(const RequestRing&) = delete;
 
-    /// Does all `requests` completely, in any order. Returns the first error; then any of them may
-    /// be done in part. Requires: at most requests_max.
+    /// Carries out all `requests` in any order. Returns the first error; then any of them may be
+    /// done in part. Requires: at most requests_max requests, and no broken ring.
     Errc run(int descriptor, std::span<const DiskRequest> requests, const RequestProbe& probe);
 
-    /// Whether the kernel has refused the ring itself: it is of no use any more.
+    /// Whether the kernel has refused a submission: the ring cannot be used any more.
     bool is_broken() const { return is_broken_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges are divided into parts, parts are collected into waves. The requests of a wave are under
-// way together; the next wave begins when they are done.
+// A range is divided into parts of one request each, and parts are collected into waves. The
+// requests of a wave are in flight together; the next wave begins when all of them are done.
 #include "fs/disk/ring_access.hpp"
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace warren {
 namespace {
 
-/// One request and the part of it that is copied for the caller.
+/// One request, and which bytes of it are copied from or to the caller's memory.
 struct Part {
     DiskRequest request;
-    std::byte* users = nullptr;  // null: the request uses the caller's memory itself
-    u64 users_offset = 0;        // within the request
+    std::byte* users = nullptr;  // the caller's memory; null: the request transfers it directly
+    u64 users_offset = 0;        // of the caller's bytes within the request
     u64 users_length = 0;
 
     bool is_bounced() const { return users != nullptr; }
@@ -49,7 +49,7 @@ class RingAccess::Lane {
         bounced_ = 0;
     }
 
-    /// Adds a range to the wave; waves that become full meanwhile are run.
+    /// Adds a range to the wave. Runs the wave whenever it is full.
     Errc add(u64 offset, std::byte* memory, u64 length) {
         while (length > 0) {
             Part part = cut(offset, memory, length);
@@ -68,7 +68,7 @@ class RingAccess::Lane {
         return Errc::ok;
     }
 
-    /// Runs what is in the wave.
+    /// Runs the wave. A write first reads the blocks of which it replaces only a part.
     Errc run() {
         if (is_write_) {
             WARREN_TRY(run_some([](const Part& part) { return part.is_partial(); }, false));
@@ -101,7 +101,7 @@ class RingAccess::Lane {
         }
         const u64 begin = offset - into_unit;
         u64 end = std::min((offset + length + unit_ - 1) / unit_ * unit_, begin + piece_bytes);
-        // After the first block the caller's memory may be aligned.
+        // If the caller's memory is aligned after the first block, only that block is bounced.
         if (into_unit != 0 && is_aligned(memory + (unit_ - into_unit))) end = begin + unit_;
         part.request = {is_write_, begin, nullptr, end - begin};
         part.users = memory;
@@ -198,7 +198,7 @@ Errc RingAccess::write(std::span<const DiskWrite> writes) {
     lane->begin(descriptor_, true, probe_);
     Errc code = Errc::ok;
     for (u64 i = 0; i < writes.size() && code == Errc::ok; ++i) {
-        // A request has one kind of memory for both directions; a write only reads it.
+        // DiskRequest::memory is not const because reads fill it; a write only reads it.
         auto* source = const_cast<std::byte*>(writes[i].source.data());
         code = lane->add(writes[i].offset, source, writes[i].source.size());
     }

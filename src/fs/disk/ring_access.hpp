@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes of any range by rings of requests. For direct I/O the kernel requires whole
-// aligned blocks and aligned memory: other transfers use a lane's bounce buffer, and a block that
-// is written in part is read first.
+// Reads and writes of any range by io_uring. For direct I/O the kernel requires whole aligned
+// blocks and aligned memory: other transfers go through a lane's bounce buffer, and a block that is
+// written in part is read first.
 //
-// Thread-safe: each call takes a lane (a ring and its memory) while it lasts, so a call waits only
-// for its own requests.
+// Thread-safe: each call takes a lane (a ring and its bounce buffer) while it lasts, so a call
+// waits only for its own requests. With lanes_max calls running, the next one waits for a lane.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,8 @@ class RingAccess {
     static constexpr u64 piece_bytes = 256 * kib;  // of one request
     static constexpr u64 bounce_bytes = 1 * mib;   // of one lane
 
-    /// Requires: the descriptor stays open. `unit_bytes` is 1, or what offsets and lengths of
-    /// requests must be multiples of. Null, and `error`, if the kernel gives no ring.
+    /// `unit_bytes`: offsets and lengths of requests must be multiples of it. If the kernel
+    /// provides no ring: null, and `error` is the errno value. Requires: the descriptor stays open.
     static std::unique_ptr<RingAccess> open(int descriptor, u64 unit_bytes, int& error);
     ~RingAccess();
 
