@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a command that does not fit into its cell: a block in the ring's arena with the
-// structure below, followed by the groups, the name, the new name and the text, each at a multiple
-// of 16. Their places follow from their lengths, so a block holds no offset that could lead out of
-// it.
+// The part of a command that does not fit into its cell: a block in the ring's arena that begins
+// with an Arguments structure, followed by the groups, the name, the new name and the text, each at
+// a multiple of 16. Their offsets are computed from their lengths, so a block contains no offset
+// that could lead out of it.
 //
-// Invariant: the reader copies the block once and reads only the copy. Later changes by its writer
-// have no effect.
+// Invariant: the reader copies the block once and reads only the copy, so changes that the client
+// makes afterwards have no effect.
 #pragma once
 
 #include <type_traits>
@@ -14,11 +14,11 @@
 
 namespace warren::ring {
 
-/// Blocks begin at multiples of this and take as many bytes of the arena.
+/// Ranges of the arena begin at multiples of this, and their lengths are rounded up to it.
 inline constexpr u64 arena_granule = 64;
 inline constexpr u64 arena_bytes_max = 16 * mib;
 
-inline constexpr u32 name_bytes_max = 4096;  // longer ones are refused unread
+inline constexpr u32 name_bytes_max = 4096;  // a command with a longer one is Errc::invalid
 inline constexpr u32 text_bytes_max = 64 * kib;
 
 struct alignas(16) Arguments {
@@ -53,7 +53,7 @@ struct alignas(16) Arguments {
 };
 static_assert(sizeof(Arguments) == 160 && std::has_unique_object_representations_v<Arguments>);
 
-/// The offsets of the parts after the structure in the block.
+/// The offsets in the block of the parts that follow the structure.
 struct ArgumentPlaces {
     u64 groups;
     u64 name;
@@ -82,7 +82,7 @@ WARREN_HD inline bool are_bounded(const Arguments& arguments) {
            arguments.new_name_bytes <= name_bytes_max && arguments.text_bytes <= text_bytes_max;
 }
 
-/// As long as a block can be.
+/// The length of the longest possible block.
 inline constexpr u64 block_bytes_max =
     sizeof(Arguments) + core::groups_max * sizeof(u32) + 2 * name_bytes_max + text_bytes_max;
 
@@ -92,7 +92,7 @@ struct ArenaRange {
     u64 bytes = 0;
 };
 
-/// An arena as its reader sees it.
+/// An arena, as mapped by the code that uses it.
 struct Arena {
     std::byte* base = nullptr;
     u64 bytes = 0;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a client and an engine share: rings of cells. A cell is a few slots of 64 bytes,
-// a slot four pieces of 16 bytes, and every piece carries the phase: the number of the lap in which
-// it was written. A reader that finds the phase in all pieces that it needs has read what one
-// writer wrote for this lap, in whatever order the bytes became visible.
+// and a slot is four pieces of 16 bytes. Every piece contains the phase: the number of the lap
+// around the ring in which it was written. A reader that finds the expected phase in all pieces
+// that it needs has a complete message of that lap, in whatever order the pieces became visible.
 //
-// Invariant: a piece is read and written whole. On a GPU that is one access of 128 bits; on a CPU
-// the half with the phase is written last and read first. There are no read-modify-write
-// operations.
+// Invariant: a piece is never read in part. On a GPU it is one access of 128 bits; on a CPU the
+// half with the phase is written last and read first. There are no read-modify-write operations.
 #pragma once
 
 #include <cstring>
@@ -33,9 +32,9 @@ inline constexpr u32 pieces_per_slot = 4;
 inline constexpr u32 words_per_slot = pieces_per_slot * words_per_piece;
 inline constexpr u32 inline_name_max = words_per_slot * 4;  // bytes
 
-/// A command: the head, and a name of at most 48 bytes in the next slot.
+/// Slots of a command: the head, and a name of at most 48 bytes.
 inline constexpr u32 command_slots = 2;
-/// A completion: as many slots as the reply needs.
+/// Slots of a completion at most. Only those that the reply needs are written.
 inline constexpr u32 completion_slots = 4;
 
 template <u32 slots>
@@ -52,13 +51,14 @@ WARREN_HD inline u32 phase_of(u64 ticket, u32 cells) {
     return static_cast<u32>(ticket >> hd::countr_zero(cells)) + 1;
 }
 
-/// The number of the cell for ticket number `ticket`. No division: a GPU has none.
+/// The index of the cell for ticket number `ticket`. A mask, because a GPU has no instruction for
+/// division.
 WARREN_HD inline u32 cell_of(u64 ticket, u32 cells) {
     return static_cast<u32>(ticket) & (cells - 1);
 }
 
 /// Reads a piece that the other side may be writing. If the phase is the expected one, later reads
-/// see what was written before the piece.
+/// see everything that the other side wrote before the piece.
 WARREN_HD inline Piece load_piece(const Piece& piece) {
     Piece copy;
 #if defined(__CUDA_ARCH__)
@@ -74,7 +74,8 @@ WARREN_HD inline Piece load_piece(const Piece& piece) {
     return copy;
 }
 
-/// Reads 16 bytes of a block in the arena, after the cell that names it.
+/// Reads 16 bytes of a block in the arena. Relaxed: the acquire load of the cell that names the
+/// block came before.
 WARREN_HD inline Piece load_block_piece(const Piece& piece) {
     Piece copy;
 #if defined(__CUDA_ARCH__)
@@ -89,8 +90,8 @@ WARREN_HD inline Piece load_block_piece(const Piece& piece) {
     return copy;
 }
 
-/// Writes a piece. On a CPU that publishes all that was written before; on a GPU the caller puts a
-/// fence between its other writes and the pieces that publish them.
+/// Writes a piece. On a CPU this is a release store; on a GPU it is relaxed, and the caller must
+/// put a fence between its other writes and the pieces that publish them.
 WARREN_HD inline void store_piece(Piece& piece, const Piece& value) {
 #if defined(__CUDA_ARCH__)
     asm volatile(
@@ -105,7 +106,7 @@ WARREN_HD inline void store_piece(Piece& piece, const Piece& value) {
 #endif
 }
 
-/// Whether all pieces of slot `slot` in a copy of a cell are of `phase`.
+/// Whether all pieces of slot `slot` in a copy of a cell have the phase `phase`.
 template <u32 slots>
 WARREN_HD bool slot_is_complete(const Cell<slots>& copy, u32 slot, u32 phase) {
     bool same = true;
@@ -116,7 +117,7 @@ WARREN_HD bool slot_is_complete(const Cell<slots>& copy, u32 slot, u32 phase) {
 
 template <u32 slots>
 WARREN_HD u32 cell_word(const Cell<slots>& copy, u32 index) {
-    // In memory a piece is its three words and the phase.
+    // In memory a piece is three words of payload and then the phase.
     static_assert(hd::endian::native == hd::endian::little);
     return reinterpret_cast<const u32*>(copy.pieces)[index + index / words_per_piece];
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See fs/ring/client.hpp.
 //
-// Invariant: what the engine wrote is copied before it is parsed; a broken engine can give wrong
-// answers, but cannot make the client access memory out of bounds.
+// Invariant: a completion is copied before it is parsed. A faulty engine can give wrong answers,
+// but cannot make the client access memory out of bounds.
 #include "fs/ring/client.hpp"
 
 #include <time.h>
@@ -161,7 +161,7 @@ bool RingClient::is_lost() const {
 
 Errc RingClient::wait(u64 ticket, ops::Reply& reply, u32 milliseconds) {
     using clock = std::chrono::steady_clock;
-    constexpr u32 spins_max = 4096;  // polls without sleep: some 100 microseconds
+    constexpr u32 spins_max = 4096;  // polls before the first sleep: about 100 microseconds
     const auto begin = clock::now();
     u64 spins = 0;
     u64 sleeps = 0;
@@ -175,7 +175,7 @@ Errc RingClient::wait(u64 ticket, ops::Reply& reply, u32 milliseconds) {
         }
         const auto waited = clock::now() - begin;
         if (is_lost()) {
-            // The engine's last action may have been this completion.
+            // The engine may have written this completion just before it was lost.
             outcome = poll(ticket, reply) ? Errc::ok : Errc::io;
             break;
         }

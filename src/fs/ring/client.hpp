@@ -2,8 +2,8 @@
 // The client's end of a ring: submits commands, one or thousands at a time, and takes their
 // replies in any order. Any number of threads may share one client.
 //
-// Invariant: a cell is written again only after its completion was taken, so neither side
-// overwrites the other's cells; a full ring is an error (Errc::busy), never a wait.
+// Invariant: the client reuses a cell only after it has taken the completion of its last command,
+// so no cell is overwritten before it was read. A full ring is an error (Errc::busy), never a wait.
 #pragma once
 
 #include <mutex>
@@ -15,19 +15,20 @@
 
 namespace warren::ring {
 
-/// Allocates parts of an arena. It allocates its own memory only in the constructor: taking the
-/// reply of a completed command must not fail.
+/// Allocates ranges of an arena. Its own memory is allocated in the constructor, so that giving a
+/// range back, as poll() does, cannot fail.
 class ArenaSpace {
  public:
-    /// At most `parts` ranges of its `bytes` are in use at once.
+    /// For an arena of `bytes` of which at most `parts` ranges are in use at once.
     ArenaSpace(u64 bytes, u64 parts);
 
-    /// Allocates `bytes`, rounded up to arena_granule; Errc::no_space if there is no such range.
+    /// Allocates `bytes`, rounded up to arena_granule; Errc::no_space if no free range is that
+    /// long.
     Result<ArenaRange> take(u64 bytes);
     void give_back(const ArenaRange& range);
 
  private:
-    std::vector<ArenaRange> free_;  // by offset; no two touch, so at most one more than are in use
+    std::vector<ArenaRange> free_;  // by offset, merged: at most one more than ranges in use
 };
 
 class RingClient {
@@ -35,34 +36,34 @@ class RingClient {
     struct Statistics {
         u64 submitted = 0;
         u64 full = 0;   // submissions refused because the ring or the arena was full
-        u64 wakes = 0;  // times that the engine had to be woken
-        u64 spins = 0;  // polls of completions that were not there yet
+        u64 wakes = 0;  // how often the engine was parked and had to be woken
+        u64 spins = 0;  // polls by wait() that found no completion
         u64 sleeps = 0;
     };
 
-    /// `index`: which counter of the doorbell is this ring's. `names_caller`: the ring is trusted
-    /// and each command carries its caller's credentials.
+    /// `index`: the ring's counter in the doorbell. `names_caller`: the ring is trusted and each
+    /// command carries its caller's credentials.
     RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status, u32 index,
                bool names_caller);
 
-    /// Submits a command; returns its ticket. Errc::busy if there is no room now, Errc::invalid if
-    /// the command cannot be encoded. The data behind its pointers are copied; the buffer must live
-    /// until the reply is taken.
+    /// Submits a command; returns its ticket. Errc::busy if the ring or the arena is full,
+    /// Errc::invalid if the command cannot be encoded. Names and texts are copied; the command's
+    /// buffer must live until the reply is taken.
     Result<u64> submit(const ops::Command& command);
-    /// Submits the first commands for which there is room, ringing the doorbell once; returns how
-    /// many. `failure` says why not all.
+    /// Submits commands in order until one fails, ringing the doorbell once; returns how many were
+    /// submitted. `failure`: the error of the first one that was not, as for submit().
     u32 submit_many(std::span<const ops::Command> commands, std::span<u64> tickets, Errc& failure);
 
-    /// Takes the reply of a ticket if it has come. A ticket is taken once.
+    /// Takes the reply of a ticket; false if it has not arrived. Each ticket is taken once.
     bool poll(u64 ticket, ops::Reply& reply);
-    /// Waits for the reply: spins for a while, then sleeps in between. Errc::io if the engine is
-    /// lost, Errc::busy if nothing came in `milliseconds`; then the ticket stays.
+    /// Waits for the reply: polls without a pause for a while, then sleeps between polls. Errc::io
+    /// if the engine is lost; Errc::busy after `milliseconds`: the ticket can be waited for again.
     Errc wait(u64 ticket, ops::Reply& reply, u32 milliseconds);
 
     Statistics statistics() const;
 
  private:
-    /// What is kept of a command until its reply is taken.
+    /// What the client needs of a command until its reply is taken.
     struct Pending {
         bool is_taken = true;
         ops::Verb verb{};
@@ -82,7 +83,7 @@ class RingClient {
     const u32 index_;
     const bool names_caller_;
 
-    mutable std::mutex mutex_;  // guards all below but `buffer` of a ticket that is being taken
+    mutable std::mutex mutex_;  // guards all below
     u64 next_ticket_ = 0;
     std::vector<Pending> pending_;
     ArenaSpace space_;

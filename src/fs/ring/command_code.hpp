@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoding of a command: the words of a cell, a short name after them, and a block of arguments
-// for what is rare or long. Encoding is the client's, decoding the engine's, on a CPU or a GPU.
+// The encoding of a command: the words of a cell, a short name in the next slot, and a block of
+// arguments (arguments.hpp) for members that are rare or long. The client encodes, the engine
+// decodes, on a CPU or a GPU.
 //
 // Invariant: decoding trusts nothing. Whatever bytes a client writes, the result is an error for
-// this one command, or a command whose pointers and lengths stay in its own memory, whose caller is
-// the one that the daemon stamped on the ring, and whose verb is allowed for that ring.
+// that command alone, or a command whose pointers and lengths stay within the copies and the arena,
+// whose caller is the one that the daemon stamped on the ring, and whose verb the ring allows.
 #pragma once
 
 #include "fs/ring/arguments.hpp"
@@ -14,14 +15,14 @@ namespace warren::ring {
 
 /// The daemon's record of a ring, in memory that the client cannot write.
 struct Stamp {
-    core::Credentials caller;  // of the process that the ring was given to
+    core::Credentials caller;  // of the process to which the daemon gave the ring
     bool is_trusted = false;   // commands may name other callers and use every verb
 };
 
 enum HeadFlag : u32 {
     head_has_name = 1,    // in the next slot
     head_has_block = 2,   // in the arena
-    head_has_caller = 4,  // user and group in place of `from` and `length`
+    head_has_caller = 4,  // `from` holds the caller's user and group
     head_may_use_reserve = 8,
     head_holds_lookup = 16,  // references: one_lookup
     head_holds_open = 32,    // references: one_open
@@ -46,11 +47,11 @@ struct Head {
 };
 
 inline constexpr u64 head_inode_end = u64{1} << 48;
-inline constexpr u32 block_place_bits = 18;  // of arena_granule units, and 14 for the length
+inline constexpr u32 block_place_bits = 18;  // offset in granules; the length has the other 14 bits
 static_assert(arena_bytes_max / arena_granule <= u64{1} << block_place_bits);
 static_assert(block_bytes_max / arena_granule < u64{1} << (32 - block_place_bits));
 
-/// Reads word `i` of the head by `word(i)`.
+/// `word(i)` returns word `i` of the head.
 template <class Word>
 WARREN_HD Head unpack_head(const Word& word) {
     const auto pair = [&](u32 i) { return word(i) | u64{word(i + 1)} << 32; };
@@ -87,8 +88,8 @@ WARREN_HD inline void pack_head(const Head& head, u32* words) {
     put(10, head.length);
 }
 
-/// Verbs that a client process may use. The others count references for a kernel, return places of
-/// data, or are parts of larger operations, and are reserved for the daemon.
+/// Verbs that a client process may use. The others change the kernel's reference counts, return
+/// block addresses, or are parts of larger operations; only the daemon may use them.
 WARREN_HD constexpr bool is_open_to_clients(ops::Verb verb) {
     switch (verb) {
         case ops::Verb::lookup:
@@ -111,7 +112,7 @@ WARREN_HD constexpr bool is_open_to_clients(ops::Verb verb) {
 
 inline constexpr u32 verb_count = static_cast<u32>(ops::Verb::pack) + 1;
 
-/// Validates a head by itself; if it passes and has a block, that lies in the arena.
+/// Validates a head without its block. If the head names a block, checks that it lies in the arena.
 WARREN_HD inline Errc check_head(const Head& head, const Arena& arena) {
     if (head.verb >= verb_count) return Errc::not_supported;
     if ((head.flags & ~u32{head_flags_all}) != 0) return Errc::invalid;
@@ -123,7 +124,7 @@ WARREN_HD inline Errc check_head(const Head& head, const Arena& arena) {
     return arena.holds(head.block) ? Errc::ok : Errc::invalid;
 }
 
-/// Checks the copy of a block against its own length and the arena.
+/// Checks the arguments against the length of their block and the arena.
 WARREN_HD inline Errc check_arguments(const Arguments& arguments, const ArenaRange& block,
                                       const Arena& arena) {
     if (!are_bounded(arguments) || arguments.zero != 0) return Errc::invalid;
@@ -167,7 +168,8 @@ WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
     command.caller.group_count = arguments.group_count;
 }
 
-/// Puts the stamp on a command. A umask only takes rights away, so the client may choose it.
+/// Replaces the caller of a command by the ring's; Errc::not_permitted if the ring does not allow
+/// the command. The client may choose its umask, because a umask only takes permissions away.
 WARREN_HD inline Errc apply_stamp(const Stamp& stamp, bool names_caller, ops::Command& command) {
     if (stamp.is_trusted && names_caller) return Errc::ok;
     const u32 umask = command.caller.umask;
@@ -179,8 +181,8 @@ WARREN_HD inline Errc apply_stamp(const Stamp& stamp, bool names_caller, ops::Co
     return command.references == 0 && !command.may_use_reserve ? Errc::ok : Errc::not_permitted;
 }
 
-/// Makes a command from copies: of the head (after check_head()), of the short name and, if the
-/// head has one, of the block. All of them must outlive the command.
+/// Makes a command from copies of the head (which has passed check_head()), of the short name and,
+/// if the head names one, of the block. The name and the block must outlive the command.
 WARREN_HD inline Errc decode_command(const Head& head, const char* short_name,
                                      const std::byte* block, const Arena& arena, const Stamp& stamp,
                                      ops::Command& command) {

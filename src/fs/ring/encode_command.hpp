@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of a command's code: see fs/ring/command_code.hpp.
+// Encodes commands for a ring: the client's side of fs/ring/command_code.hpp.
 //
-// Invariant: decoding what was encoded here gives the same command, with the names and texts at
-// other addresses, whatever its verb.
+// Invariant: for every verb, decoding an encoded command gives the same command, with the names and
+// texts at other addresses.
 #pragma once
 
 #include "fs/ring/command_code.hpp"
 
 namespace warren::ring {
 
-/// Whether a part of the command must be put in the arena. `names_caller`: the ring is trusted and
-/// the command carries its caller's credentials.
+/// Whether the command does not fit into its cell and needs a block in the arena. `names_caller`:
+/// the ring is trusted and the command carries its caller's credentials.
 inline bool needs_block(const ops::Command& command, bool names_caller) {
     const bool odd_references = (command.references & ~(ops::one_lookup | ops::one_open)) != 0;
     const bool is_large = command.mode > 0xffff || command.caller.umask > 0xffff ||
@@ -59,8 +59,8 @@ inline Arguments arguments_of(const ops::Command& command, bool names_caller, u6
     return arguments;
 }
 
-/// How many bytes of the arena the command's block takes; 0: it needs none. Errc::invalid if it has
-/// more groups or longer texts than can be encoded.
+/// How many bytes of the arena the command's block takes; 0 if it needs none. Errc::invalid if the
+/// command has more groups or longer texts than can be encoded.
 inline Result<u64> block_bytes_of(const ops::Command& command, bool names_caller) {
     if (!needs_block(command, names_caller)) return u64{0};
     if (command.text_bytes > text_bytes_max) return Errc::invalid;
@@ -84,8 +84,8 @@ inline void write_block(const ops::Command& command, bool names_caller, u64 buff
     put(places.text, command.text, arguments.text_bytes);
 }
 
-/// Writes the command into its cell; its block lies at `block` already. The head's first piece is
-/// the last to be written.
+/// Writes the command into its cell. The block at `block` must be written before. The first piece
+/// of the head is written last.
 inline void write_cell(const ops::Command& command, bool names_caller, const ArenaRange& block,
                        u32 phase, CommandCell& cell) {
     Head head{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The waiting is a futex in the shared doorbell page, so it works between processes.
+// The engine waits on a futex in the shared doorbell page, which works between processes.
 //
 // Invariant: see fs/ring/parking.hpp.
 #include "fs/ring/parking.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See fs/ring/pool.hpp.
 //
-// Invariant: every received descriptor is taken over or closed, whatever the message was.
+// Invariant: every received descriptor is adopted or closed, also if the message is invalid.
 #include "fs/ring/pool.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ constexpr u32 message_magic = 0x52574152;  // "RAWR"
 constexpr u32 descriptors_sent = 3;
 constexpr u64 page_bytes = 4096;
 
-/// What goes with the descriptors of ring, doorbell and status.
+/// The message that carries the descriptors of ring, doorbell and status page.
 struct Message {
     u32 magic;
     u32 index;
@@ -39,7 +39,7 @@ int make_memory_file(const char* name) {
     return memfd_create(name, flags);
 }
 
-/// A message and room for its descriptors, for sendmsg(2) and recvmsg(2).
+/// A message and its control data (the descriptors), for sendmsg(2) and recvmsg(2).
 struct Envelope {
     Message message{};
     iovec part{&message, sizeof message};
@@ -79,8 +79,8 @@ Errc SharedMemory::create(const char* name, u64 bytes, Others others) {
     if (data == MAP_FAILED) return Errc::no_memory;
     data_ = static_cast<std::byte*>(data);
     bytes_ = bytes;
-    // The mode of a descriptor protects nothing: its holder can open the file again by
-    // /proc/self/fd. The seal refuses every write but those by the mapping made above.
+    // A read-only descriptor would not protect the file: its holder can open the file again for
+    // writing through /proc/self/fd. The seal refuses all writes except through the mapping above.
     const int unwritable = others == Others::read ? F_SEAL_FUTURE_WRITE : 0;
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | unwritable;
     return fcntl(descriptor_, F_ADD_SEALS, seals) == 0 ? Errc::ok : Errc::not_supported;
@@ -142,7 +142,7 @@ std::span<std::byte> RingPool::ring_bytes(u32 index) const {
 Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
     const std::lock_guard lock(mutex_);
     if (peer.groups.size() > core::groups_max) return Errc::invalid;
-    // Unused rings come first: their memory is new.
+    // Rings that were never open come first: their memory is still unused.
     for (const bool takes_used : {false, true}) {
         for (u32 i = 0; i < rings_.size(); ++i) {
             Ring& ring = rings_[i];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's rings. Each is a sealed memory file, made and shown to the GPU at the start; a
-// process that requests one over a Unix socket is sent the files of its ring, of the doorbell and
-// of the status page, which only the daemon can write. The kernel reports the credentials of the
-// process; the daemon stamps them on the ring.
+// The daemon's rings. Each is a sealed memory file, made and registered with the GPU at the start.
+// A process that requests a ring over a Unix socket receives the descriptors of its ring, of the
+// doorbell and of the status page, which only the daemon can write. The daemon stamps the ring with
+// the process's credentials, which the kernel reports.
 //
 // Invariant: stamps are in the daemon's own memory. The memory of a ring is never given to a second
-// process: the first may still have it mapped, so a ring that is opened again gets a new file.
+// process, because the first may still have it mapped: a ring that is opened again gets a new file.
 #pragma once
 
 #include <mutex>
@@ -17,10 +17,11 @@
 
 namespace warren::ring {
 
-/// A sealed memory file and its mapping: its size is sealed, so no other process can make us fault.
+/// A memory file and its mapping. The size is sealed: no other process can shrink the file, which
+/// would make accesses here fault.
 class SharedMemory {
  public:
-    /// What processes that receive the file may do with it, however they open or map it.
+    /// Whether a process that receives the file can write to it, however it opens or maps it.
     enum class Others : u8 { read, write };
 
     SharedMemory() = default;
@@ -28,11 +29,11 @@ class SharedMemory {
     SharedMemory& operator=(SharedMemory&& other) noexcept;
     ~SharedMemory();
 
-    /// A new file of zeros, populated, which this process can write by data(). Errc::no_memory;
-    /// Errc::not_supported if the kernel lacks a seal (before Linux 5.1).
+    /// Makes a file of zeros with all pages allocated, which this process can write through data().
+    /// Errc::no_memory; Errc::not_supported if the kernel lacks a seal (before Linux 5.1).
     Errc create(const char* name, u64 bytes, Others others);
-    /// Maps a file received from another process; takes the descriptor. Errc::invalid unless it is
-    /// sealed and has at least `bytes`.
+    /// Maps a file received from another process, and owns the descriptor. Errc::invalid unless the
+    /// file is sealed against shrinking and has at least `bytes`.
     Errc adopt(int descriptor, u64 bytes, bool may_write);
 
     std::byte* data() const { return data_; }
@@ -45,12 +46,13 @@ class SharedMemory {
     u64 bytes_ = 0;
 };
 
-/// The process at the other end of a Unix socket.
+/// The credentials of the process at the other end of a Unix socket.
 struct Peer {
     u32 user = 0;
     u32 group = 0;
     std::vector<u32> groups;
 };
+/// Fills in `peer`; returns the number of the process. Errc::io.
 Result<u64> identify_peer(int socket, Peer& peer);
 
 class RingPool {
@@ -64,24 +66,24 @@ class RingPool {
     Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(doorbell_.data()); }
     ServerStatus& status() const { return *reinterpret_cast<ServerStatus*>(status_.data()); }
     RingMemory ring(u32 index) const { return ring_at(rings_[index].memory.data(), shape_); }
-    /// The memory of a ring and of the doorbell, for showing to a GPU.
+    /// The memory of a ring and of the doorbell, to be registered with a GPU.
     std::span<std::byte> ring_bytes(u32 index) const;
     std::span<std::byte> doorbell_bytes() const { return {doorbell_.data(), doorbell_.bytes()}; }
 
-    /// Takes a free ring for `peer` and zeroes it; returns its number. Errc::busy if none is free.
-    /// The caller must inform the engine before the ring is used.
+    /// Assigns a free ring with memory of zeros to `peer`; returns its number. Errc::busy if none
+    /// is free. The caller must tell the engine before it hands the ring over.
     Result<u32> open_ring(Peer peer, bool is_trusted);
     void close_ring(u32 index);
-    /// Releases the memory that rings had before they were opened again. Until then a GPU may still
-    /// have it mapped.
+    /// Releases the memory that rings had before they were opened again. Call it when no GPU has
+    /// that memory mapped any more.
     void drop_retired();
     bool is_open(u32 index) const;
-    /// The groups in it live until the ring is closed.
+    /// The ring's stamp. Its pointer to the groups is valid until the ring is opened again.
     Stamp stamp(u32 index) const;
-    /// How often the ring has been opened: another number means other memory.
+    /// How often the ring has been opened. Its memory is another one after each opening.
     u32 generation(u32 index) const;
 
-    /// Sends the ring over a connected Unix socket.
+    /// Sends the ring's descriptors over a connected Unix socket.
     Errc hand_over(int socket, u32 index) const;
 
  private:
@@ -104,7 +106,7 @@ class RingPool {
 /// A ring that another process handed over.
 class RemoteRing {
  public:
-    /// Receives what RingPool::hand_over() sent. Errc::invalid if it is something else.
+    /// Receives a ring that RingPool::hand_over() sent. Errc::invalid for any other message.
     Errc receive(int socket);
 
     RingMemory ring() const { return ring_at(ring_.data(), shape_); }

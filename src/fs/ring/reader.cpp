@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See fs/ring/reader.hpp.
 //
-// Invariant: the first piece of a completion is written last, so a client that sees it rarely has
-// to poll again.
+// Invariant: the first piece of a completion is written last. A client that sees it therefore
+// almost always finds the other pieces as well.
 #include "fs/ring/reader.hpp"
 
 #include <new>
@@ -12,7 +12,7 @@
 namespace warren::ring {
 namespace {
 
-/// Copies bytes that the client may be changing; a multiple of 16.
+/// Copies bytes that the client may be changing. `bytes` is a multiple of 16.
 void copy_shared(std::byte* to, const std::byte* from, u64 bytes) {
     auto* pieces = reinterpret_cast<Piece*>(to);
     const auto* shared = reinterpret_cast<const Piece*>(from);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoding of a reply: the ticket, the code, a mask that says which parts of the reply follow,
-// and these parts. Most replies fit into one slot or two.
+// The encoding of a reply: the ticket, the code, a mask of the parts of the reply that follow, and
+// these parts. Most replies fit into one or two slots.
 //
-// Invariant: the engine writes a completion once, into the cell with the number of the command's
-// own, and never reads there. A client trusts nothing in a reply that could harm its own memory.
+// Invariant: the engine writes a completion once, into the completion cell with the same index as
+// the command's cell, and never reads it. A client checks every length before it uses it.
 #pragma once
 
 #include <initializer_list>
@@ -44,8 +44,8 @@ struct ReplyWords {
     WARREN_HD u32 slots() const { return (count + words_per_slot - 1) / words_per_slot; }
 };
 
-/// The position of the next word of a completion, kept in a register: in shared memory each word
-/// would wait for the count of the one before.
+/// Writes the words of a completion one after the other. The count stays in a register: if it were
+/// in shared memory, each word would wait for the update of the count by the one before.
 struct ReplyPen {
     u32* words;
     u32 count = reply_header_words;
@@ -57,7 +57,7 @@ struct ReplyPen {
     }
 };
 
-/// Which parts of the reply to a command are worth sending.
+/// Which parts of the reply to a command have to be sent.
 WARREN_HD inline u32 parts_of(ops::Verb verb, const ops::Reply& reply) {
     u32 mask = 0;
     if (reply.value != 0) mask |= reply_value;
@@ -103,11 +103,11 @@ WARREN_HD inline void put_attributes(const Attributes& from, ReplyPen& to) {
     to.put_long(static_cast<u64>(from.born));
 }
 
-/// How many words a completion with only attributes has: whole slots.
+/// How many words a completion with only attributes has. They fill whole slots.
 inline constexpr u32 attribute_words_end = reply_header_words + 22;
 static_assert(attribute_words_end % words_per_slot == 0);
 
-/// Five bits each, the first lowest.
+/// Packs values of five bits; the first is in the lowest bits.
 constexpr u64 packed_fives(std::initializer_list<u64> values) {
     u64 packed = 0;
     u32 place = 0;
@@ -116,8 +116,8 @@ constexpr u64 packed_fives(std::initializer_list<u64> values) {
     return packed;
 }
 
-/// Which 32-bit word of an inode is word `word` of such a completion, from the generation on: see
-/// put_attributes() and format::Inode.
+/// The index of the 32-bit word of an inode that is word `word` of a completion with only
+/// attributes. For words from the generation on; see put_attributes() and format::Inode.
 WARREN_HD constexpr u32 attribute_source(u32 word) {
     constexpr u64 first = packed_fives({1, 2, 3, 8, 9, 15, 4, 5, 18, 19});
     constexpr u64 second = packed_fives({6, 7, 24, 25, 26, 27, 28, 29, 30, 31});
@@ -142,10 +142,10 @@ WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
     to.born = static_cast<i64>(from.take_long());
 }
 
-// The functions that encode structures name each member, so that they do not compile once there is
-// another one.
+// The functions that encode structures name each member, so that they no longer compile when a
+// member is added.
 
-/// All but the bytes, which are a part of their own.
+/// Writes all members except the bytes, which are a part of their own (reply_mapping_bytes).
 WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyPen& to) {
     const auto& [kind, is_shared, place, blocks, size, bytes, seen] = from;
     static_cast<void>(bytes);
@@ -178,7 +178,7 @@ WARREN_HD inline void take_bytes(ReplyWords& from, ops::InlineBytes& to) {
         word = from.take_long();
 }
 
-/// All but the bytes, which are a part of their own.
+/// Writes all members except the bytes, which are a part of their own (reply_piece_bytes).
 WARREN_HD inline void put_piece(const ops::Piece& from, ReplyPen& to) {
     const auto& [file_block, place, blocks, keeps_rest, has_bytes, bytes, old_place] = from;
     static_cast<void>(bytes);
@@ -199,8 +199,8 @@ WARREN_HD inline void take_piece(ReplyWords& from, ops::Piece& to) {
     to.old_place = from.take_long();
 }
 
-/// The words of the reply to the command with `ticket`. Every verb's reply fits; should one not,
-/// the code is Errc::overflow.
+/// Encodes the reply to the command with `ticket`. A reply that does not fit becomes
+/// Errc::overflow; no verb has such a reply.
 WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply& reply,
                                    ReplyWords& out) {
     u32 mask = parts_of(verb, reply);
@@ -231,13 +231,13 @@ WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply&
         pen.put_long(reply.needed_inode);
         pen.put_long(reply.needed_key);
     }
-    // The rest of the last slot is sent too, and must not leak another command's data.
+    // The rest of the last slot is sent as well; zeros keep it from leaking another command's data.
     while (pen.count % words_per_slot != 0)
         pen.put(0);
     out.count = pen.count;
 }
 
-/// Decodes the reply in `in`, whose words have all arrived; returns its ticket.
+/// Decodes the reply in `in`, all words of which have arrived; returns its ticket.
 inline u32 decode_reply(ReplyWords& in, ops::Reply& reply) {
     reply = ops::Reply{};
     const u32 mask = in.mask();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of a ring lie, and the doorbell by which clients signal commands.
+// The layout of a ring's memory, and the doorbell with which clients announce commands.
 //
-// Invariant: command cells are written by the client alone, completion cells by the engine alone;
-// block and buffer of a command belong to the client before it is submitted and after it is
-// completed. A client knows from completions which cells are free, so no counter is shared.
+// Invariant: only the client writes command cells, and only the engine writes completion cells. The
+// block and the buffer of a command belong to the engine from submission to completion, and else to
+// the client. A client learns from completions which cells are free, so no counter is shared.
 #pragma once
 
 #include "fs/ring/arguments.hpp"
@@ -32,7 +32,7 @@ struct RingMemory {
     u32 cells = 0;
 };
 
-/// The parts of the ring whose memory begins at `base`.
+/// Finds the parts of the ring whose memory begins at `base`.
 inline RingMemory ring_at(std::byte* base, const RingShape& shape) {
     RingMemory ring;
     ring.cells = shape.cells;
@@ -43,16 +43,16 @@ inline RingMemory ring_at(std::byte* base, const RingShape& shape) {
     return ring;
 }
 
-/// As many rings as have a counter in one cache line.
+/// The counters of all rings fit into one cache line.
 inline constexpr u32 rings_max = 32;
 
-/// Written by clients, read by the engine in one access: a counter for each ring that moves when
-/// commands were submitted there. A ring has less than 65536 cells, so the counter cannot wrap
-/// around to the value that the engine saw last. A client that corrupts the counter of another ring
-/// delays it at most until the engine next polls all rings.
+/// Written by clients, read by the engine in one access: for each ring a counter that a client
+/// increments when it has submitted commands. A ring has less than 65536 cells, so the counter
+/// cannot wrap around to the value that the engine saw last. If a client corrupts the counter of
+/// another ring, commands there wait at most until the engine next polls all rings.
 struct Doorbell {
     alignas(64) u16 counters[rings_max];
-    alignas(64) u32 wakes;  // moves when a client has found the engine parked
+    alignas(64) u32 wakes;  // incremented by a client that finds the engine parked
 };
 static_assert(sizeof(Doorbell) == 128);
 
@@ -60,7 +60,7 @@ inline constexpr u32 cells_max = 32768;
 
 /// Written by the daemon, read by clients.
 struct ServerStatus {
-    alignas(64) u32 parked;  // the doorbell is not polled: wake the engine
+    alignas(64) u32 parked;  // the engine does not poll the doorbell: wake it
     u32 lost;                // the engine has stopped for good
 };
 
