@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations wait only while the freeze barrier is closed for copying; checksums, the journal and
-// the writes to places follow after it has opened again.
+// Operations wait only while the freeze barrier is closed for copying. Checksums, the journal and
+// the writes to home locations follow after it has opened again.
 //
-// Copied blocks are pinned until they are at their places: clean blocks may be evicted, and the
-// disk's contents are out of date until then.
+// Copied blocks are pinned until they have been written to their home locations. They count as
+// clean, and an evicted block would be read back from the disk, which is out of date until then.
 #include "fs/commit/committer.hpp"
 
 #include <algorithm>
@@ -31,11 +31,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr u64 blocks_per_buffer = 256;
-// The blocks of a transaction that contents leave to metadata.
+// Logged contents leave this many blocks of a transaction to metadata.
 constexpr u64 metadata_room_min = core::journal_room_min;
-// One block of each is the superblock.
+// One block of each transaction is the superblock.
 static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::journal_room_min);
-// Memory for copies that is kept between commits: a larger commit returns the rest.
+// How much memory for copies is kept between commits; a larger commit gives the rest back.
 constexpr u64 kept_copies_bytes = 16 * mib;
 // After this long without a commit a volume is idle.
 constexpr std::chrono::seconds idle_time{1};
@@ -65,7 +65,7 @@ Committer::Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
       last_generation_(relaxed_load(store.state->generation)),
       generation_limit_(superblock.generation) {
     relaxed_store(store_.state->generation_limit, generation_limit_);
-    // Dirty blocks cannot be evicted from a meta buffer: most of it must remain for reads.
+    // Dirty blocks cannot be evicted from a buffer cache, and most of it must remain for reads.
     const u64 capacity = journal_.capacity_blocks() - 1;
     const u64 heads = store_.heads == nullptr ? ~u64{0} : store_.heads->head_count;
     store_.state->journal_room = std::min(capacity, heads / 4);
@@ -125,7 +125,7 @@ void Committer::forbid(Errc error) {
     error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
 }
 
-/// Notes the error; from then on no operation applies.
+/// Ends all changes to the volume because of `error`; returns the error that did so first.
 Errc Committer::fail(Errc error) {
     end_changes_(error);
     return this->error();
@@ -146,8 +146,8 @@ Errc Committer::commit() {
     return Errc::ok;
 }
 
-/// Releases memory that an idle volume does not need: copies, and empty frames. Requires: the lock,
-/// and nothing is dirty.
+/// Releases memory that an idle volume does not need: that for copies, and that of empty frames.
+/// Requires: mutex_ is held, and nothing is dirty.
 Errc Committer::give_back_memory() {
     area_.give_back(0);
     if (engine_ != nullptr) return Errc::ok;
@@ -164,8 +164,8 @@ Errc Committer::commit_and_free(bool looks_on_disk) {
     return publisher_.ended_frames() ? commit_once() : Errc::ok;
 }
 
-/// Frees empty inode frames that the commit which emptied them did not free: the kernel still had
-/// references to one of their inodes, or that commit was the last before a crash.
+/// Frees empty inode frames that the commit of their last removal did not free: because the kernel
+/// still had references to one of their inodes, or because it was the last commit before a crash.
 Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
     const core::StoreState& state = *store_.state;
     if (!may_have_empty_inode_frame(state)) return Errc::ok;
@@ -177,11 +177,12 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
     std::vector<u64> empty;
     empty.reserve(end);
     if (looks_on_disk && engine_ == nullptr) {
-        // The operation that needs the block will report the error.
+        // An error is ignored: an operation that needs the block will report it.
         each_frame([&](u64 frame) { static_cast<void>(loader_.load(frame * format::frame_size)); });
     }
     {
-        // An operation that removes an inode marks the bitmap dirty after it has cleared the bit.
+        // The barrier is closed because an operation that removes an inode first clears its bit and
+        // then marks the bitmap dirty: between the two the frame would look empty and clean.
         const std::lock_guard no_steps(steps_);
         if (engine_ == nullptr) close_barrier();
         each_frame([&](u64 frame) {
@@ -195,14 +196,14 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
     return publisher_.publish_noted();
 }
 
-/// Requires: the lock.
+/// Requires: mutex_ is held.
 Errc Committer::commit_once() {
     if (error() != Errc::ok) return error();
     WARREN_TRY(take_memory());  // on failure everything stays dirty
     const KeptContents contents(file_buffer_);
     const Errc taken = take_copies();
     if (taken == Errc::no_memory) return taken;
-    // If commits were forbidden meanwhile, that error has been handled already.
+    // If forbid() was called meanwhile, its caller has handled that error.
     if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);
     if (error() != Errc::ok) {
         static_cast<void>(release_copies());
@@ -210,7 +211,7 @@ Errc Committer::commit_once() {
     }
     const bool raises_generation = superblock_.generation != generation_limit_;
     if (copies_.empty() && data_copies_.empty() && !raises_generation) {
-        // Logged contents may be at places that hold no contents any more.
+        // log_dirty() may have found only blocks that are no longer contents of a file.
         if (logs_data()) file_buffer_->end_logged();
         buffered_ = 0;
         const Errc flushed = or_no_memory([this] {
@@ -240,7 +241,7 @@ Errc Committer::commit_dirty() {
     return publisher_.publish(copies_);
 }
 
-/// The superblock is durable: allows generations up to its limit.
+/// Allows generations up to the limit of the superblock, which is durable now.
 Errc Committer::allow_generations() {
     if (superblock_.generation == generation_limit_) return Errc::ok;
     generation_limit_ = superblock_.generation;
@@ -249,18 +250,20 @@ Errc Committer::allow_generations() {
     return Errc::ok;
 }
 
-/// Notes the state that belongs to the snapshot. No operation applies meanwhile.
+/// Collects the rest of the snapshot: logged contents, and whether there are fresh file data.
+/// Called while no operation applies.
 void Committer::note_rest() {
     collect_data();
     // Acquire: pairs with the release in note_data().
     has_data_.exchange(false, std::memory_order_acquire);
-    // What was noted before an apply is visible with the apply.
+    // Relaxed: a flag that was set before an apply is visible to a thread that sees the apply.
     const bool has_fresh = has_fresh_data_.exchange(false, std::memory_order_relaxed);
     const bool comes_first = has_fresh && mode_ == DataMode::ordered;
     fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
 }
 
-/// Room for `blocks` copies. Address space for a whole transaction costs nothing.
+/// Makes room for `blocks` copies. It reserves address space for a whole transaction at once, which
+/// takes no memory until it is used.
 Errc Committer::make_room(u64 blocks) {
     const u64 capacity = journal_.capacity_blocks();
     if (area_blocks_ == 0) {
@@ -273,7 +276,8 @@ Errc Committer::make_room(u64 blocks) {
     return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
 }
 
-/// Allocates memory for what a commit notes: later a failure could not be undone.
+/// Allocates the memory that a commit needs, because after the snapshot a failed allocation could
+/// not be undone.
 Errc Committer::take_memory() {
     return or_no_memory([this] {
         WARREN_TRY(make_room(0));
@@ -288,8 +292,8 @@ Errc Committer::take_memory() {
     });
 }
 
-/// Prepares memory and threads to copy what is dirty now, and some more. Called with the freeze
-/// barrier open: touching fresh memory takes longer than copying into it.
+/// Prepares memory and threads to copy the blocks that are dirty, and some more. Called with the
+/// freeze barrier open, because touching fresh memory takes longer than copying into it.
 void Committer::expect_copies() {
     const u64 dirty = relaxed_load(store_.state->dirty_blocks);
     const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
@@ -297,7 +301,7 @@ void Committer::expect_copies() {
     gatherers_.prepare(expected);
 }
 
-/// Takes a snapshot of all dirty blocks. Errc::no_memory: no block was copied, and all stay dirty.
+/// Takes a snapshot of all dirty blocks. On Errc::no_memory no block was copied and all stay dirty.
 Errc Committer::take_copies() {
     const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
     if (taken != Errc::ok) return taken;
@@ -313,7 +317,7 @@ Errc Committer::take_copies_here() {
     {
         expect_copies();
         const std::lock_guard no_steps(steps_);
-        expect_copies();  // after the last step
+        expect_copies();  // again, because a bulk step may have dirtied more
         const auto begin = Clock::now();
         close_barrier();
         ops::list_dirty(team, store_, area, {});
@@ -330,24 +334,24 @@ Errc Committer::take_copies_here() {
     return Errc::ok;
 }
 
-/// As take_copies_here(), of blocks in an engine's memory.
+/// As take_copies_here(), but of blocks in an engine's memory.
 Errc Committer::take_copies_of(EngineMemory& engine) {
     CommitSnapshot cut{places_};
     const auto take = [&] {
-        // Another thread may have forbidden commits meanwhile.
+        // Another thread may have called forbid() meanwhile.
         return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
     };
     {
         const std::lock_guard no_steps(engine.steps());
         WARREN_TRY(or_no_memory([&] { return without_pieces_(take); }));
     }
-    // The engine counts the blocks as clean: without the copies they are lost.
+    // The engine counts the blocks as clean already, so without the copies the changes are lost.
     if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
     WARREN_TRY(refuse_overrun(cut.counters));
     take_counters(cut.counters);
     list_copies(places_.data(), cut.count);
     adopt_copies();
-    // Only now does the host know which frames hold contents.
+    // The host knows only from the adopted frame table which frames hold contents.
     std::erase_if(data_copies_, [this](const CommitCopy& copy) { return !holds_data(copy.place); });
     const std::lock_guard lock(figures_mutex_);
     figures_.held_ns = cut.held_ns;
@@ -363,7 +367,7 @@ void Committer::take_counters(const ops::CutCounters& counters) {
     raise_generation(superblock_, last_generation_);
 }
 
-/// Sorts the copies: neighbours on the disk are written at once.
+/// Lists the copies by place, so that blocks that are contiguous on disk are written at once.
 void Committer::list_copies(const u64* places, u64 count) {
     Block* const blocks = area_.as<Block>();
     for (u64 i = 0; i < count; ++i)
@@ -379,7 +383,7 @@ void Committer::adopt_table(u64 place, const Block& block) {
     const auto& table = reinterpret_cast<const format::FrameTableBlock&>(block);
     const u64 first = index * format::frames_per_table_block;
     for (u64 i = 0; i < format::frames_per_table_block && first + i < store_.frame_count; ++i) {
-        // A frame that held inodes stays taken until the commit that frees it is durable.
+        // The blocks of a former inode frame stay in use until the commit that frees it is durable.
         const bool ends = table.entries[i].kind == static_cast<u64>(FrameKind::free) &&
                           core::kind_of(store_, first + i) == FrameKind::inodes;
         if (!ends) continue;
@@ -392,8 +396,8 @@ void Committer::adopt_table(u64 place, const Block& block) {
     ops::keep_from_reuse(ThreadTeam{}, store_, place, block);
 }
 
-/// Updates the host's Store to the engine's snapshot: the frame table and the bitmaps of inodes,
-/// from which the loader knows what the disk holds.
+/// Updates the frame table and the inode bitmaps of the host's Store from the engine's snapshot.
+/// From them the loader knows what the disk holds.
 void Committer::adopt_copies() {
     for (const CommitCopy& copy : copies_) {
         if (ops::is_table_place(store_, copy.place)) adopt_table(copy.place, *copy.block);
@@ -406,7 +410,7 @@ void Committer::adopt_copies() {
     }
 }
 
-/// Memory for one more copy.
+/// Memory for one more copy of contents.
 Block& Committer::next_copy() {
     if (buffered_ / blocks_per_buffer == buffers_.size()) {
         buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
@@ -416,19 +420,20 @@ Block& Committer::next_copy() {
     return copy;
 }
 
-/// Bytes written for an attempt that then chose other blocks may be at places that hold metadata by
-/// now.
+/// Whether `place` lies in a data frame. Contents in the file buffer may not: an operation that was
+/// started again may have chosen other blocks, and its first ones may hold metadata since.
 bool Committer::holds_data(u64 place) const {
     return core::kind_of(store_, place / format::frame_size) == FrameKind::data;
 }
 
-/// With DataMode::journal, copies the contents that were written since the last commit. The freeze
-/// barrier is closed.
+/// With DataMode::journal, copies the contents that were written since the last commit. Called
+/// behind the closed freeze barrier.
 void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
         if (engine_ == nullptr && !holds_data(place)) return false;
-        // More is dirty than when memory was allocated, and there is no more: the commit must fail.
+        // More blocks are dirty than take_memory() allocated for. Without memory for them the
+        // commit must fail.
         const Errc taken = or_no_memory([&] {
             data_copies_.push_back({place, &(next_copy() = block)});
             return Errc::ok;
@@ -438,7 +443,7 @@ void Committer::collect_data() {
     });
 }
 
-/// Writes contents to their places; nothing to do with DataMode::journal.
+/// Writes buffered contents to their blocks, except with DataMode::journal.
 Errc Committer::write_data_back() {
     return file_buffer_ == nullptr || logs_data() ? Errc::ok : file_buffer_->write_back();
 }
@@ -478,7 +483,7 @@ Errc Committer::write() {
     return journal_.write_places(sealed_);
 }
 
-/// Lets the meta buffer, if there is one, evict the copied blocks.
+/// Lets the buffer cache, if there is one, evict the copied blocks.
 Errc Committer::release_copies() {
     if (engine_ != nullptr) return engine_->release_cut();
     ops::release_cut(ThreadTeam{}, store_, places_.data(), copies_.size(), {});

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit: all metadata that operations changed since the last one become durable together. The
-// barrier closes while dirty blocks are copied, and opens again before anything is written. The
-// commit waits for bulk steps, which take longer than a command, before it closes the freeze
-// barrier, so that commands continue meanwhile.
+// The commit: makes all metadata that operations changed since the last one durable together. The
+// committer closes the freeze barrier while it copies the dirty blocks, and opens it again before
+// it writes anything. Bulk steps take longer than a command, so it waits for them before it closes
+// the barrier; commands continue meanwhile.
 //
 // An engine with its own memory takes the copies there. The host's Store then has the frame table
-// and the bitmaps of inodes as of the last snapshot, for the loader.
+// and the inode bitmaps as of the last snapshot, which the loader needs.
 //
-// Invariant: a snapshot is a state between operations, never within one; a freed block can be
-// reused only when the commit that holds its free is durable.
+// Invariant: a snapshot contains whole operations, never a part of one. A freed block can be reused
+// only when the commit that freed it is durable.
 #pragma once
 
 #include <atomic>
@@ -37,13 +37,13 @@ namespace warren {
 /// Figures of the last commit.
 struct CommitFigures {
     u64 blocks = 0;
-    u64 held_ns = 0;  // how long the barrier was closed, or no command of the engine could begin
+    u64 held_ns = 0;  // how long the barrier was closed, or the engine began no command
 };
 
 class Committer {
  public:
-    /// Requires: all outlive this. `superblock` is the one that is durable, with the generation
-    /// raised.
+    /// Requires: all arguments outlive this. `superblock` is the durable one, and its generation
+    /// was raised at opening.
     Committer(Disk& disk, const core::Store& store, MetaLoader& loader,
               format::Superblock& superblock);
 
@@ -53,53 +53,55 @@ class Committer {
         end_changes_ = std::move(end_changes);
     }
 
-    /// Calls an action while no bytes of a piece that is already visible are being written.
+    /// Calls `action` while no thread is writing the bytes of an ops::Piece: with such an engine a
+    /// file shows its new blocks before their bytes are written.
     using WithoutPieces = std::function<Errc(const std::function<Errc()>& action)>;
-    /// For an engine with its own memory that outlives this.
+    /// Commits the metadata in the memory of `engine`, which outlives this.
     void use_engine(EngineMemory& engine, WithoutPieces without_pieces);
 
-    /// Sets how many threads at most copy blocks while the freeze barrier is closed; the default is
-    /// one.
+    /// Sets how many threads may copy blocks while the freeze barrier is closed; the default is 1.
     void copy_with(u32 threads) { gatherers_.set_width(threads); }
 
-    /// Contents are kept in `buffer`, which outlives this, and `mode` says how a commit makes them
-    /// durable. Requires: DataMode::journal has a buffer that writes by the journal. Before the
-    /// first commit.
+    /// Sets the buffer of file contents, which outlives this, and how a commit makes them durable.
+    /// Call before the first commit. Requires: with DataMode::journal, a buffer whose dirty blocks
+    /// wait for the commit.
     void keep_data(FileBuffer* buffer, DataMode mode);
-    /// Blocks of contents that one transaction can hold with DataMode::journal.
+    /// How many blocks of contents one transaction can hold with DataMode::journal.
     u64 data_capacity_blocks() const;
 
-    /// Makes everything applied so far durable, file data included. If there has been nothing to
-    /// commit for a second, it releases unused memory, once.
+    /// Makes everything applied so far durable, file data included. A call at least a second after
+    /// the last commit that wrote something, with nothing to commit, releases unused memory once.
     Errc commit();
-    /// As commit(), and makes all that was freed before available: empty inode frames become free
-    /// with the commit after the one that emptied them. With `looks_on_disk` also those of which
-    /// nothing is in memory; an engine with its own memory leaves them.
+    /// As commit(), and also frees empty inode frames: one that the commit finds empty becomes free
+    /// with a second commit. With `looks_on_disk` it loads bitmaps that are not in memory, to find
+    /// all of them; not with an engine that has its own memory.
     Errc commit_and_free(bool looks_on_disk);
-    /// Notes that file data were written. `fresh_data`: they did not replace visible data; then
-    /// call it before they become visible.
+    /// Call after file data were written to disk. FreshData::yes: they did not replace data that
+    /// were visible; then call it before they become visible.
     void note_data(FreshData fresh_data) {
         if (fresh_data == FreshData::yes) has_fresh_data_.store(true, std::memory_order_relaxed);
-        // Release: pairs with the acquire in note_rest(): the flush follows the write.
+        // Release: pairs with the acquire in note_rest(), so the commit's flush covers the write.
         has_data_.store(true, std::memory_order_release);
     }
-    /// Whether a commit would make something durable that is not yet, or return an error. With an
-    /// engine with its own memory: as of the last EngineMemory::refresh_counters().
+    /// Whether a commit would make a change durable, or return an error. With an engine that has
+    /// its own memory: as of the last EngineMemory::refresh_counters().
     bool has_unsaved() const;
-    /// Prevents all commits that would hold what is applied from now on.
+    /// Makes commits fail with `error`, so that nothing applied from now on becomes durable. A
+    /// commit that has taken its snapshot may still complete.
     void forbid(Errc error);
 
-    /// After an error nothing is written any more; this is the error.
+    /// The error that ended all commits, or Errc::ok.
     Errc error() const { return error_.load(std::memory_order_relaxed); }
     u64 transaction() const { return transaction_; }
-    /// Of the inode made last, as of the last commit.
+    /// The generation of the inode made last, as of the last commit.
     u64 last_generation() const { return last_generation_; }
     CommitFigures figures() const;
 
-    /// Held shared by each bulk step on the host's Store while it has passed the freeze barrier.
+    /// Each bulk step on the host's Store holds this shared from before it passes the freeze
+    /// barrier until it has left it.
     FairLock& steps() { return steps_; }
 
-    /// Keeps operations from applying until open_barrier(), and waits for those that are applying.
+    /// Keeps operations from applying until open_barrier(), and waits until none is applying.
     void close_barrier();
     void open_barrier();
 
@@ -138,19 +140,19 @@ class Committer {
     FreePublisher publisher_;
     std::mutex mutex_;                                   // one commit at a time
     std::chrono::steady_clock::time_point last_commit_;  // that wrote something
-    bool may_give_back_ = false;                         // since something was written
+    bool may_give_back_ = false;                         // a commit wrote something since
     u64 transaction_;
     u64 last_generation_;
-    u64 generation_limit_;  // the superblock's generation that is durable
+    u64 generation_limit_;  // the generation in the durable superblock
     std::atomic<Errc> error_{Errc::ok};
     std::atomic<bool> has_data_{false};        // written since the last flush
     std::atomic<bool> has_fresh_data_{false};  // some of it did not replace visible data
-    FreshData fresh_data_ = FreshData::no;     // those that this commit makes visible
+    FreshData fresh_data_ = FreshData::no;     // of the commit under way
     FairLock steps_;
-    EngineMemory* engine_ = nullptr;  // null: it works on the host's Store
+    EngineMemory* engine_ = nullptr;  // null: the engine works on the host's Store
     WithoutPieces without_pieces_;
     std::function<void(Errc error)> end_changes_;
-    ReservedRange area_;  // of copies: as many as a transaction holds
+    ReservedRange area_;  // the copies of metadata: room for a whole transaction
     u64 area_blocks_ = 0;
     Gatherers gatherers_;
     std::vector<u64> places_;

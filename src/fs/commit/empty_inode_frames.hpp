@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empty inode frames count as free, for a commit can free them.
+// Finds inode frames without inodes. They count as free space, because a commit can free them.
 #pragma once
 
 #include "fs/cache/meta_loader.hpp"
@@ -7,7 +7,7 @@
 
 namespace warren {
 
-/// Whether the bitmap of `frame`, one of inodes, is in memory and has none in use.
+/// Whether the bitmap of the inode frame `frame` is in memory and has no inode in use.
 inline bool is_empty_inode_frame(MetaLoader& loader, u64 frame) {
     const u64 place = frame * format::frame_size;
     const format::Block* block = loader.pin(place);

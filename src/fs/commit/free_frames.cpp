@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame is claimed meanwhile, as for data, so no other thread uses it. A thread that reads there
-// by a stale pointer finds other contents than before, as if the frame had been reused.
+// A frame is claimed like one for data while its memory is given back, so no operation allocates in
+// it. A thread that reads it through a stale pointer sees its contents change, as if the frame had
+// been reused.
 #include "fs/commit/free_frames.hpp"
 
 #include <sys/mman.h>
@@ -13,8 +14,8 @@ namespace warren {
 namespace {
 
 constexpr u64 words_per_frame = format::blocks_per_frame / 64;
-// With fewer free frames, an operation that needs one while this has it claimed could report a full
-// volume.
+// With fewer free frames this stops: an operation that needs a frame while one is claimed here
+// could report a full volume.
 constexpr u64 free_frames_min = 8;
 
 bool has_resident_block(const u64* resident) {
@@ -39,7 +40,7 @@ void give_back_free_frames(const core::Store& store) {
         if (!ops::has_dirty_block(store, frame)) {
             for (u64 w = 0; w < words_per_frame; ++w)
                 relaxed_store(resident[w], 0);
-            // If the system refuses, the memory stays as it is: nothing there is resident.
+            // If madvise() fails, only the memory is not freed: no block there is resident.
             static_cast<void>(madvise(store.base + frame * format::frame_size, format::frame_size,
                                       MADV_DONTNEED));
         }

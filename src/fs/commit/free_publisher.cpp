@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame is noted from the block of the frame table that the commit holds, or from its bitmap of
-// inodes; a list that is full is published before the next frame is noted.
+// Frames with freed blocks are found in the frame table blocks and inode bitmaps of the commit, and
+// are noted in lists of fixed length. A list that becomes full is published before the next frame
+// is noted.
 //
-// With an engine the host's Store follows the engine's.
+// With an engine that has its own memory, the host's Store is updated as well.
 #include "fs/commit/free_publisher.hpp"
 
 #include <bit>
@@ -40,13 +41,14 @@ Errc FreePublisher::note_table(const CommitCopy& copy) {
     return Errc::ok;
 }
 
-/// Notes and discards what a commit has freed in a frame.
+/// Notes `frame` if the commit freed blocks in it or may have left it empty, and discards those
+/// blocks. `committed` is its entry in the commit.
 Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
     const auto kind = static_cast<FrameKind>(committed.kind);
     const core::FrameOverlay& overlay = store_.overlays[frame];
     ops::CommittedFrame noted{frame, kind, {}, 0};
     if (kind == FrameKind::free) {
-        // It was an inode frame.
+        // Only an inode frame becomes free before it is published; it was one if its bits are set.
         if (relaxed_load(overlay.committed[0]) == 0) return Errc::ok;
         static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
     } else if (kind == FrameKind::data || kind == FrameKind::metadata) {
@@ -103,14 +105,14 @@ void FreePublisher::publish_here() {
         ops::publish_committed(ThreadTeam{}, store_, frame);
     for (const u64 frame : empty_inode_frames_) {
         core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-        // If an operation uses the frame, it stays an inode frame.
+        // On failure an operation uses the frame, and it stays an inode frame.
         static_cast<void>(ops::end_inode_frame(op, frame));
         core::finish(op);
     }
 }
 
-/// Frames that the engine may release are freed in the host's Store first: they may be reused at
-/// once, and the loader must know that the disk does not have their contents.
+/// Frames that the engine may release are marked free in the host's Store first. The engine may
+/// reuse them at once, and the loader must know then that the disk does not have their contents.
 Errc FreePublisher::publish_there() {
     const auto set_kind = [this](const ops::CommittedFrame& frame, FrameKind kind) {
         relaxed_store(store_.frame(frame.frame).kind, static_cast<u64>(kind));
@@ -129,8 +131,8 @@ Errc FreePublisher::publish_there() {
     return Errc::ok;
 }
 
-/// Discards the blocks of a frame whose bits are set. A hint: the volume does not depend on the
-/// result.
+/// Discards the blocks of a frame whose bits are set. Errors are ignored, because a discard is a
+/// hint.
 void FreePublisher::discard_runs(u64 frame, const u64 (&freed)[8]) {
     u32 block = 0;
     while (block < format::blocks_per_frame) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks that a commit freed may be reused once that commit is durable. Only then are they
-// discarded on the disk, and after that returned to the allocator.
+// discarded on the disk and returned to the allocator, in this order.
 //
-// Invariant: nothing here can fail for lack of memory, which is allocated before the commit begins.
-// Frames pass through lists of fixed length.
+// Invariant: publishing cannot fail for lack of memory. take_memory() allocates lists of fixed
+// length before the commit begins.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@
 
 namespace warren {
 
-/// A block as a commit took it.
+/// A copy of a block in a commit snapshot.
 struct CommitCopy {
     u64 place;  // bytes, on the disk
     format::Block* block;
@@ -28,23 +28,23 @@ class FreePublisher {
     /// Requires: both outlive this.
     FreePublisher(Disk& disk, const core::Store& store) : disk_(disk), store_(store) {}
 
-    /// For an engine that has memory of its own and outlives this.
+    /// Publishes in the memory of `engine`, which outlives this.
     void use_engine(EngineMemory& engine) { engine_ = &engine; }
-    /// Contents are kept in `buffer`, which outlives this.
+    /// Sets the buffer of file contents, which outlives this.
     void keep_data(FileBuffer* buffer) { file_buffer_ = buffer; }
 
     /// Allocates what publish() needs. Throws std::bad_alloc.
     void take_memory();
-    /// Publishes what is free in the copied tables and bitmaps and was not in the previous commit.
-    /// Requires: take_memory(); the commit is durable; no other commit takes its snapshot
-    /// meanwhile.
+    /// Publishes the blocks that are free in the copied frame table and inode bitmaps but were not
+    /// in the previous commit. Requires: take_memory(); the commit is durable; no other commit
+    /// takes its snapshot meanwhile.
     Errc publish(std::span<const CommitCopy> copies);
-    /// Frees an inode frame as publish() frees those whose last inode was removed. Requires: as
-    /// publish().
+    /// Frees an empty inode frame, as publish() does with those whose last inode was removed.
+    /// Requires: as publish().
     Errc end_inode_frame(u64 frame);
-    /// Call after the last end_inode_frame().
+    /// Publishes the frames that are noted. Call after the last end_inode_frame().
     Errc publish_noted();
-    /// Whether inode frames were freed since publish() began: the next commit makes that durable.
+    /// Whether inode frames were freed since publish() began. The next commit makes that durable.
     bool ended_frames() const { return ended_frames_; }
 
  private:
@@ -57,9 +57,9 @@ class FreePublisher {
 
     Disk& disk_;
     const core::Store& store_;
-    EngineMemory* engine_ = nullptr;  // null: it works on the host's Store
+    EngineMemory* engine_ = nullptr;  // null: the engine works on the host's Store
     FileBuffer* file_buffer_ = nullptr;
-    // Noted and not yet published.
+    // Frames that are noted and not yet published.
     std::vector<ops::CommittedFrame> frames_;
     std::vector<u64> empty_inode_frames_;
     bool ended_frames_ = false;

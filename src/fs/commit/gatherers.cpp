@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A task is a share of parts spread over the list, so that a thread that starts late delays the end
-// less than with one long piece.
+// Each thread gets several tasks, so that a thread that starts late delays the end less. The blocks
+// of a task are spread over the list in parts of 64.
 #include "fs/commit/gatherers.hpp"
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace warren {
 namespace {
 
 constexpr u64 shares_per_thread = 4;
-constexpr u64 part_blocks = 64;  // of the dirty marks, a cache line holds 512
+constexpr u64 part_blocks = 64;  // a cache line holds the dirty marks of 512 blocks
 
 }  // namespace
 
@@ -35,8 +35,8 @@ void Gatherers::gather(const core::Store& store, const ops::CutArea& area) {
         const ops::CutShare share{task.subject, shares, part_blocks};
         ops::gather_dirty(ThreadTeam{}, store, area, share, ops::CopyWords());
     };
-    // This does not allocate: the tasks fit into the initial queues of a thread pool, and one
-    // reference into the function object.
+    // This does not allocate: the tasks fit into the initial queues of a thread pool, and the
+    // captured reference into the function object.
     thread_pool_->run(std::exchange(tasks_, {}),
                       [&copy](ThreadPool::Worker&, const Task& task) { copy(task); });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing here allocates: blocks pass through a staging area of fixed size, both ways, and a replay
-// reads its transaction twice (first to check all of it, then to write it to its places) instead of
-// holding it in memory.
+// Nothing here allocates. Blocks are read and written through a buffer of fixed size, and a replay
+// reads a transaction twice, first to check all of it and then to write it to its home locations,
+// instead of holding it in memory.
 #include "fs/commit/journal.hpp"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::span<const std::byte> bytes_of(const Block* blocks, u64 count) {
     return {reinterpret_cast<const std::byte*>(blocks), count * block_size};
 }
 
-/// One half of the journal and what its first descriptor says about it.
+/// One half of the journal, as described by its first descriptor.
 struct Half {
     u64 offset = 0;
     u64 transaction = 0;
@@ -82,7 +82,7 @@ class Reader {
         return is_complete ? Errc::ok : Errc::corrupt;
     }
 
-    /// Writes a transaction that passed check() to its places.
+    /// Writes a transaction that passed check() to its home locations.
     Errc apply(const Half& half) {
         const auto write = [&](u64 from) {
             for (u64 done = 0; done < descriptor().count;) {
@@ -107,7 +107,7 @@ class Reader {
     }
 
  private:
-    /// Reads each descriptor and calls `visit` with where its blocks begin.
+    /// Reads each descriptor and calls `visit` with the place of its first logged block.
     template <class Visit>
     Errc for_each_descriptor(const Half& half, const Visit& visit) {
         const u64 descriptors = descriptors_for(half.total);
@@ -136,7 +136,7 @@ class Reader {
         return format::check_block(block_, kind, superblock_.header.volume, place);
     }
 
-    /// Reads descriptor `index` and checks everything in it that needs no other block.
+    /// Reads descriptor `index` and checks all that can be checked without other blocks.
     Errc read_descriptor(const Half& half, u64 index) {
         const u64 place = half.offset + index * block_size;
         WARREN_TRY(read_block(place, BlockKind::journal_descriptor));
@@ -176,14 +176,14 @@ class Reader {
     Block chunk_[chunk_blocks];
 };
 
-/// Whether the rule in journal.hpp lets a complete transaction be replayed.
+/// Whether a complete transaction has to be replayed, by the rule in journal.hpp.
 bool is_wanted(u64 transaction, const Superblock& superblock) {
     const u64 known = superblock.header.transaction;
     return transaction > known || (transaction == known && superblock.clean == 0);
 }
 
 /// Calls `visit(reader, half)` for each transaction that has to be replayed, in the order of their
-/// numbers. The highest number; 0 if there is none.
+/// numbers. Returns the highest number, or 0 if there is none.
 template <class Visit>
 Result<u64> for_each_wanted(Disk& disk, const Superblock& superblock, const Visit& visit) {
     Reader reader(disk, superblock);
@@ -193,7 +193,7 @@ Result<u64> for_each_wanted(Disk& disk, const Superblock& superblock, const Visi
     if (halves[0].transaction > halves[1].transaction) std::swap(halves[0], halves[1]);
     u64 newest = 0;
     for (const Half& half : halves) {
-        // Old transactions are not even read, which keeps opening a closed volume fast.
+        // Obsolete transactions are not checked, which keeps opening a closed volume fast.
         if (half.transaction == 0 || !is_wanted(half.transaction, superblock)) continue;
         const Errc code = reader.check(half);
         if (code == Errc::corrupt) continue;
@@ -253,8 +253,8 @@ Errc Journal::write_transaction(u64 transaction, std::span<const SealedBlock> bl
         }
     }
     if (staged > 0) WARREN_TRY(write_staged(staged_at, staged));
-    // The checksum detects a commit block whose transaction did not reach the disk. Nothing detects
-    // file data that did not.
+    // No flush is needed for the blocks of the transaction: if they did not reach the disk, the
+    // checksum in the commit block reveals it. File data have no checksum, so they are flushed.
     if (fresh_data == FreshData::yes) WARREN_TRY(disk_.flush());
 
     std::memset(&staging_[0], 0, sizeof staging_[0]);
@@ -296,7 +296,8 @@ Errc Journal::write_places(std::span<const SealedBlock> blocks) {
     return code;
 }
 
-/// Writes at most staging_blocks blocks to their places, all contiguous runs at once.
+/// Writes at most staging_blocks blocks to their home locations, as one request for each
+/// contiguous run.
 Errc Journal::write_runs(std::span<const SealedBlock> blocks) {
     DiskWrite runs[staging_blocks];
     u64 count = 0;

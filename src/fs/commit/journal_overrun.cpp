@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine has made the volume read-only already; this logs why.
+// The operation has made the volume read-only already; this writes the reason to the log.
 #include "fs/commit/journal_overrun.hpp"
 
 #include <string>

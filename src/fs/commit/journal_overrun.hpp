@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a commit does if an operation has exceeded its credits (core/journal_credits.hpp).
+// Refuses a commit if an operation has exceeded its journal credits (core/journal_credits.hpp).
 #pragma once
 
 #include "fs/ops/commit_snapshot.hpp"
 
 namespace warren {
 
-/// Errc::io, and a line in the log, if an operation behind the snapshot has dirtied more blocks
-/// than its credits: it must not become durable.
+/// Returns Errc::io and writes to the log if an operation that is part of the snapshot has dirtied
+/// more blocks than its credits. The snapshot must not become durable then.
 Errc refuse_overrun(const ops::CutCounters& counters);
 
 }  // namespace warren

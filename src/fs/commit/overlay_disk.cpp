@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read goes to the disk below first and is then patched, so that large reads stay single reads.
+// A range is first read from the disk below with one request, and then patched with logged blocks.
 #include "fs/commit/overlay_disk.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read-only disk over another one that presents a volume that was not closed as it would be after
-// a replay of its journal: logged blocks are read from the journal, all others from their places.
-// For readers that must not or cannot write.
+// A read-only disk over another one. It presents a volume that was not closed as it would be after
+// a replay of its journal: logged blocks are read from the journal, all others from their home
+// locations. For programs that cannot or must not write to the volume.
 //
 // Invariant: nothing is ever written. A logged block takes a few dozen bytes of memory, not 4 KiB.
 #pragma once
@@ -20,8 +20,8 @@ class OverlayDisk final : public Disk {
     explicit OverlayDisk(Disk& below) : below_(below) {}
     explicit OverlayDisk(std::unique_ptr<Disk> below) : owned_(std::move(below)), below_(*owned_) {}
 
-    /// Makes logged blocks readable at their places. Returns as Journal::find_logged(). Read the
-    /// superblock again afterwards: it is one of the blocks.
+    /// Makes logged blocks readable at their home locations. Returns as Journal::find_logged().
+    /// Read the superblock again afterwards: it is one of the blocks.
     Result<u64> show_logged(const format::Superblock& superblock);
 
     u64 size_bytes() const override { return below_.size_bytes(); }

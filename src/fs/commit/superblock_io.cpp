@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks come in three steps, each with its own message: is there a sound copy at all, does
-// this code know its format, and do its numbers fit each other and the device.
+// A superblock is checked in three steps, each with its own message: whether there is a sound copy
+// at all, whether this program knows its format, and whether its numbers fit each other and the
+// device.
 #include "fs/commit/superblock_io.hpp"
 
 #include <cstring>
@@ -21,7 +22,7 @@ const Superblock& superblock_of(const Block& block) {
     return reinterpret_cast<const Superblock&>(block);
 }
 
-/// Errc::no_data: it has not even the magic number; Errc::corrupt: it has, but is damaged.
+/// Errc::no_data: the magic number is missing; Errc::corrupt: it is there, but the copy is damaged.
 Errc read_copy(Disk& disk, u64 place, Block& block) {
     if (disk.size_bytes() < place + block_size) return Errc::no_data;
     WARREN_TRY(disk.read(place, std::as_writable_bytes(std::span(&block, 1))));
@@ -65,8 +66,8 @@ bool overlaps(u64 offset, u64 blocks, u64 other, u64 other_blocks) {
     return offset < other + other_blocks * block_size && other < offset + blocks * block_size;
 }
 
-/// Whether `blocks` blocks from `offset` on lie in a volume of `size_bytes`, clear of both copies
-/// of the superblock.
+/// Whether `blocks` blocks from `offset` on lie in a volume of `size_bytes` and overlap neither
+/// copy of the superblock.
 bool is_good_range(u64 offset, u64 blocks, u64 size_bytes) {
     return offset % block_size == 0 && blocks > 0 && offset < size_bytes &&
            blocks <= (size_bytes - offset) / block_size &&
@@ -74,7 +75,8 @@ bool is_good_range(u64 offset, u64 blocks, u64 size_bytes) {
            !overlaps(offset, blocks, format::superblock_copy_offset, 1);
 }
 
-/// Whether there can be an inode of this number: not in a frame with parts of the volume itself.
+/// Whether `number` can be the number of an inode: it lies in the volume, not in a system frame,
+/// and not in the bitmap block of its frame.
 bool is_good_inode(u64 number, const Superblock& superblock) {
     const u64 frame = number / format::inodes_per_frame;
     constexpr u64 blocks = format::blocks_per_frame;
@@ -191,7 +193,7 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
     if (first != Errc::ok) {
         second = read_copy(disk, format::superblock_copy_offset, block);
         if (second != Errc::ok) return unreadable(path, first, second);
-        // A torn write leaves the magic number: without it another program has written there.
+        // A torn write keeps the magic number. If it is gone, another program has written there.
         const char* foreign = first == Errc::no_data ? find_foreign_file_system(disk) : nullptr;
         if (foreign != nullptr) {
             return {Errc::invalid,
@@ -215,10 +217,11 @@ void raise_generation(Superblock& superblock, u64 last) {
 }
 
 Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copies copies) {
-    // Once this number is on disk, earlier transactions must be durable at their places.
+    // With this number on disk, earlier transactions are not replayed, so they must be durable at
+    // their home locations before.
     WARREN_TRY(disk.flush());
     if (copies == Copies::both) {
-        // The copy first, unless it is the only sound one.
+        // The second copy is written first, unless it is the only sound one.
         Block present;
         const bool is_first_sound = read_copy(disk, format::superblock_offset, present) == Errc::ok;
         if (!is_first_sound) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing the superblock outside of the journal. A superblock that was read is fully
-// validated, so that all other code may trust every place and count in it.
+// Reading and writing the superblock outside of the journal. A superblock is fully validated when
+// it is read, so all other code may trust every place and count in it.
 //
-// Invariant: at no moment is the only sound copy being overwritten.
+// Invariant: the only sound copy is never overwritten; the other copy is made sound first.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace warren {
 
-/// Information beside the superblock itself.
+/// What read_superblock() found out in addition to the superblock itself.
 struct SuperblockNotes {
-    bool must_stay_read_only = false;  // it has read-only compatible features unknown to this code
+    bool must_stay_read_only = false;  // has read-only compatible features unknown to this program
     bool is_from_copy = false;         // the first copy is damaged, the second was used
 };
 
@@ -26,21 +26,23 @@ Failure read_superblock(Disk& disk, const std::string& path, format::Superblock&
 
 enum class Copies : u8 { first, both };
 
-/// Makes all earlier writes durable, then the superblock under the number `transaction`. Requires:
-/// the number is above that of every transaction in the journal (see fs/commit/journal.hpp). Open
-/// for writing and close write both copies, so that each of them always knows the present layout.
+/// Makes all earlier writes durable, then the superblock with the number `transaction`. Requires:
+/// the number is above that of every transaction in the journal (see fs/commit/journal.hpp).
+/// Opening for writing and closing write both copies, so both always have the current layout.
 Errc write_superblock(Disk& disk, format::Superblock& superblock, u64 transaction, Copies copies);
 
-/// Raises the superblock's generation, unless it is far beyond that of the inode made `last`, so
-/// that inodes made before the next commit need no extra commit: more than fit in the blocks that
-/// it can hold.
+/// Raises the superblock's generation unless it is at least 2^20 above `last`, the generation of
+/// the inode made last. That is more inodes than can be made before the next commit, so no commit
+/// is needed just to raise the generation.
 void raise_generation(format::Superblock& superblock, u64 last);
 
-/// Checks what `superblock` says against itself and `device_bytes`; the reason names `path`.
+/// Checks the numbers in `superblock` against each other and against `device_bytes`. The failure's
+/// message names `path`.
 Failure validate_superblock(const format::Superblock& superblock, u64 device_bytes,
                             const std::string& path);
 
-/// What other file system or partition table the disk seems to hold ("an ext4 ..."), or null.
+/// The other file system or partition table that the disk seems to contain ("an XFS file system"),
+/// or null.
 const char* find_foreign_file_system(Disk& disk);
 
 }  // namespace warren
