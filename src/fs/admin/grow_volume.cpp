@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grows a closed volume by frames at its end. Journal and contents stay where they are; only the
-// frame table may have to move, to the first of the new frames.
+// Grows a volume that is not open by frames at its end. Journal and contents stay where they are.
+// Only the frame table may have to move, to the first of the new frames.
 //
-// Invariant: until the superblock is written, nothing that the old superblock refers to is changed;
-// so a crash at any moment leaves the old volume or the grown one.
+// Invariant: until the superblock is written, nothing that the old superblock refers to is changed,
+// so a crash at any moment leaves either the old volume or the grown one.
 #include <algorithm>
 #include <cstring>
 
@@ -36,13 +36,15 @@ bool is_untouched(const Block& block) {
     return std::ranges::all_of(block.words, [](u64 word) { return word == 0; });
 }
 
-/// The new table while it is made: block by block, the old contents with changed frames.
+/// Writes the frame table to its new place, block by block: the old entries with some frames
+/// changed.
 class TableMove {
  public:
     TableMove(Disk& disk, const Superblock& old, const Superblock& grown)
         : disk_(disk), old_(old), grown_(grown) {}
 
-    /// Frames whose kind changes: the new table's own become system, the old table's own free.
+    /// The frames whose kind changes: those that hold the new table become system frames, those
+    /// that hold only the old table become free.
     u64 new_first() const { return grown_.frame_table_offset / frame_size; }
     u64 new_count() const { return table_frames_for(grown_.frame_table_blocks); }
     u64 old_first() const { return old_.frame_table_offset / frame_size; }
@@ -105,7 +107,7 @@ class TableMove {
     Block block_;
 };
 
-/// Reads and replays; `transaction` is the highest number in use.
+/// Reads the superblock and replays the journal. `transaction` becomes the highest number in use.
 Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock, u64& transaction) {
     SuperblockNotes notes;
     Failure failure = read_superblock(disk, path, superblock, &notes);
@@ -122,8 +124,8 @@ Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock,
     return failure;
 }
 
-/// The superblock of the grown volume, or a failure if the new frames cannot even hold the new
-/// table.
+/// Fills in the superblock of the grown volume. Fails if the new frames cannot hold the frame table
+/// that they need.
 Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, Superblock& grown) {
     grown = old;
     grown.frame_count = frames;
@@ -135,7 +137,8 @@ Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, 
                                          format::blocks_per_frame;
     if (grown.frame_table_blocks <= room) {
         grown.frame_table_blocks = std::max(grown.frame_table_blocks, old.frame_table_blocks);
-        // Between the two marks all frames are free; a table that moves must stay outside of them.
+        // All frames between metadata_frames_end and data_frames_begin are free, so only a table
+        // that stays in place allows raising data_frames_begin to the new end.
         if (old.data_frames_begin == old.frame_count) grown.data_frames_begin = frames;
         return {};
     }
@@ -153,7 +156,7 @@ Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, 
     return {};
 }
 
-/// Writes everything that the grown superblock refers to, then that superblock.
+/// Writes everything that the grown superblock refers to, and then that superblock.
 Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction,
           const ZeroRange& zero) {
     if (grown.frame_table_offset == old.frame_table_offset) {

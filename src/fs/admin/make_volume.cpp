@@ -2,9 +2,10 @@
 // Makes an empty volume: superblocks, frame table, journal, one inode frame with the root directory
 // and the hidden directory of inodes without a name.
 //
-// Invariant: earlier contents are erased before the first superblock is written, and a crash leaves
-// either the whole new volume or nothing that opens. Table blocks that would hold no used frame are
-// left unwritten, so a sparse volume of any size costs a few hundred KiB.
+// Invariant: old superblocks are erased before anything else is written, and the new ones are
+// written last, so a crash leaves either the complete new volume or nothing that can be opened.
+// Table blocks without a used frame are not written, so a sparse image of any size takes a few
+// hundred KiB.
 #include "fs/admin/make_volume.hpp"
 
 #include <sys/random.h>
@@ -45,7 +46,7 @@ Failure check_size(const std::string& path, u64 size_bytes) {
                                          : "large; use --size to give it at most 16T")};
 }
 
-/// Labels are shown on terminals: printable UTF-8 that fits.
+/// Fails unless the label is printable UTF-8 (it is shown on terminals) of at most 32 bytes.
 Failure check_label(const std::string& path, const std::string& label) {
     if (label.size() > sizeof Superblock::label) {
         return {Errc::invalid, path + ": the label " + shell_quoted(label) +
@@ -75,7 +76,7 @@ Errc fill_random(void* target, u64 length_bytes) {
     return done == static_cast<ssize_t>(length_bytes) ? Errc::ok : Errc::io;
 }
 
-/// The existing contents of the disk that a new volume would overwrite, or null.
+/// Describes the contents of the disk that a new volume would overwrite; null if there are none.
 const char* find_contents(Disk& disk) {
     if (const char* foreign = find_foreign_file_system(disk)) return foreign;
     Block block;
@@ -94,7 +95,8 @@ const char* find_contents(Disk& disk) {
     return nullptr;
 }
 
-/// Resizes the disk to the requested size (0: unchanged), if its contents may be lost.
+/// Checks the requested size (0: that of the disk) and that existing contents may be overwritten,
+/// and resizes an image file.
 Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& options, u64& size) {
     size = options.size_bytes;
     if (size == 0 && disk.size_bytes() == 0) {
@@ -115,7 +117,7 @@ Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& op
     }
     Errc code = Errc::ok;
     if (!disk.is_device()) {
-        // An empty file first: the new one is all holes.
+        // Truncate the file to 0 bytes first, so that the new image consists of holes.
         code = disk.resize(0);
         if (code == Errc::ok) code = disk.resize(size);
     }
@@ -126,7 +128,7 @@ Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& op
     return {};
 }
 
-/// Fills in the superblock but for the layout.
+/// Fills in the superblock, except for the layout.
 Errc fill_identity(Superblock& superblock, const std::string& label) {
     superblock.magic = format::magic;
     superblock.version_major = format::version_major;
@@ -146,7 +148,8 @@ Errc fill_identity(Superblock& superblock, const std::string& label) {
     return Errc::ok;
 }
 
-/// Writes the table blocks that name the frames [0, used_frames): the last is for inodes.
+/// Writes the table blocks of the frames [0, used_frames): system frames, and one inode frame at
+/// the end.
 Errc write_frame_table(Disk& disk, const Superblock& superblock, u64 used_frames) {
     for (u64 first = 0; first < used_frames; first += format::frames_per_table_block) {
         Block block{};
@@ -203,7 +206,7 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const Z
     superblock.metadata_frames_end = inode_frame + 1;
     superblock.data_frames_begin = superblock.frame_count;
     superblock.blocks_used = (inode_frame + 1) * format::blocks_per_frame;
-    // The superblock of an old volume is erased durably before any other part of it.
+    // The superblocks of an old volume are erased, durably, before any other part of it.
     WARREN_TRY(zero_range(disk, format::superblock_offset, block_size, zero));
     WARREN_TRY(zero_range(disk, format::superblock_copy_offset, block_size, zero));
     WARREN_TRY(disk.flush());

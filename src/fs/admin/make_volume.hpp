@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and growing a volume on any Disk: what make_volume() and grow_volume() do once they have
-// opened, locked and sized the file or device. Tests use them on disks that fail or lose power.
+// Making and growing a volume on any Disk. make_volume() and grow_volume() call these functions
+// once they have opened, locked and sized the file or device; tests call them on disks that fail or
+// lose power.
 //
-// Invariant: a crash at any moment leaves the old state (no volume, or the smaller one) or the new
-// one.
+// Invariant: a crash at any moment leaves either the old state (no volume, or the smaller one) or
+// the new one.
 #pragma once
 
 #include <functional>
@@ -14,16 +15,16 @@
 
 namespace warren {
 
-/// Makes a range of a disk read as zeros. Empty: by writing them.
+/// Makes a range of a disk read as zeros. If the function is empty, zeros are written.
 using ZeroRange = std::function<Errc(u64 offset, u64 length_bytes)>;
 
-/// Makes an empty volume in the first `size_bytes` of `disk`, whatever it holds. Requires: a size
-/// that a volume may have. `dedup`: see FormatOptions.
+/// Makes an empty volume in the first `size_bytes` of `disk`, whatever they contain. Fails if a
+/// volume cannot have that size. `dedup`: see FormatOptions. Requires: the disk is that large.
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
                        const std::string& label, const ZeroRange& zero = {}, bool dedup = false);
 
-/// Replays the journal of the volume on `disk` and makes it `size_bytes` large, rounded down to
-/// frames. Requires: the disk is that large.
+/// Replays the journal of the volume on `disk` and grows the volume to `size_bytes`, rounded down
+/// to whole frames. Requires: the disk is that large.
 Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
                        const ZeroRange& zero = {});
 

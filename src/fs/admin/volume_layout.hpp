@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of a new volume lie. Frame 0 holds both superblocks, and the frame table and the
-// journal as long as they fit into it; otherwise each has whole frames, the table first.
+// The layout of a new volume. Frame 0 holds both superblocks, and the frame table and the journal
+// if they fit into it; otherwise each of these gets whole frames, the table before the journal.
 //
-// Invariant: system frames are the first frames of a new volume, without a gap.
+// Invariant: the system frames are the first frames of a new volume, without a gap.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ constexpr u64 table_frames_for(u64 blocks) {
     return blocks <= table_blocks_in_frame_0 ? 0 : divide_up(blocks, format::blocks_per_frame);
 }
 
-/// Fills in size, frame table and journal of a volume of `size_bytes`; the number of system frames.
+/// Fills in size, frame table and journal of a volume of `size_bytes`; returns the number of system
+/// frames.
 inline u64 lay_out(format::Superblock& superblock, u64 size_bytes) {
     superblock.frame_count = size_bytes / format::frame_size;
     superblock.size_bytes = superblock.frame_count * format::frame_size;
@@ -57,7 +58,7 @@ inline u64 lay_out(format::Superblock& superblock, u64 size_bytes) {
     return 1 + table_frames + journal_bytes / format::frame_size;
 }
 
-/// Makes all blocks of a frame used, as those of system and inode frames always are.
+/// Marks all blocks of a frame as used, as they always are in system and inode frames.
 inline void mark_whole_frame(format::FrameEntry& entry, format::FrameKind kind) {
     entry.kind = static_cast<u64>(kind);
     std::fill_n(entry.used, 8, ~u64{0});
