@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check is a parallel quick check of all metadata and, unless that finds all of it sound, one
-// pass of the full check. A repair is a check, the repair of what it found, and further such rounds
-// until one finds nothing: what the last round still finds was not repaired.
+// A check is a parallel quick check of all metadata and, unless that finds them sound, one pass of
+// the full check. A repair is a check, the repair of the problems found, and further such rounds
+// until one finds nothing. Problems that the last round still finds count as not repaired.
 #include "fs/check/check.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ bool read_copy(Disk& disk, u64 place, Block& block) {
     return format::check_block(block, format::BlockKind::superblock, volume, place) == Errc::ok;
 }
 
-/// Whether both agree in the fields that a commit never changes.
+/// Whether both copies agree in the fields that a commit never changes.
 bool is_same_volume(const Superblock& a, const Superblock& b) {
     constexpr std::size_t from = offsetof(Superblock, magic);
     constexpr std::size_t to = offsetof(Superblock, clean);
@@ -56,7 +56,7 @@ bool is_same_volume(const Superblock& a, const Superblock& b) {
 
 class Checker {
  public:
-    /// `overlay` lies below `disk` unless the check repairs.
+    /// Without a repair, `disk` reads through `overlay`.
     Checker(GuardedDisk& disk, OverlayDisk& overlay, const std::string& path,
             const CheckOptions& options, CheckResult& result, u64 hash_mask)
         : disk_(disk),
@@ -102,7 +102,7 @@ class Checker {
         return Errc::ok;
     }
 
-    /// Reads the superblock and replays the journal, or overlays the journal without a repair.
+    /// Reads the superblock and replays the journal; without a repair it overlays the journal.
     Failure open() {
         SuperblockNotes notes;
         Failure failure = read_superblock(disk_, path_, superblock_, &notes);
@@ -130,13 +130,14 @@ class Checker {
         if (!has_first || !has_second) return;
         const auto& a = reinterpret_cast<const Superblock&>(first);
         const auto& b = reinterpret_cast<const Superblock&>(second);
-        // A newer second copy is the start of an interrupted change.
+        // A newer second copy is not an error: both copies are written second copy first, and that
+        // was interrupted.
         if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
             report.volume("superblock: its two copies disagree");
         }
     }
 
-    /// The quick check of all metadata. `is_done`: all is sound, and a repair has nothing to do.
+    /// Runs the quick check. `is_done`: all metadata are sound, so there is nothing to repair.
     Failure run_quick_check(bool& is_done) {
         if (result_.problems > 0 || options_.is_full) return {};
         check::Verdict verdict;
@@ -155,9 +156,9 @@ class Checker {
         return options_.repair ? mark_closed() : Failure{};
     }
 
-    /// Marks the volume as closed, so that its journal is not replayed again: otherwise a volume
-    /// that is sound would still look interrupted to a reader. Orphans are left to the next opening
-    /// for writing.
+    /// Marks the volume as closed. Otherwise readers would still take a sound volume for one that
+    /// was not closed, and look for transactions in its journal. The next opening for writing frees
+    /// orphans.
     Failure mark_closed() {
         if (superblock_.clean == 1) return {};
         superblock_.clean = 1;
@@ -165,7 +166,7 @@ class Checker {
         return code == Errc::ok ? Failure{} : io_failure(path_, code);
     }
 
-    /// Checks everything once and, if asked to, repairs what was found.
+    /// Runs the full check once, and repairs the problems found if `repairs`.
     Failure round(Report& report, bool repairs) {
         Context context(disk_, superblock_, hash_mask_, report);
         Errc code = context.frames.load({superblock_.root_inode / format::inodes_per_frame,
@@ -207,7 +208,7 @@ class Checker {
         return code == Errc::ok ? mark_closed() : io_failure(path_, code);
     }
 
-    /// Checks again silently after a repair, and repairs what is found only now.
+    /// Checks again after a repair without reporting, and repairs problems that only show now.
     Failure repair_until_clean() {
         const u64 problems = result_.problems;
         const CheckOptions silent{};

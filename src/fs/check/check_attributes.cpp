@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A damaged attribute block is dropped as a whole: half of an access control list is worse than
-// none.
+// A repair drops a damaged attribute block as a whole, because half of an access control list is
+// worse than none.
 #include "fs/check/check_attributes.hpp"
 
 #include "fs/check/check_trees.hpp"

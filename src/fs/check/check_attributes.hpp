@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block of extended attributes that any inode may have.
+// Checks the block of extended attributes that any inode may have.
 #pragma once
 
 #include "fs/check/check_context.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A path is built from its end: each inode records the leaf with its first name, and the leaf names
-// its directory.
+// A path is built from its end: for each inode the leaf and the slot of its first name and the
+// parent directory are known.
 #include "fs/check/check_context.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ u64 block_of_inode(u64 number) {
     return number * format::inode_size / block_size * block_size;
 }
 
-/// The name in a slot, or "?" if the leaf is not what it was when it was checked.
+/// The name in a slot, or "?" if the leaf can no longer be read or has changed since the check.
 std::string name_in(Context& context, u64 place, u32 slot) {
     Block block;
     if (!context.read(place, block)) return "?";
@@ -75,7 +75,7 @@ Inode Context::usable_inode(u32 ordinal) {
         inode = Inode{};
         inode.mode = format::type_directory | (ordinal == root ? 0755u : 0700u);
         inode.area_kind = static_cast<u8>(format::AreaKind::tree);
-        // A height without pairs is invalid for a root, so its leaves will be searched for.
+        // A root with a height but no pairs is invalid, so the check will search for its leaves.
         inode.height = 1;
     }
     return inode;

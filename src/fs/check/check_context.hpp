@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a check share: the disk, the state of its blocks and inodes so far, and the
-// list of repairs.
+// The state that all parts of a check share: the disk, what is known of its blocks and inodes so
+// far, and the list of repairs.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace warren::check {
 
-/// Leaves that were found by a search of all blocks, because the tree no longer leads to them.
+/// A leaf that a search of all blocks has found, because the tree no longer leads to it.
 struct FoundLeaf {
     u32 owner;  // ordinal
     u64 place;
 };
 
-/// Plausible entries of a damaged directory leaf, by slot.
+/// The entries of a damaged directory leaf that are accepted, by slot.
 struct KeptEntries {
     u64 words[2] = {0, 0};
     void keep(u32 slot) { words[slot / 64] |= u64{1} << slot % 64; }
@@ -27,12 +27,12 @@ struct KeptEntries {
 
 /// The repair of one inode.
 struct InodePlan {
-    u64 blocks = 0;                       // as counted; without a changed tree
-    u64 entries = 0;                      // directories
-    u32 generation = 0;                   // of a damaged inode: as in its blocks; 0: its own
-    bool drops_contents = false;          // replace the extents by those below
-    std::vector<format::Extent> extents;  // what is left of them
-    u32 target_bytes = 0;                 // length of the rest of a link's target; 0: all is left
+    u64 blocks = 0;                       // as counted; not used if the tree is rewritten
+    u64 entries = 0;                      // directories: as counted
+    u32 generation = 0;                   // of a damaged inode: as in its blocks; 0: unknown
+    bool drops_contents = false;          // replace the extents by `extents`
+    std::vector<format::Extent> extents;  // those that are left
+    u32 target_bytes = 0;                 // of a link's target that are left; 0: all of it
 };
 
 struct Context {
@@ -51,7 +51,7 @@ struct Context {
     InodeMap inodes;
     u32 root = nobody;
     u32 orphans = nobody;
-    u32 fresh = nobody;  // a directory that a repair makes
+    u32 fresh = nobody;  // the directory lost+found, if a repair makes it
 
     std::vector<u32> lost;                                // inodes without a name
     std::vector<FoundLeaf> found_leaves;                  // sorted by owner
@@ -63,9 +63,10 @@ struct Context {
     bool read(u64 place, format::Block& block);
     /// Reads an inode as it is on disk. False if it cannot be read.
     bool read_inode(u32 ordinal, format::Inode& inode);
-    /// Writes an inode, sealed, and leaves its neighbours as they are.
+    /// Seals and writes an inode; the others in its block stay as they are.
     Errc write_inode(u32 ordinal, const format::Inode& inode, u64 transaction);
-    /// The inode as the check uses it: root and orphan directory always exist.
+    /// The inode as the check uses it. For the root and the orphan directory it is always a
+    /// directory, even if theirs is damaged.
     format::Inode usable_inode(u32 ordinal);
 
     Trust trust(u32 ordinal) const {
@@ -74,7 +75,7 @@ struct Context {
     void problem(u32 ordinal, std::string text) { report.inode(ordinal, std::move(text)); }
 };
 
-/// The path of an inode by the first name that was found, or "inode N".
+/// The path of an inode, made of the first name found of each inode on it, or "inode N".
 std::string path_of(Context& context, u32 ordinal);
 
 }  // namespace warren::check

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference counts of shared blocks: the claims of extents are counted again and compared with
-// what the volume says.
+// Checks the reference counts of shared blocks: counts the extents that name each block, and
+// compares the result with the counts on disk.
 #include <algorithm>
 #include <cstring>
 
@@ -40,7 +40,7 @@ void FrameMap::load_counts() {
             if (found.references == 0) continue;
             const u64 frame = group->index * frames_per_table_block + entry;
             load_counts_of(frame, found.references);
-            // An entry that leads nowhere is written anew.
+            // A pointer that leads to no usable counts is cleared; the table block is rewritten.
             if (counts_[frame].place == 0) {
                 found.references = 0;
                 group->must_write = true;
@@ -99,7 +99,7 @@ void FrameMap::compare_counts() const {
     }
 }
 
-/// Writes the counts that are wrong or lie nowhere.
+/// Writes the counts of frames where they are wrong, to a new block if there was none.
 Errc FrameMap::write_counts(u64 transaction) {
     for (auto& [frame, counts] : counts_) {
         if (counts.wrong() == 0) continue;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories with an intact tree are read first. Leaves that a broken tree no longer leads to are
-// searched for afterwards, and entries of damaged leaves are accepted last, and only for inodes
-// that have no name yet.
+// All trees are read first. Then the leaves that broken trees no longer lead to are searched for.
+// Entries of damaged leaves are accepted last, and only if their inode lacks a name.
 #include "fs/check/check_directories.hpp"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using format::Inode;
 
 namespace {
 
-/// An entry for a directory whose inode has another parent.
+/// An entry for a directory whose inode has another parent, or that has a name already.
 struct Stray {
     u32 directory;
     u32 target;
@@ -98,7 +97,7 @@ class DirectoryScan {
         u64 next_key_ = 0;
     };
 
-    /// The names of one hash so far, which may be in two neighbouring leaves.
+    /// The names met so far that have the same hash; they may lie in two adjacent leaves.
     struct SameHash {
         u64 hash = ~u64{0};
         std::vector<std::string> names;
@@ -125,7 +124,7 @@ class DirectoryScan {
     Context& context_;
     InodeMap& inodes_;
     SameHash same_;
-    std::vector<u32> waiting_;  // directories whose bitmap is lost, that something names
+    std::vector<u32> waiting_;  // to be scanned: directories with a damaged bitmap that have a name
     std::vector<u32> broken_;
     std::vector<DamagedLeaf> damaged_;
     std::vector<Stray> strays_;
@@ -133,7 +132,7 @@ class DirectoryScan {
 
 void DirectoryScan::Visitor::leaf(const TreeLeaf& leaf) {
     if (!leaf.is_sound) {
-        // The pointer of a damaged inode may itself be wrong.
+        // The pointer in a damaged inode may be wrong, so the real leaf may lie elsewhere.
         const bool may_lie_elsewhere = scan_.context_.trust(directory_) == Trust::little;
         flaw("the directory leaf at " + std::to_string(leaf.place) + " is damaged",
              may_lie_elsewhere);
@@ -192,7 +191,7 @@ void DirectoryScan::compare_counts(u32 directory, const Inode& inode, const Visi
     plan.entries = visitor.entries;
 }
 
-/// Directories that count as existing only because an entry names them.
+/// Scans the directories that exist only because an entry names them (Status::doubtful).
 void DirectoryScan::scan_waiting() {
     while (!waiting_.empty()) {
         const u32 directory = waiting_.back();
@@ -220,20 +219,21 @@ void DirectoryScan::scan_leaf(u32 directory, u64 place, const DirectoryLeaf& lea
     }
 }
 
-/// Whether the directory has had this name before. Called in the order of keys.
+/// Whether the directory has this name already. Called in the order of keys.
 bool DirectoryScan::is_repeated(const EntryView& entry) {
     if (entry.hash() != same_.hash) {
         same_.hash = entry.hash();
         same_.names.clear();
     }
-    // No hash can have more names: further ones have a wrong key and are reported for that.
+    // A hash has at most 256 names in a directory, so further ones have a wrong key, which is
+    // reported.
     if (same_.names.size() > 256) return false;
     if (std::ranges::find(same_.names, entry.name) != same_.names.end()) return true;
     same_.names.emplace_back(entry.name);
     return false;
 }
 
-/// Checks one entry and notes what it names; returns whether it counts.
+/// Checks one entry and notes the inode that it names; returns whether the entry is kept.
 bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace place) {
     const auto complain = [&](const char* text) {
         spoil(directory, shell_quoted(entry.name) + " " + text);
@@ -260,7 +260,7 @@ bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace
     return true;
 }
 
-/// Notes a name of `target`.
+/// Notes that `target` has a name in `directory`.
 void DirectoryScan::meet(u32 directory, u32 target, EntryPlace at) {
     if (!inodes_.is_directory(target)) {
         if (inodes_.name_blocks[target] == 0) place(directory, target, at);
@@ -293,7 +293,7 @@ void DirectoryScan::place(u32 directory, u32 target, EntryPlace at) {
         ++inodes_.names[directory];
 }
 
-/// A name for a directory whose inode has another parent, or that has a name already.
+/// Accepts a stray entry if its directory has no other name; else reports the second name.
 void DirectoryScan::place_stray(const Stray& stray) {
     if (inodes_.has(stray.target, mark_placed)) {
         spoil(stray.directory, "has a second name for the directory " +

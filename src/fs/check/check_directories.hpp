@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads every directory, once: its tree, its leaves, each entry against the inode that it names;
-// then finds what cannot be reached from the root.
+// Checks every directory: its tree, its leaves, and each entry against the inode that it names.
+// Afterwards finds the inodes that cannot be reached from the root.
 //
-// The decision about an entry is final: a repair reads the directory again and calls survives(),
-// which uses the decisions of this pass.
+// The decision whether an entry is kept is final: a repair reads the directory again and calls
+// survives(), which uses the decisions of this pass.
 #pragma once
 
 #include <string_view>
@@ -13,19 +13,21 @@
 
 namespace warren::check {
 
-/// Where an entry lies.
+/// The place of an entry.
 struct EntryPlace {
     u64 leaf = 0;
     u32 slot = 0;
 };
 
+/// Reads and checks all directories.
 void scan_directories(Context& context);
 
-/// Finds directories without a path to the root or the orphan directory, and files without a name:
-/// fills context.lost.
+/// Fills context.lost with directories that have no path to the root or the orphan directory, and
+/// files without a name.
 void find_lost(Context& context);
 
-/// Checks links, parents and other fields of directories that depend on all names.
+/// Checks the fields of directories that depend on all names: link counts, parents, and whether
+/// they are being deleted.
 void compare_directories(Context& context);
 
 /// Whether an entry of `directory` is kept when the directory is rewritten.
@@ -34,7 +36,7 @@ bool survives(const Context& context, u32 directory, const EntryView& entry, Ent
 /// The hash that a name must have in this volume.
 u64 hash_of(const Context& context, std::string_view name);
 
-/// The name of an inode in the directory of orphans.
+/// The name that inode `number` must have in the orphan directory.
 std::string orphan_name(u64 number);
 
 }  // namespace warren::check

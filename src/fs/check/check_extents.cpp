@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For sound files only one leaf at a time is in memory, however long the list is. Only the extents
-// of a damaged file are collected, and only after all sound files have claimed theirs.
+// Of a sound file only one leaf at a time is in memory, however many extents it has. Extents are
+// collected in memory only of a damaged file, after all sound files have claimed their blocks.
 #include "fs/check/check_extents.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr u64 key_end = ~u64{0};
 
-/// Claims the blocks of an extent; how many, from the first, can be had.
+/// Claims the blocks of an extent; returns for how many of them, from the first, it succeeded.
 u64 claim_blocks(Context& context, const Extent& extent, Trust trust) {
     const u64 place = extent.start.offset();
     if ((extent.flags & format::extent_shared) != 0)
@@ -29,7 +29,7 @@ u64 claim_blocks(Context& context, const Extent& extent, Trust trust) {
     return context.frames.claim(place, extent.length, FrameKind::data, trust);
 }
 
-/// Hands out the extents of a file one by one with the keys that they must lie in.
+/// Calls extent() with each extent of a file and the range of keys in which it must lie.
 class ExtentReader : public TreeVisitor {
  public:
     ExtentReader(Context& context, u32 ordinal) : context_(context), ordinal_(ordinal) {}
@@ -67,7 +67,8 @@ class ExtentReader : public TreeVisitor {
  protected:
     virtual void extent(const Extent& extent, u64 low, u64 high) = 0;
 
-    /// If the file grows over this block, it must read as zeros.
+    /// Whether the extent lies behind the end of the file and is not marked unwritten. It must be,
+    /// because a file that grows over it must read as zeros there.
     bool is_behind_end(const Extent& extent) const {
         return extent.file_block >= end_of_file_ && (extent.flags & format::extent_unwritten) == 0;
     }
@@ -132,7 +133,7 @@ class Claiming final : public ExtentReader {
     u64 end_ = 0;
 };
 
-/// Reads without claims; a tree block that is found twice is entered once.
+/// Reads extents without claiming tree blocks. A tree block that is found twice is read once.
 class Collecting : public ExtentReader {
  public:
     using ExtentReader::ExtentReader;
@@ -176,14 +177,14 @@ class Saving final : public Collecting {
     }
 };
 
-/// Takes the first `blocks` out of an extent.
+/// Removes the first `blocks` blocks from an extent.
 void drop_front(Extent& extent, u32 blocks) {
     extent.file_block += blocks;
     extent.start = format::BlockPointer::to(extent.start.offset() + u64{blocks} * block_size);
     extent.length -= blocks;
 }
 
-/// Claims `extent` piece by piece and keeps the pieces that are free.
+/// Claims all blocks of `extent` that can be claimed, and adds an extent for each run of them.
 void claim_pieces(Context& context, Extent extent, Trust trust, std::vector<Extent>& kept) {
     while (extent.length > 0) {
         const u32 won = static_cast<u32>(claim_blocks(context, extent, trust));
@@ -225,7 +226,7 @@ std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& ino
     std::ranges::stable_sort(extents, {}, &Extent::file_block);
     const u64 wanted = blocks_of(extents);
     std::vector<Extent> kept;
-    // Overlapping extents could name more blocks than there are.
+    // Corrupt extents could name far more blocks than the volume has; this bounds the work.
     u64 budget = context.superblock.size_bytes / block_size;
     u64 overlapping = 0;
     u64 first_overlapping = 0;

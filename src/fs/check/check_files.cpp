@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sound files claim blocks first. Damaged inodes and files with wrong extents come second and get
-// what is left.
+// Sound files claim their blocks first. Damaged inodes and files with wrong extents come second and
+// get the blocks that are left.
 #include "fs/check/check_files.hpp"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class FileScan {
         inodes_.set(ordinal, mark_write);
     }
 
-    /// The number of sound blocks that hold the rest of a link's target: 0 or 1.
+    /// Checks a link's target. Returns the number of sound blocks that it owns: 0 or 1.
     u64 check_target(u32 ordinal, const Inode& inode) {
         const format::TargetHead head = format::target_head(inode);
         const u32 good = format::bytes_before_nul(head.bytes, head.length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that an inode owns but a directory's tree: contents, link target, attributes, and the
-// counts of blocks and names.
+// Checks inodes that are not directories: contents, link target, attributes, and the counts of
+// blocks and names.
 #pragma once
 
 #include "fs/check/check_context.hpp"

@@ -108,7 +108,7 @@ Errc FrameMap::load_group(u64 index) {
     return Errc::ok;
 }
 
-/// Loads one entry: its kind is valid or `unknown` afterwards.
+/// Checks one entry of the table. Afterwards its kind is valid or `unknown`.
 void FrameMap::load_entry(Group& group, u32 entry) {
     format::FrameEntry& found = group.entries[entry];
     const u64 frame = group.index * frames_per_table_block + entry;
@@ -143,7 +143,7 @@ bool FrameMap::looks_like_inodes(u64 frame) {
                                place) == Errc::ok;
 }
 
-/// Makes exactly the frames that hold the volume's own parts system frames.
+/// Marks the frames with superblocks, frame table and journal as system frames, and no others.
 void FrameMap::mark_system() {
     std::vector<u64> system{0};
     const auto add = [&](u64 offset, u64 blocks) {
@@ -169,7 +169,7 @@ void FrameMap::mark_system() {
         mark_whole(frame, FrameKind::system);
 }
 
-/// Gives a frame this kind, and claims all of its blocks.
+/// Sets the kind of a frame and claims all of its blocks.
 void FrameMap::mark_whole(u64 frame, FrameKind kind) {
     Group& group = find_or_add(frame);
     const u32 entry = static_cast<u32>(frame % frames_per_table_block);
@@ -202,8 +202,8 @@ void FrameMap::for_each_frame(
     }
 }
 
-/// Whether blocks of `kind` may lie in the frame. Free frames and those of unknown kind take the
-/// kind of the first claim.
+/// Whether blocks of `kind` may lie in the frame. A free frame or one of unknown kind gets the kind
+/// of the first claim; a free one only if the claim has full trust.
 bool FrameMap::adopt(Group& group, u64 frame, FrameKind kind, Trust trust) {
     u64& found = group.entries[frame % frames_per_table_block].kind;
     if (found == static_cast<u64>(kind)) return true;
@@ -414,7 +414,7 @@ Result<u64> FrameMap::allocate() {
     return allocate();
 }
 
-/// The table block as it should be; false if the disk has it already.
+/// Fills in the table block as it should be on disk; returns whether it has to be written.
 bool FrameMap::fill_block(const Group& group, bool is_final, format::FrameTableBlock& block) const {
     bool is_changed = group.is_damaged || group.must_write;
     for (u32 entry = 0; entry < frames_per_table_block; ++entry) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks that the frame table has in use, and those for which the check found an owner. Only
-// non-empty table blocks are kept, so a sparse volume of any size costs little.
+// Which blocks are in use according to the frame table, and for which the check has found an owner.
+// Only non-empty table blocks are kept, so a sparse volume of any size takes little memory.
 //
-// Invariant: a block gets an owner once, and a second claim is refused, unless all claims are by
-// extents with the flag extent_shared.
+// Invariant: a block has one owner. A second claim is refused, unless all claims are by extents
+// with the flag extent_shared.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@ namespace warren::check {
 
 using format::FrameKind;
 
-/// Whether a claim may override the frame table. A damaged inode's claims may not.
+/// Whether a claim may contradict the frame table. A claim by a damaged inode may not.
 enum class Trust : u8 { full, little };
 
 class FrameMap {
  public:
-    /// All three outlive this.
+    /// Requires: all arguments outlive this.
     FrameMap(Disk& disk, const format::Superblock& superblock, Report& report)
         : disk_(disk), superblock_(superblock), report_(report) {}
 
-    /// Reads the frame table. A damaged block of it leaves 31 frames of unknown kind until their
-    /// blocks are claimed. `forced` are frames that must hold inodes.
+    /// Reads the frame table. The 31 frames of a damaged table block have an unknown kind until
+    /// their blocks are claimed. The frames in `forced` become inode frames in any case.
     Errc load(const std::vector<u64>& forced);
 
     /// Frames that hold inodes, in rising order.
@@ -45,14 +45,16 @@ class FrameMap {
     u64 claim(u64 place, u64 blocks, FrameKind kind, Trust trust);
     /// As claim() for contents, by an extent with the flag extent_shared.
     u64 claim_shared(u64 place, u64 blocks, Trust trust);
-    /// Takes the owner, or one of those who share the blocks, away again.
+    /// Undoes a claim; shared blocks keep their other claims.
     void release(u64 place, u64 blocks);
-    /// Reads the reference counts that the table points to. After load(), before any other claim.
+    /// Reads the reference counts that the table points to, and claims their blocks. Call after
+    /// load() and before any other claim.
     void load_counts();
-    /// Calls `visit` with the place of each block that may be metadata, is in use and has no owner.
+    /// Calls `visit` with the place of each block in use that has no owner and may be metadata.
     void for_each_unowned_metadata(const std::function<void(u64)>& visit) const;
 
-    /// Reports blocks in use without an owner and the reverse, and wrong counters.
+    /// Reports blocks that are in use but have no owner, blocks that have an owner but are not in
+    /// use, and wrong counters.
     void compare();
     u64 blocks_owned() const;
     u64 blocks_used() const;
@@ -60,31 +62,32 @@ class FrameMap {
     /// Allocates a metadata block that is neither in use nor claimed, and claims it.
     /// Errc::no_space.
     Result<u64> allocate();
-    /// Writes what changed. `is_final`: blocks without an owner become free; else they stay in use.
+    /// Writes the table blocks that changed. If `is_final`, blocks without an owner become free and
+    /// reference counts are written; else such blocks stay in use.
     Errc write(u64 transaction, bool is_final);
-    /// Sets the superblock's marks and counter.
+    /// Sets metadata_frames_end, data_frames_begin and blocks_used of the superblock.
     void fill(format::Superblock& superblock) const;
 
  private:
-    /// One block of the table. `kinds` is what the disk says of its frames.
+    /// One block of the table. `kinds` are the frames' kinds on disk.
     struct Group {
         u64 index = 0;
         bool is_damaged = false;
-        bool must_write = false;  // the disk is wrong in a part that is not kept here
+        bool must_write = false;  // differs from the disk in a way that fill_block() cannot see
         format::FrameEntry entries[format::frames_per_table_block] = {};
         u64 owned[format::frames_per_table_block][8] = {};
         u8 kinds[format::frames_per_table_block] = {};
     };
-    /// The reference counts of a frame: as on disk, and what the claims make of them.
+    /// The reference counts of a frame: those on disk, and the claims from which they follow.
     struct Counts {
-        u64 place = 0;  // of the block that has them; 0: of none that can be used
-        std::array<u32, format::blocks_per_frame> extra{};   // zero without such a block
-        std::array<u32, format::blocks_per_frame> claims{};  // by extents with the flag
+        u64 place = 0;  // of the block with the counts; 0: there is no usable one
+        std::array<u32, format::blocks_per_frame> extra{};   // as on disk; 0 without such a block
+        std::array<u32, format::blocks_per_frame> claims{};  // by extents with extent_shared
 
         u32 right_extra(u32 block) const { return claims[block] > 1 ? claims[block] - 1 : 0; }
         u32 wrong() const;
     };
-    static constexpr u64 unknown = 0xff;  // FrameEntry::kind until a claim tells
+    static constexpr u64 unknown = 0xff;  // FrameEntry::kind until the first claim
 
     Group* find(u64 frame) const;
     Group& find_or_add(u64 frame);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inodes are read frame by frame in the order in which they lie on the disk, and only blocks with
-// an inode that exists, so that a check of a large volume is a sequence of long reads.
+// Inodes are read in the order in which they lie on disk, and only blocks with an inode that
+// exists, so the check of a large volume is a sequence of long reads.
 #include "fs/check/check_inodes.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ namespace {
 
 constexpr u32 run_blocks_max = 64;
 
-/// Why an inode cannot be used at all, or null.
+/// Why a repair cannot keep an inode, or null.
 const char* find_hopeless(const Inode& inode) {
     if (inode.generation == 0) return "was never used";
     if (!format::type_is_known(inode.mode)) return "has no valid type";
@@ -74,7 +74,7 @@ class InodeScan {
     }
 
  private:
-    /// Sets `wanted_`: the slots to check.
+    /// Sets `wanted_`, the slots to check.
     void read_bitmap(u32 index) {
         const u64 place = inodes_.frames[index] * format::frame_size;
         Block block;
@@ -121,7 +121,7 @@ class InodeScan {
         }
     }
 
-    /// A block that cannot be read counts as zeros, which are no valid inode.
+    /// Reads blocks of inodes. A block that cannot be read becomes zeros, which are no valid inode.
     void read_run(u64 place, std::span<Block> blocks) {
         if (context_.disk.read(place, std::as_writable_bytes(blocks)) == Errc::ok) return;
         for (Block& block : blocks) {
@@ -172,7 +172,7 @@ class InodeScan {
     u64 wanted_[inodes_per_frame / 64];
 };
 
-/// Root and orphan directory always exist, even if only their leaves are left.
+/// Makes the root or the orphan directory exist, even if its inode is lost: its leaves may be left.
 void secure(Context& context, u32 ordinal, const char* what) {
     InodeMap& inodes = context.inodes;
     const bool is_sound = inodes.statuses[ordinal] == Status::doubtful || inodes.exists(ordinal);

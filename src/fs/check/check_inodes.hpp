@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All inodes of a volume in flat arrays, about 16 bytes each: their types, how many names the check
-// has found, and where the first of these is.
+// All inodes of a volume in flat arrays, about 16 bytes an inode: types, how many names the check
+// has found, and where the first of these lies.
 //
-// An inode's ordinal is its place in these arrays: position of its frame * 8192 + slot.
+// An inode's ordinal is its index in these arrays: index of its frame in `frames` * 8192 + slot.
 #pragma once
 
 #include <vector>
@@ -15,11 +15,11 @@
 namespace warren::check {
 
 enum class Status : u8 {
-    absent,    // its bit is clear
-    doubtful,  // its frame's bitmap is damaged: it exists if an entry names it
+    absent,    // its bit in the bitmap is clear
+    doubtful,  // the bitmap is damaged: the inode exists if an entry names it
     sound,
-    damaged,   // its CRC is wrong, but its contents can be used
-    unusable,  // it is to be removed
+    damaged,   // the CRC is wrong, but the inode can be used
+    unusable,  // to be removed
 };
 
 /// Bits of InodeMap::marks.
@@ -27,12 +27,12 @@ enum Mark : u16 {
     mark_placed = 1,    // directories: the entry with its name has been found
     mark_anchored = 2,  // directories: has a path to the root or the orphan directory, or is lost
     mark_orphan = 4,    // named by the orphan directory, or a directory below one that is
-    mark_rebuild = 8,   // directories: their tree is to be rewritten
-    mark_write = 16,    // the inode is to be written
-    mark_lost = 32,     // nothing names it
+    mark_rebuild = 8,   // directories: the tree has to be rewritten
+    mark_write = 16,    // the inode has to be written
+    mark_lost = 32,     // has no name, or lies in a cycle of directories
     mark_broken = 64,   // a part of its tree cannot be reached
-    mark_no_attributes = 128,  // its attribute block is to be dropped
-    mark_on_way = 256,         // directories: on the path up that is being followed
+    mark_no_attributes = 128,  // the attribute block has to be dropped
+    mark_on_way = 256,         // directories: on the path that Anchoring::follow() is following
 };
 
 class InodeMap {
@@ -42,7 +42,7 @@ class InodeMap {
 
     u32 count() const { return static_cast<u32>(statuses.size()); }
     u64 number_of(u32 ordinal) const;
-    /// `nobody` if the number is no inode slot.
+    /// `nobody` if there is no inode slot of this number.
     u32 ordinal_of(u64 number) const;
     bool exists(u32 ordinal) const {
         return statuses[ordinal] == Status::sound || statuses[ordinal] == Status::damaged;
@@ -57,15 +57,15 @@ class InodeMap {
     static constexpr u8 directory_type = format::entry_type(format::type_directory);
 
     std::vector<u64> frames;        // frame numbers, rising
-    std::vector<u8> has_bitmap;     // by frame: its bitmap is sound
-    std::vector<u8> writes_bitmap;  // by frame: its bitmap is to be written
+    std::vector<u8> has_bitmap;     // by frame: the bitmap is sound
+    std::vector<u8> writes_bitmap;  // by frame: the bitmap has to be written
     std::vector<Status> statuses;
     std::vector<u8> types;  // DT_ values
     std::vector<u16> marks;
     std::vector<u32> names;        // names found; of a directory: subdirectories found in it
-    std::vector<u32> parents;      // directory of its first name; before that, the parent in a
-                                   // directory's inode
-    std::vector<u32> name_blocks;  // block number of the leaf with its first name
+    std::vector<u32> parents;      // directory of the first name; until one is found, the parent
+                                   // according to a directory's inode
+    std::vector<u32> name_blocks;  // block number of the leaf with the first name; 0: none found
     std::vector<u8> name_slots;
 };
 

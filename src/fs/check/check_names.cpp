@@ -3,7 +3,8 @@
 // parents of directories.
 //
 // A directory has one parent, so the directories form trees and, if something is wrong, cycles. The
-// path up from each is followed once; all of it is anchored afterwards.
+// path up from each directory is followed until a directory that is anchored already. Then all
+// directories on the path are anchored, so each is visited once.
 #include "fs/check/check_directories.hpp"
 
 namespace warren::check {
@@ -98,7 +99,7 @@ void compare_directories(Context& context) {
     InodeMap& inodes = context.inodes;
     for (u32 ordinal = 0; ordinal < inodes.count(); ++ordinal) {
         if (!inodes.exists(ordinal) || !inodes.is_directory(ordinal)) continue;
-        // An inode that is written anyway is fixed completely.
+        // A repair fixes these fields of every inode that it writes.
         if (inodes.has(ordinal, mark_write)) continue;
         compare_directory(context, ordinal, context.usable_inode(ordinal));
     }

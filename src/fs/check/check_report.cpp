@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines come out in the order in which the problems were met, the volume's own among those of
-// inodes, because a reader wants causes before consequences.
+// Lines are printed in the order in which the problems were found, those of the volume among those
+// of inodes, so that causes come before consequences.
 #include "fs/check/check_report.hpp"
 
 #include <utility>

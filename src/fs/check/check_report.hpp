@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a check. Lines about inodes wait until all directories are known, so that they can
-// name a path; the number of waiting lines is limited, the count of problems is not.
+// The report of a check. Lines are held back until all directories are known, so that those about
+// an inode can name its path. The number of lines is limited, the count of problems is not.
 #pragma once
 
 #include <functional>
@@ -11,19 +11,19 @@
 
 namespace warren::check {
 
-/// The ordinal of no inode (see InodeMap).
+/// An ordinal (see InodeMap) that no inode has.
 inline constexpr u32 nobody = ~u32{0};
 
 class Report {
  public:
-    /// `options` and `result` outlive this.
+    /// Requires: `options` and `result` outlive this.
     Report(const CheckOptions& options, CheckResult& result) : options_(options), result_(result) {}
 
     /// A problem of the volume itself.
     void volume(std::string text) { add(nobody, std::move(text)); }
     /// A problem of an inode.
     void inode(u32 ordinal, std::string text) { add(ordinal, std::move(text)); }
-    /// Prints all lines; `path_of` gives the text for an inode.
+    /// Passes all lines to CheckOptions::report. `path_of` returns the path of an inode.
     void flush(const std::function<std::string(u32)>& path_of);
 
  private:
@@ -38,7 +38,7 @@ class Report {
     const CheckOptions& options_;
     CheckResult& result_;
     std::vector<Line> lines_;
-    u64 unheld_ = 0;  // problems beyond lines_max
+    u64 unheld_ = 0;  // number of problems beyond lines_max
 };
 
 }  // namespace warren::check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path down is kept in a list of levels instead of on the machine's stack.
+// The path from the root is kept in a list of levels instead of on the stack.
 #include "fs/check/check_trees.hpp"
 
 #include <algorithm>
@@ -68,7 +68,8 @@ class Walk {
         level->height = height;
         level->high = high;
         std::memcpy(level->pairs, pairs, count * sizeof *pairs);
-        // After an interrupted removal, nodes between `low` and this one may be missing.
+        // While a directory is being deleted, a node may have lost its first children, so its first
+        // key may be above `low`.
         const bool may_be_late = owner_.is_dying && !levels_.empty();
         bool rises = count == 0 || (pairs[count - 1].key < high &&
                                     (pairs[0].key == low || (may_be_late && pairs[0].key > low)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name is readable if it lies in the heap; everything else about a leaf can be repaired by
-// rewriting it.
+// An entry is kept if its name is valid and lies in the heap. Anything else that is wrong in a leaf
+// can be repaired by rewriting it.
 #include "fs/check/directory_entries.hpp"
 
 #include <algorithm>

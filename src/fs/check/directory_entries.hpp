@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of one directory leaf, read by the host.
+// Reads the entries of one directory leaf on the host.
 #pragma once
 
 #include <array>
@@ -48,13 +48,13 @@ struct LeafEntries {
     std::array<EntryView, format::leaf_entries_max> entries;
     u32 count = 0;
     u32 unreadable = 0;         // live slots without a readable name
-    bool is_consistent = true;  // counters, offsets and padding are right
+    bool is_consistent = true;  // format::directory_leaf_is_sound()
 
     const EntryView* begin() const { return entries.data(); }
     const EntryView* end() const { return entries.data() + count; }
 };
 
-/// Reads `leaf`, which may hold any bytes, and which must outlive `entries`.
+/// Reads `leaf`, which may contain any bytes and must outlive `entries`.
 void read_entries(const format::DirectoryLeaf& leaf, LeafEntries& entries);
 
 }  // namespace warren::check

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All metadata are loaded into memory for this, so a volume whose metadata would take more than
-// half of the free memory is left to the full check, which reads block by block.
+// The quick check loads all metadata into memory. If they would take more than half of the free
+// memory, it is not run, and the full check follows, which reads block by block.
 #include "fs/check/examine_volume.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using format::frame_size;
 using format::FrameEntry;
 
-/// Reads those blocks of a frame for which `is_wanted(block)`, in long requests.
+/// Reads the blocks of a frame for which `is_wanted(block)` is true, each run as one request.
 template <class IsWanted>
 Errc read_blocks(Disk& disk, u64 place, std::span<std::byte> target, const IsWanted& is_wanted) {
     for (u32 first = 0; first < format::blocks_per_frame; ++first) {
@@ -43,7 +43,7 @@ u64 number_in(const char* path, const std::string& word, u64 otherwise) {
     return file >> number ? number : otherwise;
 }
 
-/// The memory that is available on the machine, within the limits of this process.
+/// The memory that is available on the machine and within the limit of this process's cgroup.
 u64 free_memory_bytes() {
     constexpr u64 all = ~u64{0};
     const u64 available = number_in("/proc/meminfo", "MemAvailable:", all / kib) * kib;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quick check: whether all of a volume's metadata are sound, checked in parallel by all cores
-// or a GPU (fs/bulk/quick_check/examine.hpp). If not, the full check of check.cpp follows.
+// The quick check: all cores or a GPU check in parallel whether all metadata of a volume are sound
+// (fs/bulk/quick_check/examine.hpp). If they are not, the full check of check.cpp follows.
 //
-// Invariant: nothing is written and nothing reported.
+// Invariant: the quick check writes nothing and reports nothing.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace warren::check {
 
-/// The frame table as an engine takes it.
+/// The frame table in the form that an engine needs for a quick check.
 struct FrameTables {
     std::vector<u64> frame_numbers;
     std::vector<u32> slots;
@@ -26,22 +26,23 @@ struct FrameTables {
 
     /// False if the table, or the superblock's description of it, is invalid.
     bool fill(Disk& disk, const format::Superblock& superblock, u64 hash_mask);
-    /// Reads what a quick check needs of a frame: blocks in use, and inode blocks that hold one.
+    /// Reads the blocks of a frame that a quick check needs: those in use, and of an inode frame
+    /// the bitmap and the blocks with an inode that exists.
     Errc read_frame(Disk& disk, u64 place, std::span<std::byte> target) const;
 };
 
 /// The result of a quick check.
 struct Verdict {
-    bool is_sound = false;  // else nothing below it counts but `why_not`
+    bool is_sound = false;  // if false, only `why_not` is meaningful
     u64 inodes = 0;
     u64 directories = 0;
     u64 blocks_used = 0;
     std::string why_not;  // why the quick check was not run; empty if it was
 };
 
-/// Examines the volume on `disk`, whose journal has been replayed, by `engine`; many threads read
-/// `disk` at once. Adds to the figures of `result`. Errc::no_device if the CUDA engine was asked
-/// for and there is none; all else that prevents it is in `why_not`.
+/// Runs the quick check on `engine`. Many threads read `disk` at once. Adds to the times in
+/// `result`. Errc::no_device if the CUDA engine was requested and there is none; any other reason
+/// that prevents the check is returned in `why_not`. Requires: the journal has been replayed.
 Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
                     EngineChoice engine, Verdict& verdict, CheckResult& result);
 

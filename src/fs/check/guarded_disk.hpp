@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that refuses writes after a failed read: what cannot be read now may be readable later,
-// from another drive or copy, and a repair that treated it as lost would destroy it.
+// A disk that refuses writes after a failed read. A block that cannot be read now may be readable
+// later or in a copy of the volume, and a repair that treated it as lost would destroy it.
 //
 // Invariant: once a read has failed, no write passes.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One level at a time: a level is the list of pairs that lead to its blocks.
+// The tree is built level by level. A level is the list of pairs that lead to its blocks.
 #include "fs/check/pack_tree.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Packing {
         core::start_header(reinterpret_cast<format::BlockHeader&>(block),
                            {kind, owner_.generation, owner_.number});
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
-        // Keys below the first key belong to the first child.
+        // The first pair of a level has key 0, so keys below the first entry lead to it as well.
         level.push_back(
             {level.empty() ? 0 : key, BlockPointer::to(*place, format::SizeClass::kib_4, is_node)});
         ++tree_.blocks;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a new tree for a directory or a file's extents: leaves from left to right, then the levels
-// above them, until the top level fits into the inode.
+// Builds a new tree for a directory or a file's extents: first the leaves from left to right, then
+// the levels above them, until the top level fits into the inode.
 //
-// Invariant: what is written conforms to docs/FORMAT.md, and is unreachable until its root is
-// written.
+// Invariant: the blocks conform to docs/FORMAT.md, and are unreachable until the root is written.
 #pragma once
 
 #include <span>
@@ -20,13 +19,14 @@ namespace warren::check {
 class BlockSink {
  public:
     virtual ~BlockSink() = default;
-    /// The place of a new block, or Errc::no_space.
+    /// Allocates a block; returns its place, or Errc::no_space.
     virtual Result<u64> allocate() = 0;
-    /// Receives the contents of a block, whose header is empty but for the owner.
+    /// Receives the contents of a block. Its header has only kind and owner.
     virtual Errc put(u64 place, const format::Block& block) = 0;
 };
 
-/// How many entries blocks get. Fewer than possible leaves room for insertions.
+/// How many entries, extents or pairs a block gets. Less than its capacity leaves room for
+/// insertions.
 struct PackLimits {
     u32 leaf_entries = 80;
     u32 leaf_extents = format::leaf_extents_max;
@@ -53,11 +53,11 @@ struct PackedEntry {
     std::string_view name;
 };
 
-/// Requires: keys rise strictly.
+/// Packs a directory. Requires: keys rise strictly.
 Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
                     PackedTree& tree, const PackLimits& limits = {});
 
-/// Requires: in order, without overlaps.
+/// Packs the extents of a file. Requires: they are in order and do not overlap.
 Errc pack_extents(std::span<const format::Extent> extents, PackedOwner owner, BlockSink& sink,
                   PackedTree& tree, const PackLimits& limits = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order: changed trees, then the other inodes, then the bitmaps and the frame table. After each
-// step a further check can continue.
+// Changed trees are written first, then the other inodes, then the bitmaps and the frame table. If
+// a repair ends after any of these steps, another one can continue.
 #include "fs/check/repair.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr char lost_and_found_name[] = "lost+found";
 
-/// Makes the area an empty one of kind `bytes`.
+/// Makes the area an empty one of kind AreaKind::bytes.
 void clear_area(Inode& inode) {
     std::ranges::fill(inode.area.words, 0);
     inode.area_kind = static_cast<u8>(AreaKind::bytes);
@@ -48,7 +48,7 @@ Errc Repair::run(format::Superblock& superblock) {
     return Errc::ok;
 }
 
-/// Gives every inode without a name one in lost+found.
+/// Gives every inode in context_.lost a name in lost+found.
 void Repair::place_lost() {
     if (context_.lost.empty()) return;
     choose_lost_and_found();
@@ -65,7 +65,8 @@ void Repair::place_lost() {
     }
 }
 
-/// The directory of that name in the root, a new one, or the root if there is no inode left.
+/// Sets lost_and_found_: the directory lost+found in the root, a new one if there is none, or the
+/// root itself if no inode is free.
 void Repair::choose_lost_and_found() {
     std::string arena;
     lost_and_found_ = nobody;
@@ -86,7 +87,7 @@ void Repair::choose_lost_and_found() {
     ++inodes_.names[context_.root];
 }
 
-/// A new directory in the root, without its name yet; `nobody` if there is no free inode.
+/// Makes a directory whose parent is the root, without a name yet; `nobody` if no inode is free.
 u32 Repair::make_directory() {
     for (u32 ordinal = 0; ordinal < inodes_.count(); ++ordinal) {
         const bool is_slot = ordinal % format::inodes_per_frame >= format::inodes_per_block;
@@ -107,7 +108,7 @@ Errc Repair::rebuild_directories() {
     for (u32 ordinal = 0; ordinal < inodes_.count(); ++ordinal) {
         if (!inodes_.exists(ordinal) || !inodes_.has(ordinal, mark_rebuild)) continue;
         const Errc code = rebuild_directory(ordinal);
-        // Without space it stays as it is, and the next check says so.
+        // If there is no space, the directory stays as it is, and the next check reports it.
         if (code != Errc::ok && code != Errc::no_space) return code;
     }
     return Errc::ok;
@@ -131,7 +132,7 @@ Errc Repair::rebuild_directory(u32 ordinal) {
     return replace_tree(ordinal, inode, old_blocks);
 }
 
-/// Writes an inode with a new tree; the blocks of the old one are free then.
+/// Writes an inode with a new tree, and then releases the blocks of the old one.
 Errc Repair::replace_tree(u32 ordinal, const Inode& inode, const std::vector<u64>& old_blocks) {
     WARREN_TRY(context_.write_inode(ordinal, inode, transaction_));
     WARREN_TRY(context_.disk.flush());
@@ -182,7 +183,7 @@ Errc Repair::write_inodes() {
     return context_.disk.flush();
 }
 
-/// The repaired inode, but for its tree or extents.
+/// The repaired inode, except for its tree or extents.
 Inode Repair::fixed_inode(u32 ordinal) {
     Inode inode = context_.usable_inode(ordinal);
     if (ordinal == context_.fresh) {
@@ -224,7 +225,7 @@ u32 Repair::next_generation() {
     return static_cast<u32>(generation_);
 }
 
-/// Clamps fields that cannot be derived from anything else.
+/// Makes fields of a damaged inode valid that cannot be derived from other metadata.
 void Repair::fix_damaged(u32 ordinal, Inode& inode) {
     const auto plan = context_.plans.find(ordinal);
     if (plan != context_.plans.end() && plan->second.generation != 0) {
@@ -242,7 +243,8 @@ void Repair::fix_directory(u32 ordinal, Inode& inode) {
     const bool is_orphan = inodes_.has(ordinal, mark_orphan);
     if (!is_orphan) inode.links = 2 + (ordinal == context_.orphans ? 0 : inodes_.names[ordinal]);
     if (!is_orphan) inode.entries &= ~format::entries_dying;
-    // Below an orphan the parent is not used, but a check compares it.
+    // The parent of an orphan has no meaning. Of directories below an orphan it is set as well,
+    // because a check compares it.
     const u32 parent = inodes_.parents[ordinal];
     if (!is_orphan || parent != context_.orphans) inode.parent = inodes_.number_of(parent);
     const auto plan = context_.plans.find(ordinal);

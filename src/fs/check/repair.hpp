@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repairs what a check has found, as far as it follows from what is left.
+// Repairs the problems that a check has found, as far as the remaining metadata determine how.
 //
-// Invariant: new blocks are written to unused places, and are durable before any pointer to them;
-// old blocks are freed last. So an interrupted repair can be started again.
+// Invariant: new blocks are written to unused places and are durable before any pointer to them is
+// written; old blocks are freed last. So an interrupted repair can be started again.
 #pragma once
 
 #include <map>
@@ -23,11 +23,12 @@ struct NewName {
 
 class Repair {
  public:
-    /// Requires: `context` has been checked. All that is written has the number `transaction`.
+    /// `transaction` is the number of all blocks that are written. Requires: `context` is that of a
+    /// finished check.
     Repair(Context& context, u64 transaction)
         : context_(context), inodes_(context.inodes), transaction_(transaction) {}
 
-    /// Writes everything but the superblock, whose counters it sets in `superblock`.
+    /// Writes all repairs except the superblock; sets the counters in `superblock`.
     Errc run(format::Superblock& superblock);
 
  private:
@@ -50,11 +51,12 @@ class Repair {
     InodeMap& inodes_;
     const u64 transaction_;
     u32 lost_and_found_ = nobody;
-    u64 generation_ = 0;                             // of the inode made last
+    u64 generation_ = 0;                             // generation given to an inode last
     std::map<u32, std::vector<NewName>> new_names_;  // by directory
 };
 
-/// Writes one new tree: collects its blocks in memory, then writes them in a safe order.
+/// Writes one new tree: collects its blocks in memory; finish() marks them as used in the frame
+/// table and then writes them. If finish() was not called, the blocks are released.
 class TreeWriter final : public BlockSink {
  public:
     explicit TreeWriter(Context& context, u64 transaction)
@@ -63,7 +65,7 @@ class TreeWriter final : public BlockSink {
 
     Result<u64> allocate() override;
     Errc put(u64 place, const format::Block& block) override;
-    /// Makes the blocks durable.
+    /// Writes the blocks and makes them durable.
     Errc finish();
 
  private:
@@ -74,12 +76,12 @@ class TreeWriter final : public BlockSink {
     bool is_finished_ = false;
 };
 
-/// All names that `directory` keeps, with `more` added, in the order of their keys. `arena` holds
-/// the bytes of the names.
+/// The names that `directory` keeps, and those in `more`, in the order of their keys. The entries
+/// point into `arena`, which receives the bytes of the names.
 std::vector<PackedEntry> collect_names(Context& context, u32 directory,
                                        const std::vector<NewName>& more, std::string& arena);
 
-/// Places of the blocks that the tree of an inode has now and that belong to it.
+/// The places of the blocks that the tree of an inode has and that the check found it to own.
 std::vector<u64> tree_blocks_of(Context& context, u32 ordinal, const format::Inode& inode);
 
 }  // namespace warren::check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a repair that read a damaged tree again and rewrite it.
+// The parts of a repair that read a damaged tree again and write a new one.
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
@@ -19,17 +19,17 @@ namespace {
 
 constexpr u32 numbers_per_hash = 256;
 
-/// A name that is kept; its bytes lie in the arena.
+/// A name of the new tree; its bytes lie in the arena.
 struct KeptName {
     u64 hash;
-    u32 number;  // numbers_per_hash: none yet
+    u32 number;  // as in its key; numbers_per_hash: not assigned yet
     u32 length;
     u64 offset;
     u64 inode;
     u8 type;
 };
 
-/// Reads the leaves of a directory without claims and keeps the entries that survive.
+/// Reads the leaves of a directory without claiming blocks, and keeps the entries that survive.
 class Collecting final : public TreeVisitor {
  public:
     Collecting(Context& context, u32 directory, std::string& arena)
@@ -78,7 +78,7 @@ class Collecting final : public TreeVisitor {
     std::unordered_set<u64> seen_;
 };
 
-/// Adds the new names, changed if they are taken.
+/// Adds the new names, with ".2", ".3" and so on appended if they are taken.
 void add_names(Collecting& names, const std::vector<NewName>& more) {
     if (more.empty()) return;
     std::unordered_set<std::string> taken;
@@ -93,7 +93,8 @@ void add_names(Collecting& names, const std::vector<NewName>& more) {
     }
 }
 
-/// Drops repeated names and gives each of the others a unique number among those with its hash.
+/// Makes entries of the names in `same`, which have one hash: drops repeated names and gives each
+/// of the others a unique number. A name keeps its number if that is not taken.
 std::vector<PackedEntry> assign_keys(const Collecting& names, std::span<const KeptName> same) {
     std::vector<PackedEntry> entries;
     bool taken[numbers_per_hash] = {};
@@ -120,7 +121,7 @@ std::vector<PackedEntry> assign_keys(const Collecting& names, std::span<const Ke
     return entries;
 }
 
-/// Notes the blocks of a tree that belong to its owner.
+/// Lists the blocks of a tree that the check found to have an owner.
 class BlockList final : public TreeVisitor {
  public:
     explicit BlockList(Context& context) : context_(context) {}
