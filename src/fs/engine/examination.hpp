@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine is given to examine a volume that nobody uses (fs/bulk/quick_check/examine.hpp),
-// and what it answers.
+// Arguments and result of the quick check of a volume that is not in use
+// (fs/bulk/quick_check/examine.hpp).
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace warren {
 
-/// The frame table as it was read: all of it is as on the disk, but for `owned`, which has the
-/// blocks of system and inode frames.
+/// The frame table as read from disk. `owned` is not on disk: it has the blocks of system and inode
+/// frames.
 struct ExamTables {
     ops::examine::Facts facts;
-    u32 inode_frames = 0;                // loaded first
+    u32 inode_frames = 0;                // how many: they are the first of frame_numbers
     std::span<const u64> frame_numbers;  // of the frames to load
     std::span<const u32> slots;
     std::span<const u8> kinds;
@@ -25,21 +25,22 @@ struct ExamTables {
     std::span<const ops::examine::CountedFrame> counted;
 };
 
-/// Reads from the disk; called by many threads at once.
+/// Reads from the disk. Many threads call it concurrently.
 using ReadDisk = std::function<Errc(u64 place, std::span<std::byte> target)>;
 
 struct Examined {
-    ops::examine::ExamState state{};  // flaws if anything could not be read
+    ops::examine::ExamState state{};  // has flaws if a block could not be read
     double start_seconds = 0;         // until memory and the device were ready
-    double load_seconds = 0;          // from the disk to where the metadata are examined
-    double disk_seconds = 0;          // of it, by one thread, waiting for the disk
+    double load_seconds = 0;          // from the disk to the memory in which they are checked
+    double disk_seconds = 0;          // how long one thread waited for the disk in load_seconds
     double exam_seconds = 0;          // all phases
 };
 
-/// By all cores. Errc::no_memory.
+/// Runs the quick check on all cores. Errc::no_memory.
 Errc examine_on_host(const ExamTables& tables, const ReadDisk& read, Examined& examined);
 
-/// By the first GPU. Errc::no_device, no_memory or io, with a line on why in `failure`.
+/// Runs the quick check on the first GPU. Errc::no_device, no_memory or io; `failure` then has the
+/// reason.
 Errc examine_on_device(const ExamTables& tables, const ReadDisk& read, Examined& examined,
                        std::string& failure);
 

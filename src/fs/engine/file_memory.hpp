@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of an engine that holds a file's contents: what a program may reach by address, and the
-// host fills and empties piece by piece.
+// Memory of an engine with the contents of a mapped file. Programs access it by address; the host
+// fills and reads it segment by segment.
 //
-// Invariant: put(), get() and clear() have ended when they return, so what is launched behind them
-// sees what they did. Ranges of calls that run at once do not overlap.
+// Invariant: put(), get() and clear() are complete when they return, so a kernel launched
+// afterwards sees their effect. Ranges of concurrent calls do not overlap.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ namespace warren {
 
 class FileMemory {
  public:
-    /// Fills `piece` with the bytes that belong `at` bytes behind the start of the call's range.
+    /// Fills `piece`, the segment that begins `at` bytes after the start of the call's range.
     using Source = std::function<Errc(u64 at, std::span<std::byte> piece)>;
-    /// Takes them.
+    /// Reads such a segment.
     using Sink = std::function<Errc(u64 at, std::span<const std::byte> piece)>;
 
     virtual ~FileMemory() = default;
@@ -28,11 +28,11 @@ class FileMemory {
     virtual u64 bytes() const = 0;
     virtual bool is_on_device() const = 0;
 
-    /// Lets `source` fill [offset, offset + length). The first error ends it.
+    /// Fills [offset, offset + length) by calls of `source`. Stops at the first error.
     virtual Errc put(u64 offset, u64 length, const Source& source) = 0;
-    /// Shows [offset, offset + length) to `sink`.
+    /// Passes [offset, offset + length) to `sink`. Stops at the first error.
     virtual Errc get(u64 offset, u64 length, const Sink& sink) const = 0;
-    /// Makes [offset, offset + length) zeros.
+    /// Sets [offset, offset + length) to zeros.
     virtual Errc clear(u64 offset, u64 length) = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime answers "no device" for a missing driver as well, which is what people should hear.
+// If the driver is missing, the CUDA runtime reports no device as well. That suits the message.
 #include "fs/engine/gpu_facts.hpp"
 
 #if defined(WARREN_CUDA)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine gives the CUDA engine, for people: the same question in a program that was
-// built without it and on machines without a driver.
+// Describes the GPU for users. It also works in a program that was built without CUDA, and on a
+// machine without a driver.
 //
-// Invariant: asking starts the CUDA runtime in this process, so a process that asked must not fork
-// and use a GPU in its child.
+// Invariant: gpu_facts() starts the CUDA runtime in this process, so a process that has called it
+// must not fork and use a GPU in the child.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ namespace warren {
 
 struct GpuFacts {
     bool is_built = false;  // this program has the CUDA engine
-    bool is_there = false;  // and a GPU to run it on; else nothing below is known but `reason`
-    std::string reason;     // why there is none
+    bool is_there = false;  // and there is a GPU; if not, only `reason` is set
+    std::string reason;     // why there is no GPU
     std::string name;
     u64 memory_bytes = 0;
     u64 memory_free_bytes = 0;
-    u32 count = 0;  // of GPUs; the first is taken
+    u32 count = 0;  // of GPUs; the engine uses the first
     u32 multiprocessors = 0;
-    std::string cuda_version;         // that the driver knows
+    std::string cuda_version;         // the newest that the driver supports
     bool shares_through_mps = false;  // this process is a client of an MPS server
 };
 

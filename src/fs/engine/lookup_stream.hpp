@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups on their way through an engine that has memory of its own, in pieces: while one is on
-// the bus another is looked up, the next packed, and the answers of the one before are spread.
+// Lookups by an engine that has memory of its own, in segments that overlap: while one crosses the
+// bus, the names of another are looked up, the caller packs the next, and takes the answers of the
+// one before.
 //
-// Invariant: a slot belongs to the engine from start() until poll() says that it is done, and to
-// the caller otherwise.
+// Invariant: a slot belongs to the engine from start() until poll() returns anything but
+// Errc::busy, and to the caller otherwise.
 #pragma once
 
 #include "fs/bulk/batch/batch.hpp"
@@ -12,11 +13,11 @@
 
 namespace warren {
 
-/// How large a stream's pieces may be, and how many may be under way.
+/// How large the segments of a stream may be, and how many can be in flight.
 struct LookupStreamShape {
     u32 slots = 0;
-    u64 items_max = 0;  // of a piece
-    u64 words_max = 0;  // of its names; there is room for one name of any length
+    u64 items_max = 0;  // of a segment
+    u64 words_max = 0;  // of its names; enough for one name of any length
 };
 
 class LookupStream {
@@ -24,15 +25,15 @@ class LookupStream {
     virtual ~LookupStream() = default;
 
     virtual LookupStreamShape shape() const = 0;
-    /// A slot's memory: ends and names of a piece to be filled in, codes and attributes of its
-    /// answers. By any thread.
+    /// A slot's memory: the operands and names of a segment, which the caller fills in, and the
+    /// codes and attributes of its answers. Any thread may call this.
     virtual ops::BatchMemory memory(u32 slot) = 0;
 
-    // By one thread at a time, whichever it is.
-    /// Sends a piece on its way. An error: it is not on its way.
+    // One thread at a time may call these; it need not always be the same one.
+    /// Starts the lookups of a segment. On an error they were not started.
     virtual Errc start(u32 slot, u64 items, u64 words) = 0;
-    /// Errc::busy while the piece is under way; then ok, or an error: it has no answers.
-    /// Errc::retry among the answers means that the look-up has to be given in another way.
+    /// Errc::busy while the segment is in flight; then ok, or an error, and there are no answers.
+    /// The answer Errc::retry means that this name must be looked up by a command or a batch.
     virtual Errc poll(u32 slot) = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that stays once it has been taken, by whoever comes for it first. To be refused can take
-// as long as to get it, so a refusal holds for a while: who comes meanwhile gets it at once.
+// Memory that is allocated when a caller first needs it and then kept. A failed allocation can take
+// as long as a successful one, so after a failure callers get the error at once for a while.
 //
-// Invariant: one taking at a time, and none after one that went well.
+// Invariant: one thread at a time allocates, and none does after a success.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@ class TakenOnce {
  public:
     using Clock = std::chrono::steady_clock;
 
-    /// So long a refusal holds.
+    /// For how long after Errc::no_memory the allocation is not tried again.
     static constexpr std::chrono::seconds refusal{1};
 
-    /// Errc::ok if the memory is there. Else what `take()` answers, which takes what is lacking of
-    /// it, or Errc::no_memory while a refusal holds. `now()` is Clock::now(). By any thread; waits
-    /// for one that is taking it.
+    /// Errc::ok if the memory is allocated. Else calls `take()`, which allocates the part that is
+    /// missing, and returns its result; or returns Errc::no_memory if that failed less than
+    /// `refusal` ago. `now()` is Clock::now(). Thread-safe: waits while another thread allocates.
     template <class Now, class Take>
     Errc ensure(const Now& now, const Take& take) {
-        // Acquire: pairs with the release below; who sees it sees the memory too.
+        // Acquire: pairs with the release below; a thread that sees `true` sees the memory too.
         if (is_taken_.load(std::memory_order_acquire)) return Errc::ok;
         const std::lock_guard lock(mutex_);
         if (is_taken_.load(std::memory_order_relaxed)) return Errc::ok;
@@ -40,7 +40,7 @@ class TakenOnce {
  private:
     std::mutex mutex_;
     std::atomic<bool> is_taken_{false};
-    Clock::time_point refused_until_ = Clock::time_point::min();  // under mutex_
+    Clock::time_point refused_until_ = Clock::time_point::min();  // guarded by mutex_
 };
 
 }  // namespace warren

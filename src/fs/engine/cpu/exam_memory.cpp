@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped is zero, as most tables are at first.
+// The mapping starts as zeros, which is the initial state of most tables.
 #include "fs/engine/cpu/exam_memory.hpp"
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 namespace warren {
 namespace {
 
-/// In less, large pages cost more than they bring.
+/// For less memory, huge pages cost more time than they save.
 constexpr u64 huge_bytes_min = 64 * mib;
 
 template <class T>

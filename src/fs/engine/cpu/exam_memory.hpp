@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's memory for an examination: metadata and tables are one anonymous mapping, which costs
-// memory only where it is written.
+// Host memory for a quick check: one anonymous mapping for metadata and tables, of which only
+// written pages take memory.
 #pragma once
 
 #include "fs/engine/examination.hpp"
@@ -14,9 +14,10 @@ class ExamMemory {
     ExamMemory(const ExamMemory&) = delete;
     ExamMemory& operator=(const ExamMemory&) = delete;
 
-    /// Fills the tables in; the frames are to be loaded. Errc::no_memory.
+    /// Allocates the memory and fills in the tables. Errc::no_memory; Errc::corrupt if the root or
+    /// the orphan directory does not lie in an inode frame.
     Errc open(const ExamTables& tables);
-    /// Loads frame `index` of those to load.
+    /// Loads the frame ExamTables::frame_numbers[index].
     Errc load(u64 index, const ReadDisk& read) const;
 
     const ops::examine::Exam& exam() const { return exam_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An examination by the host's cores, each of which takes a run of the parts of a phase.
+// The quick check on the host. In each phase the cores divide the items among themselves in runs.
 #include <atomic>
 #include <chrono>
 
@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ops::examine::ExamState;
 
-/// So few frames are examined by the calling thread faster than others are woken.
+/// Fewer frames are checked by the calling thread alone, faster than other threads could be woken.
 constexpr u32 frames_shared_min = 8;
 
 double seconds_since(Clock::time_point begin) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// File contents in the host's memory, for the engine that works there: bytes come from the disk
-// straight to where programs read them.
+// File contents in host memory, for the CPU engine: bytes are read from the disk directly into the
+// memory that programs access.
 //
 // Invariant: the memory is anonymous, so no program can change the image through it.
 #pragma once
@@ -14,7 +14,7 @@ namespace warren {
 
 class HostFileMemory final : public FileMemory {
  public:
-    /// Its data() is null if the system has no memory for it.
+    /// On failure data() is null.
     explicit HostFileMemory(u64 bytes) : range_(bytes), bytes_(bytes) {}
 
     std::byte* data() const override { return range_.data(); }

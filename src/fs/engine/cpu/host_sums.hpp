@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CRCs of an examination by the host's processor: one lane computes, all hear of it.
+// Checks CRCs on the host for a quick check. One lane of the team computes; all get the result.
 #pragma once
 
 #include "fs/format/check_block.hpp"

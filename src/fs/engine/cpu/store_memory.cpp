@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reserving is not touching: every array is sized for the whole volume and stays sparse.
+// Every array is sized for the whole volume. Only pages that are touched take memory.
 #include "fs/engine/cpu/store_memory.hpp"
 
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory behind a Store on the CPU: address ranges as large as the volume needs, of which only
-// touched pages cost memory. So a 16 TiB volume opens as fast as a small one.
+// The memory of a Store on the host: address ranges sized for the whole volume, of which only
+// touched pages take memory. So a 16 TiB volume opens as fast as a small one.
 //
-// Invariant: the memory is anonymous and starts as zeros; it never maps the image.
+// Invariant: the memory is anonymous and starts as zeros; the image is never mapped.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace warren {
 
-/// A zeroed range of anonymous memory, returned to the system at the end of its life.
+/// A range of anonymous memory that starts as zeros. The destructor unmaps it.
 class ReservedRange {
  public:
     ReservedRange() = default;
@@ -22,13 +22,13 @@ class ReservedRange {
     ReservedRange(ReservedRange&& other) noexcept;
     ReservedRange& operator=(ReservedRange&& other) noexcept;
 
-    /// Takes memory for the first `bytes` at once; what the system does not give comes when it is
-    /// touched, as all memory of the range, at several times the price.
+    /// Allocates the pages of the first `bytes` at once, which takes a fraction of the time of page
+    /// faults. Pages that cannot be allocated here are allocated when they are touched.
     void populate(u64 bytes);
-    /// Gives the memory behind the first `bytes` back: it reads as zeros.
+    /// Gives the memory beyond the first `bytes` back to the system; it reads as zeros then.
     void give_back(u64 bytes);
 
-    /// Null if the system refused the range.
+    /// Null if the range could not be reserved.
     std::byte* data() const { return data_; }
     template <class T>
     T* as() const {
@@ -41,17 +41,17 @@ class ReservedRange {
     u64 populated_bytes_ = 0;
 };
 
-/// What the owner must know to make a Store.
+/// The sizes from which StoreMemory makes a Store.
 struct StoreShape {
     u64 size_bytes = 0;
     u64 frame_table_offset = 0;
     u64 frame_table_blocks = 0;
-    u64 meta_buffer_blocks = 0;  // 0: the identity map
+    u64 meta_buffer_blocks = 0;  // size of the buffer cache; 0: a fully resident store
 };
 
 class StoreMemory {
  public:
-    /// Errc::no_space if the address ranges cannot be had.
+    /// Errc::no_space if the address ranges cannot be reserved.
     Errc open(const StoreShape& shape);
 
     core::Store& store() { return store_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads sleep between runs. Within a run an idle worker looks around a bounded number of times,
-// then yields: tasks are short and another will come or the run will end.
+// Threads sleep between runs. Within a run a worker that finds no task yields and tries again:
+// tasks are short, so soon there will be another task or the run will end.
 #include "fs/engine/cpu/thread_pool.hpp"
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace warren {
 namespace {
 
-/// The thread pool whose task this thread executes, and as which worker.
+/// The thread pool whose task this thread is executing, and the index of its worker.
 thread_local const ThreadPool* working_for = nullptr;
 thread_local u32 working_as = 0;
 
-/// Notes for a while what this thread works on: tasks of one thread pool may start a run of
-/// another.
+/// Sets working_for and working_as, and restores them at its end: a task of one thread pool may
+/// start a run of another.
 class WorkScope {
  public:
     WorkScope(const ThreadPool* thread_pool, u32 worker)
@@ -40,7 +40,7 @@ class WorkScope {
 void ThreadPool::Worker::push(const Task& task) {
     std::lock_guard lock(mutex_);
     tasks_.push_back(task);
-    // Nobody takes it before this lets go of the lock.
+    // No worker can take the task, and count it down again, before the lock is released.
     thread_pool_.pending_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -87,12 +87,13 @@ void ThreadPool::run(std::vector<Task> first, const Body& body) {
 }
 
 std::unique_lock<std::mutex> ThreadPool::take_turn() {
-    // Who works for this thread pool has the turn of the run that it works on.
+    // A worker of this pool has the turn already: that of the run whose task it is executing.
     if (working_for == this) return {};
     return std::unique_lock(run_mutex_);
 }
 
-/// The queue is nobody else's, so all is done when it is empty.
+/// Executes a run on the calling worker. No other worker takes from its queue, so the run has ended
+/// when the queue is empty.
 void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body& body) {
     Worker self(*this, index);
     self.tasks_.reserve(first.size());
@@ -110,7 +111,7 @@ void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body
     if (ran_out) throw std::bad_alloc();
 }
 
-/// Gives the first tasks to the workers' queues, all or none.
+/// Distributes the first tasks to the workers' queues. Throws std::bad_alloc before the first.
 void ThreadPool::hand_out(const std::vector<Task>& first) {
     for (const auto& worker : workers_)
         worker->tasks_.reserve(first.size() / width() + 1);
@@ -140,8 +141,8 @@ void ThreadPool::execute(Worker& self, const Task& task, const Body& body) {
     } catch (const std::bad_alloc&) {
         ran_out_.store(true, std::memory_order_relaxed);
     }
-    // Release: pairs with the acquire in work_until_done(): whoever sees zero sees all that tasks
-    // did.
+    // Release: pairs with the acquire in work_until_done(), so a thread that reads zero sees all
+    // writes of the tasks.
     pending_.fetch_sub(1, std::memory_order_release);
 }
 
@@ -165,7 +166,7 @@ void ThreadPool::thread_main(Worker& self) {
         if (stop_) return;
         seen = round_;
         ++working_;
-        const Body& body = *body_;  // run() returns, and the body goes, only after working_ is 0
+        const Body& body = *body_;  // stays valid: run() returns only after working_ is 0
         lock.unlock();
         work_until_done(self, body);
         lock.lock();
@@ -200,7 +201,7 @@ bool ThreadPool::steal(Worker& self, Task& task) {
             try {
                 taken.assign(victim.tasks_.begin(), end);
             } catch (const std::bad_alloc&) {
-                return false;  // they stay where they are
+                return false;  // the victim keeps its tasks
             }
             victim.tasks_.erase(victim.tasks_.begin(), end);
         }

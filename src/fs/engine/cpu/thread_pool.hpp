@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU engine's workers: bulk operations are queues of tasks, and all cores take from them. Each
-// worker works on its own tasks last in, first out, which keeps queues short on trees; who runs dry
-// takes half of the oldest tasks of another worker.
+// The workers of the CPU engine, which execute the tasks of bulk operations. Each worker has a
+// queue and takes its own tasks last in, first out, which keeps queues short on trees. A worker
+// with an empty queue steals the older half of another worker's tasks.
 //
-// Invariant: run() returns when every task, those that tasks added included, has been executed
-// once. If one of them ran out of memory, run() throws std::bad_alloc then, on the caller's thread;
-// if there is none for the first tasks, it throws before any of them.
+// Invariant: run() returns when every task has been executed once, including those that tasks
+// added. If a task ran out of memory, run() then throws std::bad_alloc on the caller's thread; if
+// there is no memory for the first tasks, it throws before any of them is executed.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace warren {
 
-/// What a queue holds: the meaning of the words is the operation's.
+/// An element of a queue. The operation gives the words their meaning.
 struct Task {
     u64 subject = 0;
     u64 place = 0;
@@ -34,24 +34,25 @@ class ThreadPool {
     /// Executes one task on the calling worker.
     using Body = std::function<void(Worker&, const Task&)>;
 
-    /// `workers` threads in all, the caller of run() among them; 0 means one for each core.
+    /// `workers` threads in all, including the caller of run(); 0 means one for each core.
     explicit ThreadPool(u32 workers);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     u32 width() const { return static_cast<u32>(workers_.size()); }
-    /// Tasks of the present run that are queued or being executed.
+    /// How many tasks of the current run are queued or being executed.
     u64 pending() const { return pending_.load(std::memory_order_relaxed); }
 
-    /// Executes `first` and all that comes of it. One run at a time; others wait for their turn. A
-    /// run that a task starts is executed by its worker alone.
+    /// Executes `first` and all tasks that these add. One run at a time; other callers wait for
+    /// their turn. A run that a task starts is executed by that task's worker alone.
     void run(std::vector<Task> first, const Body& body);
 
-    /// Waits until the thread pool is free and keeps it: for callers who must not wait for it in
-    /// run() because those that have it might wait for them. run_in_turn() goes with it.
+    /// Waits until no run is under way, and reserves the pool for the caller's run_in_turn(). For a
+    /// caller that will hold something for which the current run may wait, so that it must not
+    /// wait for the pool later.
     [[nodiscard]] std::unique_lock<std::mutex> take_turn();
-    /// As run(). Requires: the caller has the turn.
+    /// As run(). Requires: the caller holds the lock of take_turn().
     void run_in_turn(std::vector<Task> first, const Body& body);
 
     /// Calls `body(team, index)` for each index below `count`, in chunks.
@@ -74,14 +75,14 @@ class ThreadPool {
     std::condition_variable wake_;
     std::condition_variable idle_;
     const Body* body_ = nullptr;
-    u64 round_ = 0;    // counts runs; a thread works on each once
-    u32 working_ = 0;  // threads inside the present round
+    u64 round_ = 0;    // counts runs; a thread takes part in each once
+    u32 working_ = 0;  // threads that take part in the current run
     bool stop_ = false;
     std::atomic<u64> pending_{0};       // tasks queued or being executed
-    std::atomic<bool> ran_out_{false};  // of memory, in a task of this run
+    std::atomic<bool> ran_out_{false};  // a task of this run ran out of memory
 };
 
-/// One worker of a thread pool, as tasks see it.
+/// One worker of a thread pool, as passed to tasks.
 class ThreadPool::Worker {
  public:
     Worker(ThreadPool& thread_pool, u32 index) : thread_pool_(thread_pool), index_(index) {
@@ -90,7 +91,7 @@ class ThreadPool::Worker {
 
     ThreadTeam team() const { return ThreadTeam{index_}; }
     u32 index() const { return index_; }
-    /// Adds a task to this worker's queue. Throws std::bad_alloc and adds nothing.
+    /// Adds a task to this worker's queue. If it throws std::bad_alloc, nothing was added.
     void push(const Task& task);
 
  private:
@@ -102,7 +103,7 @@ class ThreadPool::Worker {
     u32 index_;
     std::mutex mutex_;
     std::vector<Task> tasks_;
-    std::vector<Task> kept_;  // stolen when there was no memory to queue them
+    std::vector<Task> kept_;  // stolen tasks for which tasks_ could not be enlarged
 };
 
 }  // namespace warren

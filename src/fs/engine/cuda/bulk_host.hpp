@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host does for a bulk command between its kernels.
+// The calls by which a bulk command on the GPU uses the engine and the volume between its kernels.
 //
-// Invariant: the command has no kernel at work meanwhile.
+// Invariant: no kernel of the command runs during such a call.
 #pragma once
 
 #include <algorithm>
@@ -13,30 +13,32 @@
 
 namespace warren::cuda_engine {
 
-/// The engine and the volume above it, as a bulk command sees them.
+/// Implemented by the engine.
 class BulkHost {
  public:
     virtual ~BulkHost() = default;
-    /// Brings blocks into the device's memory; the first error, and the others are brought.
+    /// Loads blocks into device memory. Returns the first error, but tries all blocks.
     virtual Errc bring(const std::vector<u64>& places) = 0;
-    /// Lets others have the engine for the time of `call`, which may call the volume.
+    /// Calls `call` with the engine unlocked, so that other threads can use it and `call` can call
+    /// the volume.
     virtual Errc let_go(const std::function<Errc()>& call) { return call(); }
     virtual Errc commit() = 0;
-    /// Gives memory to more frames.
+    /// Gives device memory to more frames.
     virtual Errc add_frames() { return Errc::no_space; }
-    /// Unlinks the names of a dying directory that a step cannot free; adds how many to `files`.
+    /// Unlinks the names of a directory being deleted that a bulk step cannot free; adds their
+    /// number to `files`.
     virtual Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) { return Errc::no_space; }
     /// Frees a directory that hangs on the orphan directory, and all below it, without bulk steps:
     /// there is no room for what they may leave.
     virtual Errc remove_by_names(u64 /*directory*/, Removal& /*removal*/) { return Errc::no_space; }
 
-    /// Lets others have their turn.
+    /// Unlocks the engine for a moment, so that a commit that waits for it can begin.
     Errc rest() {
         return let_go([] { return Errc::ok; });
     }
 };
 
-/// Brings the `count` blocks whose places a kernel has listed in device memory.
+/// Loads the `count` blocks whose places a kernel has listed in device memory at `list`.
 inline Errc bring_listed(const gpu::Stream& stream, const u64* list, u64 count, BulkHost& host) {
     if (count == 0) return Errc::ok;
     std::vector<u64> places(count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A single command goes through the engine's own ring to the resident server. For many at once, and
-// where the ring is full, a caller takes a batch (a stream and its staging memory) for the time of
-// its call.
+// A single command goes to the resident server through a ring of the engine. For many commands at
+// once, or if the ring is full, a caller takes a batch (a stream and its staging memory) for the
+// duration of its call and launches a kernel.
 #include "fs/engine/cuda/cuda_engine.hpp"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ class CudaEngine final : public Engine,
     Errc run_bulk(const Body& body);
 
     bool has_all_metadata() const { return options_.meta_buffer_blocks == 0; }
-    /// Whether bulk commands can run: they want all metadata in memory, and the volume's help.
+    /// Whether bulk commands can run: they need all metadata in device memory, and VolumeCalls.
     bool has_bulk() const { return options_.volume.commit && has_all_metadata(); }
     void load_metadata();
     Errc add_frames(u64 count);
@@ -119,26 +119,26 @@ class CudaEngine final : public Engine,
     float load_ms_ = 0;
     DeviceStore store_;
     cuda_engine::CommitArea area_;
-    FairLock steps_;     // shared by bulk steps; whoever wants both locks takes this one first
+    FairLock steps_;     // shared by bulk steps; a thread that needs both locks takes this first
     FairLock commands_;  // shared by commands
     cuda_engine::EngineLoss loss_{options_.report, [this] { return server_.statistics().loss; }};
     cuda_engine::CommandBatches batches_;
     std::mutex item_batch_mutex_;  // held while a batch of items is open
     cuda_engine::ItemBatch item_batch_;
-    std::mutex lookups_mutex_;  // held while a stream of look-ups is open
+    std::mutex lookups_mutex_;  // held while a lookup stream is open
     cuda_engine::LookupSlots lookup_slots_{loss_};
-    cuda_engine::MemoryAhead memory_ahead_;  // for both
+    cuda_engine::MemoryAhead memory_ahead_;  // of item_batch_ and lookup_slots_
     std::mutex removal_mutex_;               // one removal at a time
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
-    std::shared_ptr<cuda_engine::StagingPool> staging_;  // of files; they may outlive the engine
+    std::shared_ptr<cuda_engine::StagingPool> staging_;  // of mapped files, which may outlive this
     ring::RingPool pool_;
     std::unique_ptr<ring::RingClient> client_;  // null: there is no server
-    cuda_engine::ResidentServer server_;        // stops before what it works on goes
+    cuda_engine::ResidentServer server_;        // last member: it stops before the others go
 };
 
-/// Lets the volume bring its metadata into the host's memory, from where they are uploaded.
+/// Calls the volume to load its metadata into host memory, from which they are then uploaded.
 void CudaEngine::load_metadata() {
     if (!options_.volume.load_metadata) return;
     const auto begin = std::chrono::steady_clock::now();
@@ -147,22 +147,22 @@ void CudaEngine::load_metadata() {
         std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Starts the resident server with one ring, for this process.
+/// Starts the resident server with one ring, which this process uses.
 Errc CudaEngine::open_server() {
     WARREN_TRY(pool_.create(1, ring::RingShape{}));
     const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
     if (!ring) return ring.code();
     cuda_engine::ServerOptions options;
-    options.tells_of_loss = false;  // loss_.answer() does
+    options.tells_of_loss = false;  // loss_.answer() reports it
     WARREN_TRY(server_.start(store_.store(), pool_, options));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
     return Errc::ok;
 }
 
-/// Takes the memory of large batches, and then that of look-ups, while nobody waits for it.
+/// Allocates the memory of large batches and then that of lookup streams in the background.
 void CudaEngine::take_memory_ahead() {
-    // A volume for fewer files than this needs no more room for them.
+    // A volume has no more files than this, so batches need not be larger.
     const u64 files = host_.block_count();
     memory_ahead_.start([this, files](const std::atomic<bool>& must_stop) {
         if (gpu::use_device(info_.index) != Errc::ok) return;
@@ -192,7 +192,7 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
     if (opened == Errc::ok) opened = area_.open();
-    // Before the server: beside it to get memory takes longer.
+    // Before the server starts, because allocating memory takes longer while it runs.
     if (opened == Errc::ok && has_all_metadata()) item_batch_.prepare_small();
     if (opened == Errc::ok && options_.is_resident) opened = open_server();
     if (opened == Errc::ok && has_all_metadata()) take_memory_ahead();
@@ -207,7 +207,7 @@ Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops:
     return batches_.run(info_.index, store_.store(), commands, replies);
 }
 
-/// Runs one command on the resident server. Errc::busy if it has no room.
+/// Runs one command on the resident server. Errc::busy if there is none or its ring is full.
 Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
     constexpr u32 patience_ms = 1000;
     if (client_ == nullptr) return Errc::busy;
@@ -223,7 +223,8 @@ Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
 }
 
 void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
-    // A ring has no room for what a walk remembers until its next block is there.
+    // A ring cannot carry Command::walk, the memory that a rename keeps over several attempts. It
+    // is needed only with a buffer cache.
     if (command.walk == nullptr || has_all_metadata()) {
         const std::shared_lock lock(commands_);
         const Errc code = loss_.unless_lost([&] { return serve(command, reply); });
@@ -276,13 +277,13 @@ Errc CudaEngine::read_block(u64 place, format::Block& block) {
 
 Errc CudaEngine::add_frames(u64 count) {
     const Errc added = loss_.answer(loss_.unless_lost([&] { return store_.add_frames(count); }));
-    // All frames have memory, so it is frames that are short.
+    // Errc::no_space means that all frames have memory, so the volume is short of free frames.
     return added == Errc::no_space ? Errc::need_space : added;
 }
 
 Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
     if (loss_.is_lost()) return Errc::io;
-    if (bytes > info_.memory_bytes) return Errc::no_memory;  // and no fault of the device
+    if (bytes > info_.memory_bytes) return Errc::no_memory;  // else the driver would report a fault
     auto made = std::make_unique<cuda_engine::DeviceFileMemory>(staging_);
     WARREN_TRY(loss_.answer(made->open(bytes)));
     memory = std::move(made);
@@ -310,7 +311,8 @@ Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
     return memory;
 }
 
-/// Has the engine alone and at rest, as a cut does: the phases of a batch take no locks.
+/// Holds the engine exclusively and at rest, as a commit snapshot does, because the phases of a
+/// batch take no locks.
 Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
     const std::lock_guard no_steps(steps_);
     const std::lock_guard alone(commands_);
@@ -329,7 +331,7 @@ Errc CudaEngine::prepare_lookups() {
     return loss_.answer(lookup_slots_.make_ready());
 }
 
-/// Look-ups are commands that change nothing: they share the engine with others.
+/// Lookups change nothing, so they share the engine with commands.
 Result<LookupStream*> CudaEngine::open_lookups(const core::Credentials& caller) {
     std::unique_lock turn(lookups_mutex_);
     std::shared_lock lock(commands_);
@@ -346,12 +348,12 @@ void CudaEngine::close_lookups() {
     lookups_mutex_.unlock();
 }
 
-/// What a bulk command asks for between its kernels. The engine is let go where the volume may want
-/// it: for a commit, for commands.
+/// The calls of a bulk command between its kernels. The lock of steps is released during calls of
+/// the volume that may need the engine: for a commit or for commands.
 class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
  public:
     BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock) : engine_(engine), lock_(lock) {
-        engine.item_batch_.make_way();  // some kernels want all multiprocessors at once
+        engine.item_batch_.make_way();  // some kernels need all multiprocessors at once
     }
 
     Errc bring(const std::vector<u64>& places) override {
@@ -386,7 +388,7 @@ class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
     std::shared_lock<FairLock>& lock_;
 };
 
-/// Calls `remove(removal, host)` with what it needs, one at a time.
+/// Calls `remove(removal, host)`. One removal runs at a time.
 template <class Remove>
 Errc CudaEngine::run_removal(const Remove& remove) {
     const std::lock_guard turn(removal_mutex_);
@@ -419,7 +421,7 @@ Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
     });
 }
 
-/// Calls `body(host)` with what a bulk command needs.
+/// Calls `body(host)` while a bulk step may run.
 template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
     std::shared_lock lock(steps_);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of machines with a GPU: metadata live in device memory and commands are run there by
-// warps: single ones by a server that stays on the GPU, many at once by a launch. File data stay
-// with the host, which reads in replies where they go.
+// The engine of machines with a GPU. Metadata live in device memory, and warps run commands there:
+// single commands on a server that stays on the GPU, many at once in a launch. File data stay on
+// the host; replies tell it where to read or write them.
 //
-// Invariant: a command runs while its caller shares the lock of commands, a bulk step while its
-// caller shares that of steps. A cut has both alone, and waits for what a command applies after its
-// answer, so no command is cut in two. After the device was lost nothing is answered but Errc::io:
-// the image stays as the last commit left it.
+// Invariant: a command runs while its caller holds the lock of commands shared, a bulk step while
+// its caller holds that of steps shared. A commit snapshot holds both exclusively, and waits for
+// commands that apply after they have answered, so it contains whole commands. After the device was
+// lost every call returns Errc::io, and the image stays as the last commit left it.
 #pragma once
 
 #include <functional>
@@ -17,42 +17,42 @@
 
 namespace warren {
 
-/// What the CUDA engine says about itself, for people and measurements.
+/// Figures of the CUDA engine, for users and measurements.
 struct CudaEngineFigures {
     std::string device;
     u64 mapped_bytes = 0;  // device memory of metadata
-    float load_ms = 0;     // from the disk to the host, at the opening of the volume
-    float upload_ms = 0;   // and from there to the device
-    float cut_ms = 0;      // for so long the last commit kept commands from beginning
-    u64 blocks_cut = 0;    // and took so many blocks
-    // Of the last batch of items, by the device's clock.
+    float load_ms = 0;     // opening: time to read metadata from disk to host memory
+    float upload_ms = 0;   // opening: time to copy them to the device
+    float cut_ms = 0;      // for how long the last commit kept commands from beginning
+    u64 blocks_cut = 0;    // how many blocks the last commit copied
+    // The last batch of items, by the device's clock.
     float batch_in_ms = 0;
     float batch_run_ms = 0;
     float batch_out_ms = 0;
     u32 batch_runs = 0;
-    // Of the last step of a removal: until its root was in the queue, until the queue was empty,
-    // until the end; and of the host: to launch, to wait.
+    // The last step of a removal: until its root was in the queue, until the queue was empty, until
+    // the end; and on the host: to launch, to wait.
     u64 removal_ns[5] = {};
 };
 
 struct CudaEngineOptions {
-    /// Single commands go to a server that stays on the GPU; else each is a launch.
+    /// Whether single commands go to a server that stays on the GPU; if not, each is a launch.
     bool is_resident = true;
-    /// Told of what ends the engine; else it goes to the standard error stream.
+    /// Receives the message when the engine stops; if empty, it is printed to standard error.
     std::function<void(const std::string&)> report = {};
-    /// Metadata blocks in device memory at once, 0 for all there are. With a limit bulk commands
-    /// and batches of items are left to the volume, which gives commands.
+    /// How many metadata blocks may be in device memory; 0: no limit. With a limit the engine
+    /// refuses bulk commands and batches of items, and the volume runs them as single commands.
     u64 meta_buffer_blocks = 0;
-    /// Without these the engine leaves bulk commands to the volume.
+    /// Without these the engine refuses bulk commands, and the volume runs single commands.
     VolumeCalls volume = {};
 };
 
-/// The engine on the GPU for the volume of `host`, whose tables are filled and which outlives it.
-/// Null and a line on why in `failure` where there is no GPU, or none that can do it.
+/// Makes a CUDA engine for the volume of `host`, whose tables are filled in and which outlives the
+/// engine. Null, and the reason in `failure`, if there is no GPU or it cannot be used.
 std::unique_ptr<Engine> make_cuda_engine(const core::Store& host, std::string& failure,
                                          const CudaEngineOptions& options = {});
 
-/// The figures of an engine that make_cuda_engine() made.
+/// The figures of an engine made by make_cuda_engine().
 CudaEngineFigures figures_of(const Engine& engine);
 
 }  // namespace warren

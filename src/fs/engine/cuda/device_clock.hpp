@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's clock, one for all its multiprocessors.
+// The device's global timer, which all multiprocessors share.
 #pragma once
 
 #include "warren/types.hpp"
@@ -8,7 +8,7 @@
 
 namespace warren::cuda_engine {
 
-/// Nanoseconds since a moment in the past.
+/// Nanoseconds since an unspecified moment.
 __device__ inline u64 device_nanoseconds() {
     u64 now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first reason that is known is told: a broken invariant says more than the failure behind it.
+// Of several known reasons the most specific one is reported: a broken invariant on the device
+// before the CUDA error that followed from it.
 #include "fs/engine/cuda/engine_loss.hpp"
 
 #include <cstdio>
@@ -11,7 +12,7 @@ namespace warren::cuda_engine {
 
 Errc EngineLoss::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
-    if (!is_final(code)) return code;  // a retry_reason
+    if (!is_final(code)) return code;  // a retry reason
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
     std::string reason = broken_invariant();
     if (reason.empty()) reason = gpu::last_failure().message;

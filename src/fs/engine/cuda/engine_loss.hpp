@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the device of a CUDA engine is lost: who finds that out tells people why, once, and from
-// then on every caller gets Errc::io.
+// Whether the device of a CUDA engine is lost. The first thread that notices reports the reason;
+// from then on every caller gets Errc::io.
 //
-// Invariant: once lost, lost for good.
+// Invariant: a lost engine never works again.
 #pragma once
 
 #include <atomic>
@@ -16,24 +16,24 @@ namespace warren::cuda_engine {
 
 class EngineLoss {
  public:
-    /// `report` gets the message; without one it goes to the standard error stream. `server_loss`
-    /// says why the server has stopped, if it has.
+    /// `report` receives the message; if empty, it is printed to standard error. `server_loss`
+    /// returns why the server has stopped, or an empty string.
     EngineLoss(std::function<void(const std::string&)> report,
                std::function<std::string()> server_loss)
         : report_(std::move(report)), server_loss_(std::move(server_loss)) {}
 
     void set_device(int index) { device_ = index; }
     bool is_lost() const { return is_lost_.load(std::memory_order_relaxed); }
-    /// Lets the calling thread use the device, unless that is lost.
+    /// Selects the device for the calling thread. Errc::io if the device is lost.
     Errc enter_device() const { return is_lost() ? Errc::io : gpu::use_device(device_); }
-    /// What `body()` answers; Errc::io once the device is lost, Errc::no_memory where the host's
+    /// Returns the result of `body()`; Errc::io if the device is lost, Errc::no_memory if host
     /// memory runs out.
     template <class Body>
     Errc unless_lost(const Body& body) const {
         return is_lost() ? Errc::io : or_no_memory(body);
     }
-    /// The answer for a caller whose work on the device ended with `code`: what is neither a
-    /// retry_reason nor want of room means that the device is lost. By any thread.
+    /// The result for a caller whose work on the device ended with `code`. A code that is neither
+    /// ok, a retry reason, no_memory nor no_space means that the device is lost. Thread-safe.
     Errc answer(Errc code);
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is taken before anybody asks for it. All of it by one thread, in the order in which
-// it is likely to be wanted: a driver pins memory for one at a time, and two that ask by turns are
-// both late.
+// Allocates memory in the background before a caller needs it. One thread allocates all of it, in
+// the order in which it is likely to be needed: the driver pins memory for one thread at a time,
+// so two threads would only delay each other.
 //
-// Invariant: nothing is taken after the end of this.
+// Invariant: nothing is allocated after the destructor has returned.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,20 @@ namespace warren::cuda_engine {
 
 class MemoryAhead {
  public:
-    /// Takes the memory, and little more of it once `must_stop`.
+    /// Allocates the memory; returns soon after `must_stop` has become true.
     using Take = std::function<void(const std::atomic<bool>& must_stop)>;
 
     MemoryAhead() = default;
     ~MemoryAhead() {
-        // Relaxed: a request; the join is what orders.
+        // Relaxed: it is only a request; join() orders memory.
         must_stop_.store(true, std::memory_order_relaxed);
         if (taking_.joinable()) taking_.join();
     }
     MemoryAhead(const MemoryAhead&) = delete;
     MemoryAhead& operator=(const MemoryAhead&) = delete;
 
-    /// Calls `take` in the thread, where there is one to be had: else who needs memory takes it by
-    /// himself, as he does who comes first. Once.
+    /// Calls `take` in the thread. If the thread cannot be started, callers allocate the memory
+    /// when they need it, as they do if they come before the thread. Call it once.
     void start(Take take) {
         static_cast<void>(or_no_memory([&] {
             taking_ = std::thread([this, take = std::move(take)] { take(must_stop_); });
