@@ -28,8 +28,8 @@ class BulkHost {
     /// Unlinks the names of a directory being deleted that a bulk step cannot free; adds their
     /// number to `files`.
     virtual Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) { return Errc::no_space; }
-    /// Frees a directory that hangs on the orphan directory, and all below it, without bulk steps:
-    /// there is no room for what they may leave.
+    /// Frees a directory in the orphan directory and everything below it by commands. Called when
+    /// a bulk step finds no room for the names that it may add to the orphan directory.
     virtual Errc remove_by_names(u64 /*directory*/, Removal& /*removal*/) { return Errc::no_space; }
 
     /// Unlocks the engine for a moment, so that a commit that waits for it can begin.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of the resident server: one thread that starts epochs, waits for their ends,
-// watches over what takes too long and sleeps while the server is parked.
+// The host's side of the resident server: one thread, the keeper, starts epochs, waits for their
+// ends, reports commands that take too long, and sleeps while the server is parked.
 //
-// Invariant: rings are shown to the GPU and hidden from it only while no epoch runs.
+// Invariant: the set of rings that the GPU serves changes only while no epoch runs.
 #include "fs/engine/cuda/server/server.hpp"
 
 #include <chrono>
@@ -22,10 +22,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto look_interval = microseconds(200);  // at the end of an epoch, while it is far
-constexpr auto last_stretch = microseconds(500);   // before it is due, without sleep
+constexpr auto look_interval = microseconds(200);  // between checks whether the epoch has ended
+constexpr auto last_stretch = microseconds(500);   // within this of its due end, without sleep
 constexpr auto settle_patience = milliseconds(5);
-constexpr u32 park_ms = 100;  // then the keeper looks around, wake or not
+constexpr u32 park_ms = 100;  // the parked keeper looks for commands at least this often
 
 }  // namespace
 
@@ -61,7 +61,8 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
     return Errc::ok;
 }
 
-/// Tells the device of the open rings. Requires: no epoch runs.
+/// Registers new rings with the GPU and copies the list of open rings to it. Requires: no epoch
+/// runs.
 Errc ResidentServer::show_rings() {
     shown_.entries.assign(ring::rings_max, RingEntry{});
     shown_.group_begins.assign(ring::rings_max, 0);
@@ -105,7 +106,7 @@ bool ResidentServer::epoch_has_ended() const {
     return system_atomic<u64>(report_.data()->ended_epoch).load(hd::memory_order_acquire) == epoch_;
 }
 
-/// Starts an epoch unless another request came first.
+/// Starts an epoch, unless a pause or stop was requested. False if the launch failed.
 bool ResidentServer::start_epoch() {
     const std::lock_guard lock(mutex_);
     if (request_ != Request::run) return true;
@@ -156,7 +157,7 @@ bool ResidentServer::wait_for_end() {
     while (!epoch_has_ended()) {
         const auto now = Clock::now();
         watch(reported);
-        // A device that has failed writes no more: ask the runtime now and then.
+        // A failed device writes no report, so query the runtime every 10 ms.
         if (now - queried > milliseconds(10)) {
             queried = now;
             const cudaError_t state = cudaStreamQuery(stream_.get());
@@ -184,7 +185,7 @@ bool ResidentServer::any_ring_has_command() const {
     return false;
 }
 
-/// Sleeps until somebody has a command, or another request.
+/// Sleeps until a ring has a command, or until a pause or stop is requested.
 void ResidentServer::park() {
     {
         const std::lock_guard lock(mutex_);
@@ -218,12 +219,12 @@ void ResidentServer::lose() {
     statistics_.is_lost = true;
     statistics_.loss = reason;
     is_running_ = false;
-    // Release: who learns of it there finds the statistics right.
+    // Release: a thread that sees `lost` also sees the writes before it.
     system_atomic<u32>(pool_->status().lost).store(1, hd::memory_order_release);
     changed_.notify_all();
 }
 
-/// One epoch, and the parking behind it. False if the device was lost.
+/// Runs one epoch, and parks if the epoch ended because it was idle. False if the device was lost.
 bool ResidentServer::keep_once() {
     if (!start_epoch()) return false;
     bool runs;
@@ -257,7 +258,7 @@ void ResidentServer::keep() {
     }
 }
 
-/// Asks the server for something else and waits until no epoch runs.
+/// Requests a pause or the stop of the server, and waits until no epoch runs.
 Errc ResidentServer::change(Request request) {
     if (!keeper_.joinable()) return Errc::ok;
     std::unique_lock lock(mutex_);
@@ -273,7 +274,7 @@ Errc ResidentServer::change(Request request) {
 Errc ResidentServer::settle() {
     if (!keeper_.joinable()) return Errc::ok;
     const u64 asked = ++settles_;
-    // Release: the acquire of the completions has passed on what the answered commands wrote.
+    // Release: passes on what this thread acquired from the completions of the answered commands.
     system_atomic<u64>(control_.data()->settle).store(asked, hd::memory_order_release);
     const auto begin = Clock::now();
     for (;;) {
@@ -284,7 +285,7 @@ Errc ResidentServer::settle() {
         }
         const std::lock_guard lock(mutex_);
         if (statistics_.is_lost) return Errc::io;
-        if (!is_running_) return Errc::ok;  // an epoch ends when nothing is running
+        if (!is_running_) return Errc::ok;  // an epoch ends only when no command is running
         if (Clock::now() - begin > settle_patience) return Errc::busy;
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident server: a few warps that stay on the GPU and take commands from rings in the host's
-// memory, so that one command costs a round trip over the bus and no launch.
+// The resident server: a few warps that stay on the GPU and take commands from rings in host
+// memory, so that a command costs a round trip over the bus instead of a launch.
 //
-// It lives in bounded epochs: a call of the host program that waits for all kernels (cudaFree,
-// loading a module) waits for the end of one at most. It parks: after some time without commands
-// the epoch ends, and the next command starts another one.
+// The server's kernel runs in epochs of bounded length, so a CUDA call that waits for all kernels
+// (cudaFree, loading a module) waits for the end of one epoch at most. After some time without
+// commands the epoch ends and the server parks; the next command starts another epoch.
 //
-// Invariant: between pause() and resume() no command runs. A command in a ring stays there.
+// Invariant: between pause() and resume() no command runs; commands in rings stay there.
 #pragma once
 
 #include <condition_variable>
@@ -27,52 +27,53 @@ namespace warren::cuda_engine {
 
 struct ServerOptions {
     int device = 0;
-    u32 blocks = 8;             // each takes a multiprocessor while the server is awake
-    u32 epoch_us = 5'000;       // at most so long waits a cudaFree elsewhere in the program
-    u32 idle_us = 2'000;        // without a command until the server parks
-    u32 watchdog_ms = 5'000;    // longer than this no command should run
-    bool tells_of_loss = true;  // of a lost device too; else it stands in the statistics alone
-    /// Told of what takes too long and of what broke; else it goes to the standard error stream.
+    u32 blocks = 8;             // each occupies a multiprocessor while the server is awake
+    u32 epoch_us = 5'000;       // the longest that a cudaFree elsewhere in the program waits
+    u32 idle_us = 2'000;        // time without commands after which the server parks
+    u32 watchdog_ms = 5'000;    // commands that run longer are reported
+    bool tells_of_loss = true;  // report a lost device, not only note it in the statistics
+    /// Receives messages about slow commands and a lost device; if empty, they are printed to
+    /// standard error.
     std::function<void(const std::string&)> report = {};
 };
 
 struct ServerStatistics {
     u64 epochs = 0;
     u64 parks = 0;
-    u64 wakes = 0;     // epochs started because a command found the server parked
-    u64 polls = 0;     // looks at the host's memory, up to the last epoch's end
-    u64 commands = 0;  // likewise
+    u64 wakes = 0;     // epochs started because of a command to the parked server
+    u64 polls = 0;     // reads of rings in host memory, up to the end of the last epoch
+    u64 commands = 0;  // commands taken, up to the end of the last epoch
     u64 late = 0;      // commands that the watchdog reported
     bool is_parked = false;
     bool is_lost = false;
-    std::string loss;  // why
+    std::string loss;  // why the device was lost
 };
 
 class ResidentServer {
  public:
     ResidentServer() = default;
-    ~ResidentServer();  // stops
+    ~ResidentServer();  // calls stop()
     ResidentServer(const ResidentServer&) = delete;
     ResidentServer& operator=(const ResidentServer&) = delete;
 
-    /// Shows the rings of `pool` to the GPU and starts serving the open ones. `pool` outlives this.
+    /// Registers the rings of `pool` with the GPU and starts serving the open ones. Requires:
+    /// `pool` outlives this.
     Errc start(const core::Store& store, ring::RingPool& pool, const ServerOptions& options);
-    /// Ends the epoch and stays down. Errc::io if the device was lost meanwhile.
+    /// Ends the epoch and stops the server for good. Errc::io if the device was lost meanwhile.
     Errc stop();
 
-    /// Waits until nothing is running: a command can be answered a moment before it has applied all
-    /// that it does. Errc::busy if the server has not said so after some milliseconds, Errc::io if
-    /// the device was lost. Requires: every command that was given is answered, and no other is
-    /// given meanwhile; one caller at a time.
+    /// Waits until no command is running: a command may still be applying when its answer has
+    /// arrived. Errc::busy if that is not confirmed within a few milliseconds, Errc::io if the
+    /// device was lost. Requires: all submitted commands are answered, and none is submitted
+    /// meanwhile; one caller at a time.
     Errc settle();
-    /// Ends the epoch and lets no other begin until resume(). What was begun is completed.
+    /// Ends the epoch and starts no other until resume(). Running commands are completed first.
     Errc pause();
-    /// Goes on, with what the pool's rings and `store` are now.
+    /// Continues, with `store` and with the rings that are open in the pool now.
     Errc resume(const core::Store& store);
 
-    /// Calls `body` while nothing is running, and answers what it answers. A server that does not
-    /// settle soon is paused meanwhile. Requires: as settle(); `store` outlives `body`, which may
-    /// change it.
+    /// Calls `body` while no command is running, and returns its result. A server that does not
+    /// settle soon is paused meanwhile. Requires: as settle(); `body` may change `store`.
     template <class Body>
     Errc while_at_rest(const core::Store& store, const Body& body) {
         Errc code = settle();
@@ -113,9 +114,9 @@ class ResidentServer {
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedRange doorbell_;
     std::vector<gpu::PinnedRange> rings_;
-    std::vector<u32> generations_;  // of the pool's rings when they were shown
-    // What show_rings() copies to the device. Kept, so that resume() asks for no memory as long as
-    // the rings stay as they are.
+    std::vector<u32> generations_;  // of the pool's rings at the last show_rings()
+    // The data that show_rings() copies to the device. Kept, so that resume() allocates nothing
+    // unless the rings have changed.
     struct {
         std::vector<RingEntry> entries;
         std::vector<u64> group_begins;
@@ -127,7 +128,7 @@ class ResidentServer {
     mutable std::mutex mutex_;  // guards all below
     std::condition_variable changed_;
     Request request_ = Request::run;
-    bool is_running_ = false;  // an epoch was started and its end not yet seen
+    bool is_running_ = false;  // an epoch was started, and its end was not noticed yet
     u64 epoch_ = 0;
     ServerStatistics statistics_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's half of a broken invariant: see fs/engine/cuda/server/server_fault.hpp.
+// Writing and reading the record of a failed check: see fs/engine/cuda/server/server_fault.hpp.
 //
-// Invariant: the record is complete in the host's memory before the trap that follows.
+// Invariant: the record is complete in host memory before the trap.
 #include "fs/engine/cuda/server/server_fault.hpp"
 
 #include <cuda_runtime_api.h>
@@ -40,7 +40,8 @@ __device__ __noinline__ void record_fault(const char* what, const char* file, in
     const bool is_first =
         device_atomic<u32>(device_faults).exchange(1, hd::memory_order_relaxed) == 0;
     if (!is_first) {
-        // The others of the warp, and all that stumble over the same: let the first one finish.
+        // Other threads that fail a check wait 5 ms before they trap, so that the first one can
+        // write the record.
         for (u32 i = 0; i < 10; ++i)
             __nanosleep(500'000);
         return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an invariant broke on the device. A trap ends all of the device's work and its context, so
-// the device first leaves word in the host's memory, which outlives both.
+// Records which WARREN_CHECK failed on the device. The trap that follows destroys the CUDA context,
+// so the device first writes the record to host memory, which survives it.
 //
-// Invariant: the first fault of a process is kept; those that follow from it are not.
+// Invariant: only the first fault of a process is recorded, not its consequences.
 #pragma once
 
 #include <string>
@@ -18,17 +18,16 @@ struct FaultRecord {
     char file[116] = {};
 };
 
-/// Gives the device a place for its word. To be called before kernels run; calls after the first
-/// do nothing. Errc::io without a device.
+/// Allocates the record and tells the device where it is. Call before kernels run; calls after the
+/// first do nothing. Errc::io without a device.
 Errc prepare_fault_record();
 
-/// What the device left; null if no invariant broke there.
+/// The device's record; null if no check has failed there.
 const FaultRecord* fault_record();
-/// The same as a text for people; empty if no invariant broke.
+/// The record as a message; empty if no check has failed.
 std::string broken_invariant();
 
-/// Breaks an invariant on the device on purpose, for tests of what follows. The device is lost
-/// then.
+/// Fails a check on the device on purpose, for tests. The device is lost afterwards.
 Errc break_invariant();
 
 }  // namespace warren::cuda_engine

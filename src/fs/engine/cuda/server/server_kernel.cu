@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of the resident server: one warp polls, all others work.
 //
-// Invariant: every block is resident from the start, because a warp waits for another one's word:
-// there are far fewer blocks than multiprocessors, and one fits on each.
+// Invariant: all blocks of the grid run concurrently, because warps wait for the polling warp.
+// There are far fewer blocks than multiprocessors, and a block fits on each.
 #include "fs/engine/cuda/server/server_kernel.hpp"
 
 #include "fs/engine/cuda/server/server_warp.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting one epoch of the resident server.
+// Starts one epoch of the resident server.
 //
-// Invariant: at most one epoch runs at a time; the next is started when the one before has ended.
+// Invariant: at most one epoch runs at a time; the next is started after the one before has ended.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host and the resident server say to each other, and what the server keeps on the device
-// from one epoch to the next.
+// The words by which the host and the resident server communicate, and the state that the server
+// keeps on the device from one epoch to the next.
 //
-// Invariant: each word is written by one side only. ServerControl is the host's, ServerReport the
-// device's; both lie in pinned memory. Nothing in them is ever counted up by the other side.
+// Invariant: each word has one writer. The host writes ServerControl, the device ServerReport; both
+// lie in pinned memory.
 #pragma once
 
 #include "fs/core/store.hpp"
@@ -16,7 +16,7 @@ namespace warren::cuda_engine {
 inline constexpr u32 warps_per_block = 8;
 inline constexpr u32 server_blocks_max = 32;  // one for each lane of the polling warp
 
-/// A ring as the device sees it; the stamp's groups lie in device memory.
+/// A ring as passed to the device; the stamp's groups lie in device memory.
 struct RingEntry {
     ring::RingMemory memory;
     ring::Stamp stamp;
@@ -24,37 +24,37 @@ struct RingEntry {
 };
 
 struct alignas(64) ServerControl {
-    u64 end_epoch;  // the server ends if its epoch's number is not above this
-    u64 settle;     // a number that the server repeats once when it has nothing to do
+    u64 end_epoch;  // the server ends its epoch if that has this number or a lower one
+    u64 settle;     // a number that the server copies to ServerReport::settled when it is idle
 };
 
 /// Why an epoch ended.
 enum class EpochEnd : u32 { none, time, idle, asked };
 
 struct alignas(64) ServerReport {
-    u64 beats;          // grows while the polling warp lives
+    u64 beats;          // heartbeat: grows while the polling warp runs
     u64 oldest_ticket;  // of the command that has been running longest, in ring oldest_ring
-    u64 oldest_ns;      // for so long; 0: none is running
+    u64 oldest_ns;      // for how long it has been running; 0: none is running
     u32 oldest_ring;
     EpochEnd end;
-    u64 ended_epoch;  // written last
-    u64 settled;      // the settle heard last at a moment without a running command
+    u64 ended_epoch;  // number of the last epoch that has ended; written last
+    u64 settled;      // the last value of ServerControl::settle that the idle server has read
     u64 polls;
     u64 commands;
     u64 next[ring::rings_max];  // the next ticket of each ring, when the epoch ended
 };
 
-/// A worker's letter box.
+/// A command that the polling warp hands to a worker.
 struct alignas(128) Mailbox {
     ring::CommandCell cell;
     u64 ticket;
-    u64 since;  // by the device's clock
+    u64 since;  // when the command was handed over, by the device's clock
     u32 ring;
 };
 
 inline constexpr u64 buffer_bytes_max = 64 * kib;
 
-/// Where a worker keeps what it copied and what it will copy back.
+/// A worker's copy of a command's argument block, and the command's buffer.
 struct Staging {
     std::byte block[(ring::block_bytes_max / 64 + 2) * 64];
     std::byte buffer[buffer_bytes_max];
@@ -62,12 +62,12 @@ struct Staging {
 
 /// Device memory that outlives an epoch.
 struct ServerMemory {
-    u64 next[ring::rings_max];  // ticket to be taken next
-    u64 seen[ring::rings_max];  // counter of the doorbell when it was last followed
+    u64 next[ring::rings_max];  // the next ticket of each ring
+    u64 seen[ring::rings_max];  // the doorbell's counter when the ring was last visited
     u64 polls;
     u64 commands;
     Mailbox boxes[server_blocks_max * warps_per_block];
-    u32 states[server_blocks_max * warps_per_block];  // BoxState; block 0 has its own
+    u32 states[server_blocks_max * warps_per_block];  // BoxState; block 0 uses shared memory
 };
 
 struct ServerArguments {
@@ -78,7 +78,7 @@ struct ServerArguments {
     const ServerControl* control;
     ServerReport* report;
     ServerMemory* memory;
-    Staging* staging;  // one a worker
+    Staging* staging;  // one for each worker
     u64 epoch;
     u64 epoch_ns;
     u64 idle_ns;

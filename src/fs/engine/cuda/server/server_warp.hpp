@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warps of the resident server: what a block of them shares, and the letter boxes through which
-// the polling warp hands commands to the others.
+// The warps of the resident server: their shared memory, and the mailboxes through which the
+// polling warp hands commands to the others.
 //
-// Invariant: a box belongs to the polling warp while its state is `idle`, and to its worker from
-// `full` until the worker says `idle` again.
+// Invariant: a mailbox belongs to the polling warp while its state is box_idle, and to its worker
+// from box_full until the worker sets box_idle again.
 #pragma once
 
 #include "fs/core/fast_lookup.hpp"
@@ -27,14 +27,14 @@ struct WorkerSpace {
 };
 
 struct BlockSpace {
-    // Operations read its pointers all the time; from a kernel's parameters each would come the
-    // long way, past a cache that every acquire empties.
+    // A copy in shared memory, because operations read its pointers all the time: kernel parameters
+    // lie behind a cache that every acquire empties.
     core::Store store;
     RingEntry rings[ring::rings_max];
     WorkerSpace workers[warps_per_block];
     core::VersionNotes notes;
-    // In block 0, where the polling warp is, letters come here: its neighbours are reached without
-    // leaving the multiprocessor. Elsewhere a worker copies its letter to here.
+    // The polling warp, which is in block 0, puts commands for workers of that block here, without
+    // leaving the multiprocessor. Workers of other blocks copy their commands to here.
     Mailbox boxes[warps_per_block];
     u32 states[warps_per_block];  // only in block 0
 };
@@ -44,7 +44,7 @@ using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
 
 /// The polling warp: takes commands from the rings until the epoch ends.
 __device__ void dispatch(const ServerArguments& arguments, BlockSpace& space);
-/// A worker: runs the commands that it is given until it is told to leave.
+/// A worker: runs the commands in its mailbox until the state is box_leave.
 __device__ void work(const ServerArguments& arguments, BlockSpace& space, u32 block, u32 warp);
 
 }  // namespace warren::cuda_engine

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory is taken before commands are stopped: the driver takes its time for it. What became dirty
-// since then has room up to a third more than there was. Where the device has no memory left for
-// copies, the host's takes them: commands wait longer then, and nothing is lost.
+// Memory is allocated before commands are stopped, because the driver takes long for it. It has
+// room for a third more blocks than are dirty at that time, and then some, for those that become
+// dirty meanwhile. If the device has no memory left for copies, they are written to pinned host
+// memory: then commands wait longer, but nothing is lost.
 #include "fs/engine/cuda/store/commit_area.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace warren::cuda_engine {
 namespace {
 
 constexpr u64 blocks_min = 4096;    // 16 MiB
-constexpr u64 slice_blocks = 1024;  // brought to the host at once: 4 MiB
+constexpr u64 slice_blocks = 1024;  // copied to the host at once: 4 MiB
 
 }  // namespace
 
@@ -53,17 +54,17 @@ Errc CommitArea::make_room(u64 blocks) {
     return Errc::ok;
 }
 
-/// Makes room for what is dirty now and a good deal more. Beside commands.
+/// Makes room for the blocks that are dirty, and more. Commands may run meanwhile.
 Errc CommitArea::prepare(const core::Store& store) {
     WARREN_TRY(stream_.copy(state_.data(), store.state, sizeof(core::StoreState)));
     WARREN_TRY(stream_.wait());
     const u64 dirty = state_.data()->dirty_blocks + state_.data()->reserved_credits;
-    // The journal's room bounds what may be dirty, so this ends with room enough.
+    // The journal's room bounds the number of dirty blocks, so cut() finds enough room in the end.
     return make_room(dirty + dirty / 3 + blocks_min);
 }
 
-/// Copies the dirty blocks. Errc::need_space, and nothing has changed, if they are more than
-/// prepare() made room for. Nobody applies anything.
+/// Copies the dirty blocks. Errc::need_space if there are more than prepare() made room for; then
+/// nothing has changed. Requires: no operation applies.
 Errc CommitArea::take(const core::Store& store) {
     const ops::CutArea area{blocks_, places_.data(), capacity_, device_header_.data()};
     WARREN_TRY(stream_.fill(device_header_.data(), 0, sizeof(ops::CutHeader)));
@@ -73,7 +74,7 @@ Errc CommitArea::take(const core::Store& store) {
     return header_.data()->count <= area.capacity ? Errc::ok : Errc::need_space;
 }
 
-/// The part of a cut for which commands wait.
+/// The part of a commit snapshot during which commands wait.
 Errc CommitArea::take_alone(const core::Store& store, const Givers& givers,
                             const std::function<void()>& at_rest, CommitSnapshot& cut) {
     const auto begin = std::chrono::steady_clock::now();
@@ -112,7 +113,7 @@ Errc CommitArea::fetch(format::Block* blocks) const {
     const auto size_of = [&](u64 slice) {
         return std::min(slice_blocks, count - slice * slice_blocks) * sizeof(format::Block);
     };
-    // While one slice is on its way, the one before goes to where it is wanted.
+    // While one slice is being copied to the staging memory, the one before is copied to `blocks`.
     for (u64 slice = 0; slice <= slices; ++slice) {
         if (slice < slices) {
             WARREN_TRY(stream_.copy(staging_.data() + slice % 2 * slice_blocks,

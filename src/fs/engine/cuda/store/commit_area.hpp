@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the CUDA engine keeps the copies of a commit: device memory that takes them in a fraction
-// of the time that the bus would need, so that commands wait for no more than that. From there they
-// go to the host while commands run.
+// The memory for the CUDA engine's commit snapshots. The dirty blocks are copied within device
+// memory, in a fraction of the time that the bus would need; only meanwhile do commands wait. The
+// copies are sent to the host while commands run.
 //
-// Invariant: one commit at a time, and no bulk step while a cut is taken.
+// Invariant: one commit at a time, and no bulk step while a snapshot is taken.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@
 
 namespace warren::cuda_engine {
 
-/// Those whose commands a cut has to wait for.
+/// What a snapshot must wait for: commands and the resident server.
 struct Givers {
-    FairLock& commands;  // shared for as long as a command has no answer
+    FairLock& commands;  // held shared until a command is answered
     ResidentServer& server;
 };
 
@@ -31,13 +31,13 @@ class CommitArea {
     /// See EngineMemory::cut().
     Errc cut(const core::Store& store, const Givers& givers, const std::function<void()>& at_rest,
              CommitSnapshot& cut);
-    // Of the last cut.
+    // Figures of the last snapshot.
     u64 blocks() const { return blocks_cut_.load(std::memory_order_relaxed); }
-    /// For so long commands waited.
+    /// For how long commands waited.
     float held_ms() const {
         return static_cast<float>(held_ns_.load(std::memory_order_relaxed)) / 1e6f;
     }
-    /// Brings the copies to the host.
+    /// Copies the last snapshot to the host.
     Errc fetch(format::Block* blocks) const;
 
     /// See EngineMemory::release_cut().
@@ -47,7 +47,7 @@ class CommitArea {
                  std::span<const u64> empty_inode_frames);
     /// See EngineMemory::allow_generations().
     Errc allow_generations(const core::Store& store, u64 limit);
-    /// Lets no command apply anything any more.
+    /// Makes the store read-only: from now on no command applies.
     Errc forbid(const core::Store& store) const;
 
  private:
@@ -58,7 +58,7 @@ class CommitArea {
                     const std::function<void()>& at_rest, CommitSnapshot& cut);
 
     gpu::Stream stream_;
-    format::Block* blocks_ = nullptr;  // the one or the other
+    format::Block* blocks_ = nullptr;  // that of device_blocks_ or host_blocks_
     u64 capacity_ = 0;
     gpu::DeviceBuffer<format::Block> device_blocks_;
     gpu::PinnedBuffer<format::Block> host_blocks_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cut is two launches, of which the second takes the list of the first without the host looking
-// at it. One warp copies a block at a time, sixteen bytes a lane: while nobody applies anything, no
-// block changes, and plain loads run at the speed of memory.
+// A commit snapshot is two launches. The second uses the list that the first has made, which the
+// host need not read in between. A warp copies one block at a time, sixteen bytes a lane. Plain
+// loads, which run at the speed of memory, are safe because no operation applies meanwhile.
 #include "fs/engine/cuda/store/commit_kernels.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "gpu/failure.hpp"
@@ -22,7 +22,7 @@ __device__ ops::CutShare share_of_warp() {
     return {warp_index(), u64{gridDim.x} * warps_per_block};
 }
 
-/// Copies a block that is at rest. All loads are on their way before the first store.
+/// Copies a block that no thread is changing. All loads are issued before the first store.
 struct CopyQuads {
     __device__ void operator()(const WarpTeam& team, const format::Block& from,
                                format::Block& to) const {
@@ -64,14 +64,14 @@ __global__ void publish_kernel(core::Store store, ops::CommittedFrame* frames, u
             continue;
         }
         core::Operation<WarpTeam> op(team, store);
-        op.commits_wait = true;  // this is part of one
-        // If somebody is at work there, the frame stays one of inodes.
+        op.commits_wait = true;  // this runs within a commit
+        // On failure an operation uses the frame, and it stays an inode frame.
         static_cast<void>(ops::end_inode_frame(op, load(team, empty[i - frame_count])));
         core::finish(op);
     }
 }
 
-/// To ask for what a kernel needs loads it.
+/// Loads a kernel: cudaFuncGetAttributes() does so as a side effect.
 template <class... Parameters>
 Errc load(void (*kernel)(Parameters...)) {
     cudaFuncAttributes needs;

@@ -9,19 +9,19 @@
 
 namespace warren::cuda_engine {
 
-/// Has the driver load the kernels, which it else does at their first launch, while commands wait.
+/// Makes the driver load the kernels. Otherwise it would do so at the first launch, while commands
+/// wait.
 Errc load_commit_kernels();
 
-/// Lists the dirty blocks and copies them into the area. The header's count says how many there
-/// are: if more than fit, nothing was copied and all are dirty still. Requires: nobody applies
-/// anything.
+/// Lists the dirty blocks and copies them into the area. The header's count is their number; if
+/// they do not fit, nothing was copied and all are still dirty. Requires: no operation applies.
 Errc launch_cut(const core::Store& store, const ops::CutArea& area, cudaStream_t stream);
 
-/// Lets the blocks at `places` of a cut go from the meta buffer.
+/// Lets the buffer cache evict the blocks at `places`, which a snapshot has pinned.
 Errc launch_release(const core::Store& store, const u64* places, u64 count, cudaStream_t stream);
 
-/// Lets go of what a durable commit freed: `frames`, and `empty` frames of inodes. Beside commands,
-/// while no cut is taken.
+/// Returns the blocks that a durable commit freed to the allocator: in `frames`, and the inode
+/// frames in `empty`. Commands may run meanwhile, but no snapshot may be taken.
 Errc launch_publish(const core::Store& store, ops::CommittedFrame* frames, u64 frame_count,
                     const u64* empty, u64 empty_count, cudaStream_t stream);
 

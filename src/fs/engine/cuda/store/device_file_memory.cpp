@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each call works on a stream of its own, so several threads that fill a file overlap their reads
-// of the disk with each other's copies.
+// Each call uses a stream of its own, so when several threads fill a file, disk reads of one
+// overlap with copies of another.
 #include "fs/engine/cuda/store/device_file_memory.hpp"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ void StagingPool::give(std::unique_ptr<Staging> staging) {
     idle_.push_back(std::move(staging));
 }
 
-/// What `body(staging)` answers on the right device; a stream that failed is not lent again.
+/// Returns the result of `body(staging)`, called with the right device selected. A staging buffer
+/// whose stream has failed is not used again.
 template <class Body>
 Errc DeviceFileMemory::with_staging(const Body& body) const {
     WARREN_TRY(gpu::use_device(pool_->device()));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// File contents in device memory, whole frames of 2 MiB side by side: what kernels read in place.
-// Bytes pass through pinned staging, so that they move at the speed of the bus and beside whatever
-// else the device does.
+// Contents of a mapped file in device memory, in contiguous units of 2 MiB, for kernels to access
+// in place. Bytes pass through pinned staging memory, so that copies run at the speed of the bus
+// and concurrently with other work of the device.
 //
-// Invariant: a file's frames are its own, never shared with another file's or with metadata, so a
-// kernel that runs past the end of its file reads zeros.
+// Invariant: no unit is shared with another file or with metadata, so a kernel that reads a little
+// past the end of its file reads zeros.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace warren::cuda_engine {
 
-/// Pinned buffers with a stream each, lent to one call at a time and kept for the next.
+/// Pinned buffers with a stream each. A call takes one for its duration; idle ones are kept.
 class StagingPool {
  public:
     static constexpr u64 buffer_bytes = 4 * mib;
@@ -30,7 +30,7 @@ class StagingPool {
 
     explicit StagingPool(int device) : device_(device) {}
 
-    /// Null, with the reason in `code`, if there is no pinned memory left.
+    /// Null, with the reason in `code`, if pinned memory or a stream cannot be allocated.
     std::unique_ptr<Staging> take(Errc& code);
     void give(std::unique_ptr<Staging> staging);
     int device() const { return device_; }
@@ -46,7 +46,7 @@ class DeviceFileMemory final : public FileMemory {
     explicit DeviceFileMemory(std::shared_ptr<StagingPool> pool) : pool_(std::move(pool)) {}
     ~DeviceFileMemory() override;
 
-    /// Takes zeroed memory. Errc::no_memory if the device has too little.
+    /// Allocates memory of zeros. Errc::no_memory if the device has too little.
     Errc open(u64 bytes);
 
     std::byte* data() const override { return range_.data(); }

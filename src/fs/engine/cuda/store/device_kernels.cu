@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copying is by words of 16 bytes, a warp's neighbours side by side: at the speed of memory on the
-// device and of the bus to pinned memory. No command runs beside list_dirty() and gather_blocks().
+// Copies use coalesced accesses of 16 bytes a thread, so they run at the speed of device memory, or
+// of the bus for pinned memory. No command runs during list_dirty() and gather_blocks().
 #include "fs/engine/cuda/store/device_kernels.hpp"
 #include "fs/ops/show_block.hpp"
 #include "gpu/failure.hpp"
@@ -39,7 +39,7 @@ __global__ void gather_kernel(core::Store store, const u64* places, u64 count, f
     }
 }
 
-/// One block of threads does what ops::show_block() does.
+/// ops::show_block() by one block of threads.
 __global__ void publish_kernel(core::Store store, u64 place, const format::Block* from) {
     __shared__ ops::Showing showing;
     if (threadIdx.x == 0) showing = ops::begin_showing(store, place);

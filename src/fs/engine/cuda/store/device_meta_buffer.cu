@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One warp brings one block: the host waits for the disk before, which takes longer.
+// A launch of one warp places one block. That is fast enough, because the host has waited for the
+// disk before, which takes longer.
 #include "fs/engine/cuda/store/device_meta_buffer.hpp"
 
 #include <bit>

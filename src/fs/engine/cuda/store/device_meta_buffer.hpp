@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A meta buffer in device memory: the heads map of fs/core/head_table.hpp, where the host puts
-// blocks that commands ask for.
+// A buffer cache in device memory (fs/core/head_table.hpp). The host puts blocks there that
+// commands have missed.
 //
-// Invariant: one caller at a time, beside any number of commands; see fs/ops/place_block.hpp.
+// Invariant: one caller at a time, concurrently with any number of commands; see
+// fs/ops/place_block.hpp.
 #pragma once
 
 #include <mutex>
@@ -15,8 +16,8 @@ namespace warren::cuda_engine {
 
 class DeviceMetaBuffer {
  public:
-    /// Takes the memory for `blocks` blocks, all free, and shows it to `store`, whose other tables
-    /// are those of the device.
+    /// Allocates memory for `blocks` blocks, all free, and sets it in `store`, whose other tables
+    /// lie in device memory already.
     Errc open(u64 blocks, core::Store& store);
 
     u64 blocks() const { return blocks_.count(); }
@@ -28,14 +29,14 @@ class DeviceMetaBuffer {
     Errc read_block(const core::Store& store, u64 place, format::Block& block);
 
  private:
-    /// What the host and a kernel tell each other, in pinned memory.
+    /// Arguments and results of a kernel, in pinned memory.
     struct Exchange {
         format::Block block;
         ops::Evicted evicted;
         Errc code;
     };
 
-    std::mutex mutex_;  // for all of this
+    std::mutex mutex_;  // guards all below
     gpu::Stream stream_;
     gpu::DeviceBuffer<core::HeadTable> table_;
     gpu::DeviceBuffer<core::Head> heads_;

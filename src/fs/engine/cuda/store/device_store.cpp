@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables are copied in the parts that are in use: the frames from the volume's start to the last
-// one with memory, and the data frames at its end. Dirty blocks are gathered by a kernel into
-// pinned memory, slice by slice, while the host puts the slice before into its places.
+// Only the parts of the tables that are in use are copied: those of the frames from the volume's
+// start to the last one with memory, and of the data frames at its end. A kernel gathers dirty
+// blocks into pinned memory, slice by slice, while the host copies the slice before to its Store.
 #include "fs/engine/cuda/store/device_store.hpp"
 
 #include <algorithm>
@@ -15,12 +15,13 @@
 namespace warren::cuda_engine {
 namespace {
 
-// That get memory beyond those in use: 64 MiB, and of large volumes enough for a million files.
+// At opening, frames beyond those in use that get memory: 64 MiB of them at least; in large volumes
+// 512 MiB, enough for a million files.
 constexpr u64 first_frames = 32;
 constexpr u64 first_frames_max = 256;
 constexpr u64 added_frames_max = 512;  // at once: 1 GiB
 constexpr u64 slice_blocks = 2048;     // gathered at once: 8 MiB
-constexpr u64 first_list = 64 * 1024;  // dirty blocks that the list holds before it must grow
+constexpr u64 first_list = 64 * 1024;  // initial capacity of the list of dirty blocks
 constexpr u64 pinned_tables_max = 64 * mib;
 constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 
@@ -34,8 +35,8 @@ bool holds_metadata(format::FrameKind kind) {
 
 }  // namespace
 
-/// Allocates the counterpart of `count` values of the host at `pointer`, zeroed; `pointer` leads to
-/// it afterwards.
+/// Allocates a zeroed device array for the `count` values of the host at `pointer`, and sets
+/// `pointer` to it.
 template <class T>
 Errc DeviceStore::mirror(T*& pointer, u64 count) {
     gpu::DeviceBuffer<std::byte> array;
@@ -63,8 +64,7 @@ Errc DeviceStore::open_tables() {
     return mirror(device_.dirty_frames, frame_words);
 }
 
-/// Reserves the addresses of the whole volume, with memory for the frames of metadata and some
-/// more.
+/// Reserves addresses for the whole volume, and maps memory for the metadata frames and some more.
 Errc DeviceStore::open_range() {
     WARREN_TRY(mirror(device_.resident, host_.block_count() / 64 + 1));
     WARREN_TRY(range_.reserve(host_.size_bytes));
@@ -96,7 +96,7 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     WARREN_TRY(list_.allocate(1 + first_list));
     WARREN_TRY(host_list_.allocate(1 + first_list));
     if (meta_buffer_blocks != 0) {
-        // Dirty blocks cannot leave the buffer: most of it must stay for those that are read.
+        // Dirty blocks cannot be evicted from the buffer, and most of it must remain for reads.
         host.state->journal_room = std::min(host.state->journal_room, meta_buffer_blocks / 4);
         WARREN_TRY(meta_buffer_.open(meta_buffer_blocks, device_));
     } else {
@@ -111,7 +111,7 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     return measured.code();
 }
 
-/// Gives memory to those of the frames that have none and can hold metadata.
+/// Maps memory for those of the frames that have none and can hold metadata.
 Errc DeviceStore::map_frames(Frames frames) {
     const auto lacks_memory = [&](u64 frame) {
         return !has_memory_[frame] && core::kind_of(host_, frame) != format::FrameKind::system;
@@ -133,7 +133,7 @@ Errc DeviceStore::copy(Way way, void* host, void* device, u64 bytes) const {
     return way == Way::up ? stream_.copy(device, host, bytes) : stream_.copy(host, device, bytes);
 }
 
-/// Copies what the frame table and the overlays say about `frames`.
+/// Copies the parts of the frame table and the overlays for `frames`.
 Errc DeviceStore::copy_entries(Way way, Frames frames) const {
     if (frames.begin >= frames.end) return Errc::ok;
     const u64 first = frames.begin / format::frames_per_table_block;
@@ -144,8 +144,8 @@ Errc DeviceStore::copy_entries(Way way, Frames frames) const {
                 (frames.end - frames.begin) * sizeof(core::FrameOverlay));
 }
 
-/// Copies all tables but the versions, which only commands use, and the resident bits. The state
-/// passes through state_.
+/// Copies all tables except the versions, which only commands use, and the resident bits. On the
+/// way up, the state passes through state_.
 Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
     if (way == Way::up) {
         std::memcpy(state_.data(), host_.state, sizeof(core::StoreState));
@@ -168,7 +168,7 @@ Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
     return copy(way, host_.dirty, device_.dirty, low * words_per_frame * sizeof(u64));
 }
 
-/// Copies all frames that hold metadata of which the host has some, and the resident bits.
+/// Copies all metadata frames of which the host has a block in memory, and the resident bits.
 Errc DeviceStore::upload_blocks() {
     const auto is_wanted = [&](u64 frame) {
         const u64* words = host_.resident + frame * words_per_frame;
@@ -195,7 +195,8 @@ Errc DeviceStore::upload_tables() {
     return stream_.wait();
 }
 
-/// Lists the dirty blocks in list_ and host_list_. Waits for all that is queued.
+/// Lists the dirty blocks in list_, growing it and host_list_ as needed. Waits for all work queued
+/// on the stream.
 Errc DeviceStore::list_dirty_blocks(u64& count) {
     for (;;) {
         WARREN_TRY(stream_.fill(list_.data(), 0, sizeof(u64)));
@@ -210,7 +211,7 @@ Errc DeviceStore::list_dirty_blocks(u64& count) {
     }
 }
 
-/// Puts gathered blocks into their places in the host's memory.
+/// Copies gathered blocks to their places in the host's Store.
 void DeviceStore::scatter(const u64* places, u64 count, const format::Block* from) const {
     for (u64 i = 0; i < count; ++i) {
         std::memcpy(host_.base + places[i], &from[i], sizeof from[i]);
@@ -221,7 +222,7 @@ void DeviceStore::scatter(const u64* places, u64 count, const format::Block* fro
     }
 }
 
-/// Brings the `count` listed blocks to the host.
+/// Copies the `count` listed blocks to the host's Store.
 Errc DeviceStore::download_blocks(u64 count) {
     const u64 slices = divide_up(count, slice_blocks);
     const auto size_of = [&](u64 slice) {
@@ -250,7 +251,7 @@ Errc DeviceStore::download() {
     u64 count = 0;
     WARREN_TRY(list_dirty_blocks(count));
     std::memcpy(host_.state, state_.data(), sizeof(core::StoreState));
-    host_.state->frames_with_memory = 0;  // the host's own frames have memory, all of them
+    host_.state->frames_with_memory = 0;  // not used there: all frames of the host have memory
     WARREN_TRY(copy(Way::down, host_list_.data() + 1, list_.data() + 1, count * sizeof(u64)));
     WARREN_TRY(copy_tables(Way::down, state_.data()->data_frames_begin));
     WARREN_TRY(stream_.wait());
@@ -276,7 +277,7 @@ Errc DeviceStore::show_block(u64 place) {
 
 Errc DeviceStore::prepare_inode_frame(u64 frame) {
     if (frame >= host_.frame_count) return Errc::invalid;
-    if (device_.heads != nullptr) return Errc::ok;  // its blocks come as zeros when they are wanted
+    if (device_.heads != nullptr) return Errc::ok;  // missed blocks are placed as zeros
     std::lock_guard lock(mutex_);
     WARREN_TRY(map_frames({frame, frame + 1}));
     WARREN_TRY(stream_.fill(device_.base + frame * format::frame_size, 0, format::frame_size));
@@ -287,7 +288,7 @@ Errc DeviceStore::prepare_inode_frame(u64 frame) {
 
 Errc DeviceStore::add_frames(u64 wanted) {
     std::lock_guard lock(mutex_);
-    // Of many that find no frame at the same moment one adds memory for all.
+    // Of many commands that find no frame at the same time, the first adds memory for all.
     const u64 words = divide_up(frames_with_memory_, 64);
     WARREN_TRY(stream_.copy(words_.data(), device_.frames_free, words * sizeof(u64)));
     WARREN_TRY(stream_.wait());

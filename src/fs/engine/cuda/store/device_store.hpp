@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume's metadata in device memory: the counterpart of a host's Store, from which it is filled
-// when the volume is opened, and block by block as commands ask for more.
+// A volume's metadata in device memory: the counterpart of a host's Store. It is filled from that
+// when the volume is opened, and block by block later, as commands miss blocks.
 //
-// A metadata block lies at base + place, in one reserved range of addresses of the volume's size of
-// which the metadata frames have memory. The tables beside the volume (frame table, overlays,
-// bitmaps) are arrays of their own. With a meta buffer there is no such range: blocks come and go.
+// A metadata block lies at base + place, in one reserved range of addresses as large as the volume,
+// in which metadata frames have memory. The other tables (frame table, overlays, bitmaps) are
+// arrays of their own. With a buffer cache there is no such range, and blocks can be evicted.
 //
-// Invariant: a block that the host has resident is resident here. All calls are made while no
-// command runs here, except show_block(), prepare_inode_frame(), add_frames() and read_counters(),
-// which may be called beside commands and by any thread.
+// Invariant: without a buffer cache, a block that is resident on the host is resident here.
+// show_block(), prepare_inode_frame(), add_frames() and read_counters() may be called by any thread
+// while commands run; all other calls require that no command runs.
 #pragma once
 
 #include <cstddef>
@@ -25,36 +25,37 @@ namespace warren::cuda_engine {
 
 class DeviceStore {
  public:
-    /// Makes the counterpart of `host`, which outlives this and uses the identity map, and fills
-    /// it. With `meta_buffer_blocks` it holds no more blocks than that, and none at first.
-    /// Errc::no_memory if the device has too little; gpu::last_failure() says what was asked for.
+    /// Makes the counterpart of `host`, a fully resident store that outlives this, and fills it.
+    /// With `meta_buffer_blocks` it is a buffer cache of that many blocks, empty at first.
+    /// Errc::no_memory if the device has too little; gpu::last_failure() has the size requested.
     Errc open(const core::Store& host, u64 meta_buffer_blocks = 0);
 
-    /// With device pointers; for kernels.
+    /// The Store for kernels, with device pointers.
     const core::Store& store() const { return device_; }
 
-    /// Requires: it was opened with one.
+    /// Requires: open() was called with `meta_buffer_blocks`.
     DeviceMetaBuffer& meta_buffer() { return meta_buffer_; }
 
-    // For those who let the host's Store and this one take turns.
-    /// Brings the host's tables up to date, and there all blocks that are dirty here.
+    // For programs that use the host's Store and this one alternately.
+    /// Updates the host's tables, and its copies of the blocks that are dirty here.
     Errc download();
-    /// Brings the tables here up to date.
+    /// Updates the tables here from the host's.
     Errc upload_tables();
 
-    /// The counters that the StoreState here has now.
+    /// Reads the StoreState in device memory.
     Errc read_counters(core::StoreState& counters);
 
-    // Without a meta buffer.
-    /// Shows a block that the loader brought into the host's memory.
+    // Without a buffer cache.
+    /// Copies a block that the loader has read into the host's Store to the device and makes it
+    /// resident.
     Errc show_block(u64 place);
-    /// Makes all blocks of a claimed frame resident and zero: nothing is to be loaded there.
+    /// Makes all blocks of a claimed frame resident and zero, so that none is loaded from disk.
     Errc prepare_inode_frame(u64 frame);
-    /// Gives memory to more frames, unless `wanted` free ones have some. Errc::no_memory if that
-    /// fails, Errc::no_space if all frames have memory.
+    /// Gives memory to more frames, unless `wanted` free frames have memory already.
+    /// Errc::no_memory if the device has too little, Errc::no_space if all frames have memory.
     Errc add_frames(u64 wanted = 1);
 
-    /// What it took to fill this, by the device's clock.
+    /// How long open() took to fill this, by the device's clock.
     float upload_ms() const { return upload_ms_; }
     u64 mapped_bytes() const;
 
@@ -85,7 +86,7 @@ class DeviceStore {
     DeviceMetaBuffer meta_buffer_;
     gpu::ReservedRange range_;
     std::vector<bool> has_memory_;  // by frame
-    u64 frames_with_memory_ = 0;    // all below it that are not the system's have memory
+    u64 frames_with_memory_ = 0;    // all below it have memory, except system frames
     std::vector<gpu::DeviceBuffer<std::byte>> arrays_;
     std::vector<gpu::PinnedRange> pinned_;
     gpu::Stream stream_;
@@ -95,9 +96,9 @@ class DeviceStore {
     gpu::PinnedBuffer<core::StoreState> state_;
     gpu::PinnedBuffer<format::Block> staging_;
     gpu::PinnedBuffer<u64> words_;
-    gpu::DeviceBuffer<u64> list_;       // how many places, then the places
-    gpu::PinnedBuffer<u64> host_list_;  // the same
-    mutable std::mutex mutex_;          // for all of this
+    gpu::DeviceBuffer<u64> list_;       // the number of places, then the places
+    gpu::PinnedBuffer<u64> host_list_;  // the same on the host
+    mutable std::mutex mutex_;          // guards all of this
     float upload_ms_ = 0;
 };
 
