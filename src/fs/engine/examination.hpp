@@ -32,7 +32,7 @@ struct Examined {
     ops::examine::ExamState state{};  // has flaws if a block could not be read
     double start_seconds = 0;         // until memory and the device were ready
     double load_seconds = 0;          // from the disk to the memory in which they are checked
-    double disk_seconds = 0;          // how long one thread waited for the disk in load_seconds
+    double disk_seconds = 0;          // of load_seconds, the mean time a thread waited for the disk
     double exam_seconds = 0;          // all phases
 };
 

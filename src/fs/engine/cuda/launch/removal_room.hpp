@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a bulk step that removes a tree shares out the journal's room. A commit must hold all that a
-// step dirties, and a step ends only when each of its warps has noticed that it is full.
+// How a bulk step that removes a tree divides the journal's room. A commit must hold all blocks
+// that a step dirties, and a step ends only when each of its warps has noticed that it is full.
 //
-// Invariant: a step dirties no more than it reserves, and is not begun where that is more than
-// ops::most_credits(): then names are removed one by one. Only a listing, when the commit at hand
-// has room for it, reserves more.
+// Invariant: a step dirties no more blocks than it has credits for. It does not begin if it would
+// need more than ops::most_credits(); then names are removed one by one. Only a listing reserves
+// more, if the current transaction has room for it.
 #pragma once
 
 #include <algorithm>
@@ -14,23 +14,23 @@
 namespace warren::cuda_engine {
 
 struct RemovalShape {
-    u32 blocks = 124;  // one a multiprocessor, but for those of the resident server
+    u32 blocks = 124;  // one for each multiprocessor that the resident server does not use
     u32 warps_per_block = 8;
     u64 queue_capacity = u64{1} << 20;
 
     constexpr u64 warps() const { return u64{blocks} * warps_per_block; }
 };
 
-/// What a step dirties until it is full, and then for names in the orphan directory. They are
-/// hashed, so each may lie in another of its blocks, and a new one may split a full leaf. Where
-/// there are many of these blocks, a step takes few names, and where there are very many it ends
-/// few.
+/// How many blocks a step may dirty until it is full, and then for names in the orphan directory.
+/// Names are hashed, so each may lie in another block of that directory, and a new name may split a
+/// full leaf. If the directory has many blocks, a step adds few names to it; if it has very many, a
+/// step also removes few.
 struct StepRoom {
-    static constexpr u64 few_min = 33;  // those of a warp's lanes, and the tree's root
+    static constexpr u64 few_min = 33;  // one for each lane of a warp, and the tree's root
 
     u64 until_full;
-    u64 new_blocks;  // of the orphan directory, for what is loose when the step is full
-    u64 old_blocks;  // of it: those that it has, with what they split into
+    u64 new_blocks;  // new ones of the orphan directory, for detached directories at the end
+    u64 old_blocks;  // existing ones of the orphan directory, and those into which they split
 
     static WARREN_HD constexpr StepRoom of(u64 journal_room) {
         const u64 old = journal_room / 8;
@@ -38,30 +38,31 @@ struct StepRoom {
         return {journal_room / 8, journal_room / 32, old > old_min ? old : old_min};
     }
     WARREN_HD constexpr u64 sum() const { return until_full + new_blocks + old_blocks; }
-    /// Whether so many could not all be split.
+    /// Whether the orphan directory has so many blocks that not all of them could be split.
     WARREN_HD constexpr bool takes_few(u64 orphan_blocks) const {
         return orphan_blocks > old_blocks / 2;
     }
-    /// Whether they could not all be dirtied beside those that few names split.
+    /// Whether it has so many that not all of them could be dirtied in addition to those that
+    /// few_names() new names split.
     WARREN_HD constexpr bool ends_few(u64 orphan_blocks) const {
         return orphan_blocks + few_names() > old_blocks;
     }
-    /// A name that is ended dirties a block, one that is taken two.
+    /// How many names are few. Removing a name dirties one block, adding one dirties two.
     WARREN_HD constexpr u64 few_names() const {
         const u64 few = old_blocks / 8;
         return few > few_min ? few : few_min;
     }
 };
 
-/// What a step of so many warps reserves.
+/// The credits that a step of `warps` warps reserves.
 WARREN_HD inline u64 credits_of_step(const core::Store& store, u64 warps) {
     const StepRoom room = StepRoom::of(relaxed_load(store.state->journal_room));
     return room.sum() + ops::dirtied_when_full(store, warps);
 }
 
-/// As many warps as the journal has room for beside bitmaps of inodes and the frame table, for
-/// which 3/16 are kept at least; at least one. Where there are very many of these, few warps could
-/// not dirty all.
+/// A shape with as many warps as the journal has room for, at least one. Inode bitmaps and the
+/// frame table, which all warps may dirty, are counted once, with at least 3/16 of the room. If
+/// there are very many of them, it is better to count those that each warp can dirty by itself.
 inline RemovalShape removal_shape_for(const core::Store& store) {
     RemovalShape shape;
     const u64 journal_room = relaxed_load(store.state->journal_room);
@@ -81,8 +82,9 @@ inline RemovalShape removal_shape_for(const core::Store& store) {
     return shape;
 }
 
-/// Whether a commit holds what a step of so many warps reserves: not in the smallest volumes, and
-/// not in one that has grown and has a larger frame table than its journal was made for.
+/// Whether a commit can hold the blocks for which a step of `warps` warps reserves credits. It
+/// cannot in the smallest volumes, nor in one that has grown much, whose frame table is larger than
+/// its journal was made for.
 inline bool has_room_for_steps(const core::Store& store, u64 warps) {
     return credits_of_step(store, warps) <=
            ops::most_credits(relaxed_load(store.state->journal_room));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one warp that looks at the host's memory. In a quiet turn it reads the next cell of the ring
-// used last, the head of the one behind it, the doorbell and the host's control word with a single
-// instruction; while there is one command behind another it reads sixteen cells at once. What it
-// finds it hands to idle workers, nearest first. Every piece says itself whether it has arrived, so
-// the looks need no order among each other.
+// The polling warp, which alone reads rings in host memory. In a quiet turn it reads the next cell
+// of the current ring, the head of the cell after it, the doorbell and the host's control words
+// with a single instruction; when commands follow each other it reads sixteen cells at once. It
+// hands commands to idle workers, those of its own block first. The phase in every piece tells
+// whether the piece has arrived, so the loads need no order among each other.
 //
-// Invariant: a ring is left only when its next cell has not arrived, or is marked to be visited
-// again; so no stroke of the doorbell is forgotten.
+// Invariant: the poller leaves a ring only if the ring's next cell has not arrived, or marks it to
+// be visited again; so no ring of the doorbell is missed.
 #include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server/server_warp.hpp"
 
@@ -18,18 +18,18 @@ using ring::Piece;
 constexpr u32 pieces_per_cell = ring::command_slots * ring::pieces_per_slot;
 constexpr u32 cells_per_load = WarpTeam::width / pieces_per_cell;
 constexpr u32 loads_in_burst = 4;
-constexpr u32 doorbell_lane = pieces_per_cell;  // and the three behind it
+constexpr u32 doorbell_lane = pieces_per_cell;  // and the next three
 constexpr u32 control_lane = doorbell_lane + 4;
-constexpr u32 behind_lane = control_lane + 1;  // and the three behind it
-constexpr u32 turns_per_clock = 8;             // idle turns between looks at the clock
-constexpr u32 turns_per_sweep = 512;  // idle turns between looks at rings that said nothing
-constexpr u32 turns_per_visit = 16;   // bursts from one ring while another one waits
+constexpr u32 behind_lane = control_lane + 1;  // and the next three
+constexpr u32 turns_per_clock = 8;             // turns between readings of the clock
+constexpr u32 turns_per_sweep = 512;  // idle turns after which a ring is visited without a signal
+constexpr u32 turns_per_visit = 16;   // turns on one ring while another one waits
 constexpr u64 beat_ns = 1'000'000;
-constexpr u64 visit_again = ~u64{0};  // as a counter last seen: differs from every counter
+constexpr u64 visit_again = ~u64{0};  // value of Poller::seen that differs from every counter
 
-/// All that the polling warp holds in registers. Lane r keeps the books of ring r, lane b those of
-/// block b; the rest is the same in all lanes. What a quiet turn wants is among it: the look over
-/// the bus waits for whatever has to be read before it.
+/// The state of the polling warp, which stays in registers. Lane r has the values of ring r, and
+/// lane b those of block b; the others are equal in all lanes. All that a quiet turn needs is here,
+/// because the load over the bus cannot be issued before its operands have been read.
 struct Poller {
     const ServerArguments& arguments;
     BlockSpace& space;
@@ -37,16 +37,16 @@ struct Poller {
     const u32 blocks;
     const u64 epoch;
     const bool is_open;              // the lane's ring
-    const Piece* const fixed_place;  // what the lane reads in each quiet turn, if that is no cell
+    const Piece* const fixed_place;  // what the lane reads in a quiet turn unless it reads a cell
 
     u64 next = 0;     // ticket of the lane's ring
-    u64 seen = 0;     // its counter when it was last followed
-    u32 free = 0;     // bit per idle worker of the lane's block
-    u32 claimed = 0;  // likewise: is getting a command, though its box does not say so yet
+    u64 seen = 0;     // the ring's counter in the doorbell when it was last visited
+    u32 free = 0;     // a bit for each idle worker of the lane's block
+    u32 claimed = 0;  // likewise: chosen for a command, but its state is still box_idle
 
-    Piece heard;                                   // what the lane read in the quiet turn before
-    u32 hot = 0;                                   // the ring looked at
-    const ring::CommandCell* hot_cells = nullptr;  // null if it is not open
+    Piece heard;                                   // what the lane read in the last quiet turn
+    u32 hot = 0;                                   // the current ring
+    const ring::CommandCell* hot_cells = nullptr;  // its cells; null if it is not open
     u32 hot_cell_count = 1;
     u32 visits = 0;
     u64 start = 0;
@@ -69,7 +69,7 @@ struct Poller {
         turn_to(0);
     }
 
-    /// What lanes between those with cells read.
+    /// What the lanes that read the doorbell and the control words read; null for the others.
     static __device__ const Piece* find_fixed_place(const ServerArguments& given, u32 lane) {
         if (lane == control_lane) return reinterpret_cast<const Piece*>(given.control);
         if (lane < doorbell_lane || lane > control_lane) return nullptr;
@@ -100,7 +100,7 @@ __device__ u64 shuffle(u64 value, u32 from) {
     return __shfl_sync(~0u, value, static_cast<int>(from));
 }
 
-/// Looks which workers are idle: those of this block, or all.
+/// Updates `free` from the states of the workers: those of this block, or all.
 __device__ void refresh(Poller& at, bool everywhere) {
     if (at.lane == 0 || everywhere) {
         u32 idle = 0;
@@ -112,7 +112,7 @@ __device__ void refresh(Poller& at, bool everywhere) {
         }
         at.free = idle & ~at.claimed;
     }
-    // With the loads above an acquire: pairs with the release in work().
+    // Together with the loads above this is an acquire: pairs with the release in work().
     if (everywhere) {
         cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device);
     } else {
@@ -125,7 +125,7 @@ __device__ bool all_are_idle(const Poller& at) {
     return __ballot_sync(~0u, at.free != at.workers_of_lane()) == 0;
 }
 
-/// The number of an idle worker, which then is not idle any more. Requires: there is one.
+/// Chooses an idle worker and returns its number. Requires: there is one.
 __device__ u32 claim_worker(Poller& at) {
     const u32 lanes = __ballot_sync(~0u, at.free != 0);
     const u32 block = static_cast<u32>(__ffs(static_cast<int>(lanes)) - 1);
@@ -138,13 +138,14 @@ __device__ u32 claim_worker(Poller& at) {
     return block * warps_per_block + warp;
 }
 
-/// Commands that lie in letter boxes whose workers do not know yet: of load i the first counts[i].
+/// Commands that were written to mailboxes but not published to the workers yet: the first
+/// counts[i] of load i.
 struct Posted {
     u32 workers[loads_in_burst];  // of the lane's cell
     u32 counts[loads_in_burst] = {};
 };
 
-/// Tells the workers.
+/// Publishes the commands to the workers, by setting the states of the mailboxes.
 __device__ void publish(Poller& at, Posted& posted) {
     const u32 mine = at.lane / pieces_per_cell;
     bool is_far = false;
@@ -152,7 +153,7 @@ __device__ void publish(Poller& at, Posted& posted) {
     for (u32 i = 0; i < loads_in_burst; ++i)
         is_far = is_far || (mine < posted.counts[i] && posted.workers[i] >= warps_per_block);
     __syncwarp();
-    // With the stores below a release: pairs with the acquire in wait_for_mail().
+    // Together with the stores below this is a release: pairs with the acquire in wait_for_mail().
     if (__ballot_sync(~0u, is_far) != 0) {
         cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device);
     } else {
@@ -169,12 +170,12 @@ __device__ void publish(Poller& at, Posted& posted) {
         posted.counts[i] = 0;
     }
     at.claimed = 0;
-    __syncwarp();  // other lanes than these ask in refresh() who is idle
+    __syncwarp();  // orders these stores before the loads of other lanes in refresh()
 }
 
-/// Puts the first `count` of the cells that lie in `piece` over the lanes into letter boxes, as
-/// load `load` of `posted`. Waits for idle workers if need be, until the epoch has lasted its time:
-/// then it takes none of them and says false; they stay in the ring.
+/// Writes the first `count` of the cells in `piece`, which are spread over the lanes, to mailboxes,
+/// as load `load` of `posted`. If too few workers are idle, waits for them until the end of the
+/// epoch; then it returns false, and all these commands stay in the ring.
 __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted& posted) {
     for (u32 look = 1; __reduce_add_sync(~0u, static_cast<u32>(__popc(at.free))) < count; ++look) {
         publish(at, posted);
@@ -210,12 +211,12 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
     }
     if (at.lane == at.hot) at.next += count;
     at.commands += count;
-    at.last_work = at.now;  // as of the last look at the clock: it is slow
+    at.last_work = at.now;  // the last reading of the clock, because reading it is slow
     return true;
 }
 
-/// Whether cell `cell` of those in `piece` has arrived whole. `right`: the lanes whose piece has
-/// its phase.
+/// Whether cell `cell` of those in `piece` has arrived completely. `right`: the lanes whose piece
+/// has the expected phase.
 __device__ bool is_complete(const Piece& piece, u32 right, u32 cell) {
     const u32 word =
         __shfl_sync(~0u, static_cast<u32>(piece.low), static_cast<int>(cell * pieces_per_cell));
@@ -224,8 +225,8 @@ __device__ bool is_complete(const Piece& piece, u32 right, u32 cell) {
     return (right >> cell * pieces_per_cell & wanted) == wanted;
 }
 
-/// How many of the cells in `piece` have arrived whole, from the first on. `is_right`: the lane's
-/// piece has its phase.
+/// How many of the cells in `piece`, from the first on, have arrived completely. `is_right`: the
+/// lane's piece has the expected phase.
 __device__ u32 count_complete(const Piece& piece, bool is_right) {
     const u32 right = __ballot_sync(~0u, is_right);
     u32 count = 0;
@@ -234,7 +235,8 @@ __device__ u32 count_complete(const Piece& piece, bool is_right) {
     return count;
 }
 
-/// Gives a command that lies over the first lanes to a worker of this block if one is idle.
+/// Hands one command, whose pieces are in the first lanes, to a worker: of this block if one is
+/// idle there.
 __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
     u32 free = __shfl_sync(~0u, at.free, 0);
     if (free == 0) {
@@ -266,7 +268,7 @@ __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
     at.last_work = at.now;
 }
 
-/// Turns to the next ring that called, or to the next one at all if `any`.
+/// Turns to the next of the rings in `calling`; if there is none and `any`, to the next open ring.
 __device__ void change_ring(Poller& at, u32 calling, u64 counter, bool any) {
     u32 candidates = calling;
     if (candidates == 0 && any) candidates = __ballot_sync(~0u, at.is_open);
@@ -277,11 +279,12 @@ __device__ void change_ring(Poller& at, u32 calling, u64 counter, bool any) {
     if (at.lane == at.hot) at.seen = counter;
     at.visits = 0;
     if (at.hot == before) return;
-    // With the look at the doorbell an acquire: pairs with the release in ring_doorbell().
+    // Together with the load of the doorbell this is an acquire: pairs with the release in
+    // ring_doorbell().
     cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_system);
 }
 
-/// The counter of the lane's ring, out of the doorbell line that four lanes hold.
+/// The counter of the lane's ring, from the doorbell's cache line, which four lanes have read.
 __device__ u64 counter_of(const Poller& at, const Piece& piece) {
     const u32 from = doorbell_lane + at.lane / 8;
     const u64 low = shuffle(piece.low, from);
@@ -289,8 +292,8 @@ __device__ u64 counter_of(const Poller& at, const Piece& piece) {
     return (at.lane % 8 < 4 ? low : high) >> at.lane % 4 * 16 & 0xffff;
 }
 
-/// What the lane reads in a quiet turn; null for nothing. No lane parts from the others here: each
-/// part would wait for the one before.
+/// The address that the lane reads in a quiet turn, or null. Computed without divergence, because
+/// divergent paths would run one after the other.
 __device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
     const bool is_behind = at.lane >= behind_lane;
     const u32 piece = is_behind ? at.lane - behind_lane : at.lane;
@@ -302,14 +305,14 @@ __device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
 
 enum class Found : u8 { nothing, one, more };
 
-/// One look at everything.
+/// Polls the current ring, the doorbell and the host's control words once.
 __device__ Found quiet_turn(Poller& at, u64 turn) {
     const u64 ticket = shuffle(at.next, at.hot);
     const Piece* from = quiet_place(at, ticket);
     Piece piece;
     if (from != nullptr) piece = ring::load_block_piece(*from);
     ++at.polls;
-    // While that is on its way: what the turn before heard of the host and of the rings.
+    // While that load is in flight, evaluate the doorbell and control words of the turn before.
     if (shuffle(at.heard.low, control_lane) >= at.epoch) at.end = EpochEnd::asked;
     const u64 counter = counter_of(at, at.heard);
     const u32 calling = __ballot_sync(~0u, at.is_open && counter != at.seen);
@@ -335,7 +338,7 @@ __device__ Found quiet_turn(Poller& at, u64 turn) {
     return behind == whole ? Found::more : Found::one;
 }
 
-/// Takes up to sixteen commands from the ring that gave one before. Whether there were as many.
+/// Takes up to sixteen commands from the current ring; returns whether there were sixteen.
 __device__ bool burst_turn(Poller& at) {
     const ring::RingMemory& memory = at.space.rings[at.hot].memory;
     const u64 first = shuffle(at.next, at.hot);
@@ -364,7 +367,7 @@ __device__ bool burst_turn(Poller& at) {
     return is_full;
 }
 
-/// Tells the host that the server lives, and of the command that has been running longest.
+/// Writes a heartbeat for the host, with the command that has been running longest.
 __device__ void beat(Poller& at) {
     refresh(at, true);
     u64 oldest = ~u64{0};
@@ -399,7 +402,8 @@ __device__ void beat(Poller& at) {
     at.last_beat = at.now;
 }
 
-/// Tells the host, if it asks, that nothing is running. It gives no command until it knows.
+/// Answers ResidentServer::settle() if no command is running. The host submits no command until it
+/// has the answer.
 __device__ void answer_settle(Poller& at) {
     const u64 asked = shuffle(at.heard.high, control_lane);
     if (asked == at.settled) return;
@@ -413,7 +417,8 @@ __device__ void answer_settle(Poller& at) {
     }
 }
 
-/// Looks at the clock: is it time to beat, or to end? And does the host ask for something?
+/// Answers a settle request, reads the clock, and writes a heartbeat or ends the epoch if it is
+/// time.
 __device__ void consult_clock(Poller& at) {
     answer_settle(at);
     at.now = shuffle(device_nanoseconds(), 0);
@@ -427,8 +432,8 @@ __device__ void consult_clock(Poller& at) {
     }
 }
 
-/// Lets the workers finish, sends them home and writes down where everything stands. What is
-/// running ends by itself, or the host hears by the beats what does not.
+/// Waits until all workers are idle, makes them leave, and saves the state for the next epoch.
+/// While a command does not end, heartbeats tell the host which one.
 __device__ void close_epoch(Poller& at) {
     for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
         at.now = shuffle(device_nanoseconds(), 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker of the resident server: one command at a time, from its letter box to the completion in
-// the client's ring.
+// A worker of the resident server. It serves one command at a time, from its mailbox to the
+// completion in the client's ring.
 //
-// Invariant: what a client can still change is read once, into memory of the device, and only
-// then believed or refused. To the host's memory the device only ever writes.
+// Invariant: memory that a client can change is read once, into device memory, and checked there.
+// The device does no read-modify-write operations on host memory.
 #include "fs/engine/cuda/server/server_warp.hpp"
 #include "fs/ops/unlink.hpp"
 #include "fs/ring/client.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using ring::Piece;
 
-/// A command being served, with where its parts lie.
+/// A command being served, and the memory that the worker uses for it.
 struct Service {
     const WarpTeam& team;
     const RingEntry& entry;
@@ -22,12 +22,12 @@ struct Service {
     Staging& staging;
 };
 
-/// What a worker remembers from command to command.
+/// What a worker remembers of the directory of its last command.
 using Known = core::KnownDirectory<WarpTeam>;
 
 __device__ void copy_block(const Service& at, const ring::ArenaRange& range) {
-    // With the polling warp's look at the cell an acquire: pairs with the release in the client's
-    // store_piece().
+    // Together with the polling warp's load of the cell this is an acquire: pairs with the release
+    // in the client's store_piece().
     cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_system);
     const auto* from = reinterpret_cast<const Piece*>(at.entry.memory.arena.base + range.offset);
     auto* to = reinterpret_cast<Piece*>(at.staging.block);
@@ -44,8 +44,8 @@ __device__ void copy_name(const Service& at) {
     at.team.sync();
 }
 
-/// Makes the command of what lies in the letter box. Its buffer is then the worker's; `target` is
-/// where the client wants it.
+/// Decodes the command in the mailbox. The command's buffer becomes the worker's; `target` is the
+/// client's buffer in the arena.
 __device__ Errc receive(const Service& at, const ring::Head& head, std::byte*& target) {
     if ((head.flags & ring::head_has_block) != 0) copy_block(at, head.block);
     struct Outcome {
@@ -68,22 +68,22 @@ __device__ Errc receive(const Service& at, const ring::Head& head, std::byte*& t
     return outcome.code;
 }
 
-/// Writes what the command put into its buffer to the client's arena.
+/// Copies the bytes that the command has written into its buffer to the client's arena.
 __device__ void send_buffer(const Service& at, const ops::Reply& reply, std::byte* target) {
     const u64 bytes =
         ring::output_bytes(at.space.command.verb, reply, at.space.command.buffer_bytes);
     if (bytes == 0) return;
     const auto* from = reinterpret_cast<const u64*>(at.staging.buffer);
     auto* to = reinterpret_cast<u64*>(target);
-    // Buffers are whole granules of the arena, so the last word may be written whole.
+    // Buffers are whole granules of the arena, so the last word can be written as a whole.
     for (u64 i = at.team.lane(); i < (bytes + 7) / 8; i += WarpTeam::width)
         system_atomic<u64>(to[i]).store(from[i], hd::memory_order_relaxed);
-    // Release: the client's look at the completion is the acquire.
+    // Release: pairs with the acquire in load_piece(), by which the client reads the completion.
     __threadfence_system();
     at.team.sync();
 }
 
-/// Writes the first `slots` slots of a completion out of the worker's words.
+/// Writes the first `slots` slots of a completion from the worker's words.
 __device__ void send_words(const Service& at, u32 slots) {
     const ring::RingMemory& memory = at.entry.memory;
     const u32 phase = ring::phase_of(at.box.ticket, memory.cells);
@@ -102,7 +102,8 @@ __device__ void complete(const Service& at, ops::Verb verb, const ops::Reply& re
     send_words(at, at.space.reply.slots());
 }
 
-/// A completion that is a code alone, put together while there is time.
+/// A completion that consists of a code alone. It is prepared in advance, so that sending it takes
+/// one store.
 struct PlainCompletion {
     Piece* to;  // null for lanes without a piece
     Piece piece;
@@ -125,12 +126,12 @@ struct PlainCompletion {
     }
 };
 
-/// Completes a command whose reply is a code alone.
+/// Completes a command whose reply consists of a code alone.
 __device__ void complete_plainly(const Service& at, Errc code) {
     PlainCompletion(at, code).send();
 }
 
-/// Completes a command whose reply is the attributes of an inode: each lane finds one word of them.
+/// Completes a command whose reply is the attributes of an inode; each lane provides one word.
 __device__ void complete_with(const Service& at, const core::InodeImage<WarpTeam>& image) {
     const u32 lane = at.team.lane();
     auto* raw = reinterpret_cast<core::WordPair*>(at.space.inode_words);
@@ -149,11 +150,11 @@ __device__ void complete_with(const Service& at, const core::InodeImage<WarpTeam
     send_words(at, ring::attribute_words_end / ring::words_per_slot);
 }
 
-/// The name in the letter box.
+/// Reads the name in the mailbox. False if it cannot be looked up on the fast path.
 __device__ bool take_name(const Service& at, const ops::Command& command,
                           core::NameWords<WarpTeam>& name) {
     return name.take_words(at.team, command.name_length, [&](u32 i) {
-        // A lane behind the end gets some word of the cell, which is not looked at.
+        // A lane beyond the end of the name reads some word of the cell, which is ignored.
         const u32 first = ring::words_per_slot + i % (ring::words_per_slot / 2) * 2;
         return ring::cell_word(at.box.cell, first) | u64{ring::cell_word(at.box.cell, first + 1)}
                                                          << 32;
@@ -187,7 +188,7 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
     op.may_use_reserve = command.may_use_reserve;
     Result<ops::Removed> removed;
     core::Seen changed;
-    // The client learns of it while the name goes.
+    // The client gets its answer as soon as the locks are held, while the name is being removed.
     const PlainCompletion good(at, Errc::ok);
     const auto tell = [&] { good.send(); };
     if (!ops::unlink_simply(op, command.caller, command.handle, name, command.now, removed, changed,
@@ -204,15 +205,15 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
     return true;
 }
 
-/// Carries out the commonest commands by the shortest way; false if that does not lead to the end:
-/// then nothing has happened. Requires: the command has no block in the arena.
+/// Serves the most frequent commands on a fast path. If it returns false, the command has to take
+/// the general path, and nothing has changed. Requires: the command has no block in the arena.
 __device__ bool serve_at_once(const Service& at, const core::Store& store, const ring::Head& head,
                               Known& known) {
     ops::Command command;
     const Errc code = ring::decode_command(head, at.space.name, nullptr, at.entry.memory.arena,
                                            at.entry.stamp, command);
     if (code != Errc::ok || store.heads != nullptr || command.references != 0) return false;
-    // The name itself is still in the letter box.
+    // at.space.name is not filled in yet; the name is read from the mailbox.
     if (command.verb == ops::Verb::lookup) return look_up_at_once(at, store, command, known);
     if (command.verb == ops::Verb::unlink) return unlink_at_once(at, store, command, known);
     if (command.verb != ops::Verb::get_attributes) return false;
@@ -223,7 +224,8 @@ __device__ bool serve_at_once(const Service& at, const core::Store& store, const
     return true;
 }
 
-/// By value: what only this seldom way needs in memory stays in registers on the common one.
+/// Serves a command on the general path. The arguments are passed by value, so that they can stay
+/// in registers on the fast path.
 __device__ __noinline__ void serve_fully(Service at, const core::Store& store, ring::Head head) {
     std::byte* target = nullptr;
     ops::Reply reply;
@@ -248,9 +250,9 @@ __device__ void serve_one(const Service& at, const core::Store& store, Known& kn
     serve_fully(at, store, head);
 }
 
-/// Waits until the box is not idle any more: at the latest when the epoch has lasted its time and
-/// all others are idle too. All lanes look: the words lie in shared memory, or the worker is far
-/// and its turn comes rarely.
+/// Waits until the mailbox's state is not box_idle; at the end of the epoch it becomes box_leave. A
+/// worker in the polling warp's block polls shared memory with all lanes; in other blocks one lane
+/// polls global memory, with pauses.
 __device__ u32 wait_for_mail(const WarpTeam& team, u32& state, bool is_near) {
     if (!is_near) {
         return once(team, [&] {
@@ -265,13 +267,13 @@ __device__ u32 wait_for_mail(const WarpTeam& team, u32& state, bool is_near) {
     for (;;) {
         // Acquire: pairs with the release in post_one() and publish().
         const u32 found = block_atomic<u32>(state).load(hd::memory_order_acquire);
-        // Lanes may see the letter at different looks: all go when the first one does.
+        // Lanes may see the change in different turns; the warp continues when the first one does.
         const u32 first = __reduce_max_sync(~0u, found);
         if (first != box_idle) return first;
     }
 }
 
-/// Brings a letter from device memory to where those of near workers are.
+/// Copies a mailbox from device memory to shared memory.
 __device__ void fetch_letter(const WarpTeam& team, const Mailbox& from, Mailbox& to) {
     static_assert(sizeof(Mailbox) == WarpTeam::width * sizeof(u64));
     reinterpret_cast<u64*>(&to)[team.lane()] = reinterpret_cast<const u64*>(&from)[team.lane()];
@@ -300,7 +302,8 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
                       known);
         }
         once(team, [&] {
-            // Release: pairs with the acquire in refresh(): the box has been read.
+            // Release: pairs with the acquire in refresh(), so the box is not reused before this
+            // worker has read it.
             if (is_near) {
                 block_atomic<u32>(state).store(box_idle, hd::memory_order_release);
             } else {
