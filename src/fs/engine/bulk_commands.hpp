@@ -18,13 +18,13 @@ namespace warren {
 
 /// What bulk commands ask of the volume: before the first of them, and between two runs.
 struct VolumeCalls {
-    std::function<void()> load_metadata;        // brings all there is into the host's Store
-    std::function<Errc(u64 place)> load_block;  // brings a block into the host's Store
+    std::function<void()> load_metadata;        // loads all metadata into the host's Store
+    std::function<Errc(u64 place)> load_block;  // loads a block into the host's Store
     std::function<Errc()> commit;
-    /// Unlinks the names of a dying directory that a bulk step cannot free; adds how many to
-    /// `files`.
+    /// Unlinks the names of a directory being deleted that a bulk step cannot free. Adds their
+    /// number to `files`.
     std::function<Errc(u64 directory, u64& files)> remove_leftovers;
-    /// Frees a directory that hangs on the orphan directory, and all below it, by commands.
+    /// Frees a directory in the orphan directory and everything below it by commands.
     std::function<Errc(u64 directory, Removal& removal)> remove_by_names;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of fs/bulk/batch/batch_run.hpp within one block of threads, for small batches:
-// between the phases lies a barrier.
+// The executor of fs/bulk/batch/batch_run.hpp on one block of threads, for small batches. Phases
+// are separated by barriers.
 //
 // Invariant: all threads of the block make the same calls.
 #pragma once
@@ -12,12 +12,12 @@
 namespace warren::cuda_engine {
 
 inline constexpr u32 block_threads = 512;
-/// What a block can sort, and so the records of its largest batch.
+/// How many records a block can sort, which bounds the size of its batches.
 inline constexpr u32 block_records = 4096;
 
 class BlockExecutor {
  public:
-    /// What the threads share.
+    /// The shared memory of the block.
     struct Shared {
         u64 keys[block_records];
         u16 places[block_records];
@@ -36,8 +36,8 @@ class BlockExecutor {
         __syncthreads();
     }
 
-    /// `batch` is one that all threads share. A call, as is sum(): many phases want it, and its
-    /// instructions are there once.
+    /// `batch` is shared by all threads. Not inlined, like sum(), because many phases call it and
+    /// instructions that were executed before are in the instruction cache.
     __device__ __noinline__ void sort(ops::Batch& batch, u64 count, u32 bits) {
         const u64 mask = bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
         const auto keys = static_cast<u32>(count);
@@ -54,7 +54,7 @@ class BlockExecutor {
         __syncthreads();
     }
 
-    /// Each thread sums a part up, then warps, then the block.
+    /// Exclusive prefix sums: first within each thread's part, then over warps, then the block.
     __device__ __noinline__ void sum(const u32* from, u32* to, u64 count) {
         const u32 part = (static_cast<u32>(count) + block_threads - 1) / block_threads;
         const u32 begin = threadIdx.x * part;
@@ -85,7 +85,8 @@ class BlockExecutor {
         other = kept;
     }
 
-    /// A key's place is how many go before it; of equal ones those that stand before it.
+    /// The new place of a key is the number of keys that come before it: smaller keys, and equal
+    /// keys with a lower index. One key for each thread.
     __device__ void sort_by_rank(ops::Batch& batch, u32 count, u64 mask) {
         const u32 mine = threadIdx.x;
         const u64 whole = mine < count ? batch.sort_keys[mine] : 0;
@@ -103,7 +104,7 @@ class BlockExecutor {
         batch.order_other[rank] = batch.order[mine];
     }
 
-    /// A bitonic sort of keys and places, of which no two are equal: so it is stable.
+    /// A bitonic sort of pairs (key, index). No two pairs are equal, so the sort is stable.
     __device__ void sort_by_merging(ops::Batch& batch, u32 count, u64 mask) {
         u32 padded = block_threads;
         while (padded < count)
@@ -143,7 +144,7 @@ class BlockExecutor {
         shared_.places[high] = low_place;
     }
 
-    /// The sum of what the threads before this one have.
+    /// The sum of the values of all threads before this one.
     __device__ u32 sum_before(u32 mine) {
         const u32 lane = threadIdx.x % 32;
         const u32 warp = threadIdx.x / 32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counting and filling go through the same function, so that they agree.
+// Computing the size of a batch and filling it use the same function, so that they agree.
 #include "fs/engine/cuda/launch/command_batch.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr u64 alignment = 16;
 constexpr u64 first_bytes = 64 * kib;
-constexpr u64 buffer_bytes_max = 128 * kib;  // no command writes more
+constexpr u64 buffer_bytes_max = 128 * kib;  // the most that a command writes
 constexpr u32 warps_per_block = 4;
 constexpr u32 blocks_max = 264;
 
@@ -62,7 +62,7 @@ Errc CommandBatch::make_room(Layout layout) {
     return device_out_.reserve(layout.out_bytes);
 }
 
-/// Writes the commands and what they read, with pointers as the device will see them.
+/// Writes the commands and the data that they read to pinned memory, with device pointers.
 void CommandBatch::stage(std::span<const ops::Command> commands) {
     u64 in = aligned(commands.size_bytes());
     u64 out = aligned(commands.size() * sizeof(ops::Reply));
@@ -81,7 +81,7 @@ void CommandBatch::stage(std::span<const ops::Command> commands) {
             out += aligned(buffer_bytes);
         }
         if (command.walk != nullptr) {
-            // The device works on it where it is, in pinned memory: few commands have one.
+            // The device accesses it in pinned memory; few commands have one.
             command.walk = new (host_in_.data() + in) ops::MoveWalk(*command.walk);
             in += aligned(sizeof *command.walk);
         }
@@ -133,7 +133,7 @@ std::unique_ptr<CommandBatch> CommandBatches::take(int device, Errc& code) {
             idle_.pop_back();
             return batch;
         }
-        // What has run must not fail for want of memory when its batch is given back.
+        // Makes room in the list in advance, so that give() cannot fail after commands have run.
         idle_.reserve(++made_);
     }
     auto batch = std::make_unique<CommandBatch>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One batch of commands on its way to the device and back. Commands with all that their pointers
-// lead to travel as one block of pinned memory, replies with what was written into buffers as
-// another: a copy, a launch and a copy, however many commands there are.
+// Runs a batch of commands on the device. The commands and the data that they point to are one
+// block of pinned memory; the replies and the commands' buffers are another. So a batch takes a
+// copy, a launch and a copy, whatever the number of commands.
 //
 // Invariant: one thread uses a batch at a time.
 #pragma once
@@ -21,7 +21,7 @@ namespace warren::cuda_engine {
 
 class CommandBatch {
  public:
-    /// More commands than this at once only cost memory.
+    /// Larger batches would take more memory without being faster.
     static constexpr std::size_t commands_max = 1u << 16;
 
     Errc open();
@@ -32,7 +32,7 @@ class CommandBatch {
              std::span<ops::Reply> replies);
 
  private:
-    /// Where the parts of the two blocks lie, counted once and then filled in the same order.
+    /// The sizes of the two blocks.
     struct Layout {
         u64 in_bytes;
         u64 out_bytes;
@@ -49,11 +49,11 @@ class CommandBatch {
     gpu::DeviceBuffer<std::byte> device_out_;
 };
 
-/// Batches for all who run commands at once, each used again and again. By any thread.
+/// A pool of batches, so that several threads can run commands concurrently. Thread-safe.
 class CommandBatches {
  public:
-    /// As CommandBatch::run(), in a batch that nobody else uses. Throws std::bad_alloc before
-    /// anything has run.
+    /// As CommandBatch::run(), with a batch that no other thread uses. Throws std::bad_alloc only
+    /// before any command has run.
     Errc run(int device, const core::Store& store, std::span<const ops::Command> commands,
              std::span<ops::Reply> replies);
 
@@ -62,8 +62,8 @@ class CommandBatches {
     void give(std::unique_ptr<CommandBatch> batch);
 
     std::mutex mutex_;
-    std::vector<std::unique_ptr<CommandBatch>> idle_;  // that nobody uses now
-    std::size_t made_ = 0;                             // for these there is room in idle_
+    std::vector<std::unique_ptr<CommandBatch>> idle_;  // batches that no thread is using
+    std::size_t made_ = 0;                             // batches made; idle_ has room for all
 };
 
 }  // namespace warren::cuda_engine

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An examination on a GPU: a warp takes a part of a phase, and the metadata come by many threads,
-// each of which reads a frame into pinned memory while its last one is on the way to the device.
+// The quick check on a GPU. In each phase a warp checks one item at a time. Several host threads
+// load the metadata; each reads a frame into pinned memory while its previous one is copied to the
+// device.
 //
-// Invariant: what the phases read is all on the device before the first of them begins.
+// Invariant: all metadata and tables are on the device before the first phase begins.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -33,7 +34,7 @@ constexpr u32 exam_blocks_max = 132 * 8;
 constexpr u32 loaders_max = 16;
 constexpr u32 lane_words = format::block_size / 32 / 8;
 
-/// What appending the pieces behind a lane's does to its state.
+/// For each lane the factor by which the bytes of the lanes after it shift its CRC state.
 struct LaneShifts {
     u32 of[32];
 };
@@ -47,7 +48,7 @@ constexpr LaneShifts make_shifts() {
 __constant__ constexpr std::array<u32, 256> crc_table = crc_parts::make_table();
 __constant__ constexpr LaneShifts lane_shifts = make_shifts();
 
-/// CRCs by a warp: each lane takes 128 bytes.
+/// Computes CRCs by a warp: each lane takes 128 bytes of a block.
 struct WarpSums {
     const u32* table;  // in shared memory
 
@@ -75,7 +76,7 @@ struct WarpSums {
         return crc == reinterpret_cast<const format::BlockHeader&>(block).crc;
     }
 
-    /// Two lanes an inode; its CRC leaves out itself and the references.
+    /// Two lanes check one inode. The CRC field and the references count as zeros.
     __device__ u32 right_inodes(const WarpTeam& team, const Block& block, u32 wanted, u64 volume,
                                 u64 first) const {
         constexpr u32 half_shift = crc_parts::shift_of(lane_words * 8);
@@ -149,7 +150,7 @@ double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// One thread's way from the disk to the device.
+/// Loads frames from the disk to the device; one for each thread.
 class Loader {
  public:
     Errc open() {
@@ -245,7 +246,7 @@ class DeviceExamination {
         WARREN_TRY(copy_table(exam_.owned, tables_.owned));
         WARREN_TRY(copy_table(exam_.counted, tables_.counted));
         WARREN_TRY(stream_.fill(exam_.parents, 0xff, exam_.inode_slots() * sizeof(u32)));
-        // The tables that say which ordinal a number has are at hand here only on the host.
+        // Computes ordinals with the host's copy of the slots, because exam_ has device pointers.
         Exam host = exam_;
         host.slots = const_cast<u32*>(tables_.slots.data());
         const u32 own[2] = {host.ordinal_of(exam_.facts.root_inode),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a rebuild is taken when the first one is asked for and kept for the next.
+// The memory for rebuilds is allocated by the first one and then kept.
 #include "fs/engine/cuda/launch/directory_packing.hpp"
 
 namespace warren::cuda_engine {

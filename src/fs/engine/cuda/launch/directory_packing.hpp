@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rebuild command of the CUDA engine.
+// The rebuild command of the CUDA engine, which packs a directory's tree.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@ namespace warren::cuda_engine {
 
 class DirectoryPacking {
  public:
-    /// See BulkCommands::rebuild(). Requires: the caller has taken a turn().
+    /// See Engine::rebuild(). Requires: the caller holds turn().
     Errc rebuild(const core::Store& store, BulkHost& host, const core::Credentials& caller,
                  Handle directory, u64 blocks);
 
-    /// One at a time: taken before the engine, which a rebuild lets go of for commits.
+    /// Serializes rebuilds. Lock it before the engine's lock, which a rebuild releases for commits.
     std::mutex& turn() { return mutex_; }
-    /// Whether the device has done all that it was asked for.
+    /// False once work on the device has failed.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
 
  private:

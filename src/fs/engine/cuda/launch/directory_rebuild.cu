@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of a rebuild and the host that starts it. Its workers wait for each other, so all of
-// them must be on the device at once: a cooperative launch sees to that.
+// The kernel of a rebuild, and the host code that launches it. Its warps wait for each other, so
+// all of them must run concurrently, which a cooperative launch guarantees.
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace warren::cuda_engine {
 namespace {
 
-/// What all workers of a block read all the time, in shared memory: a kernel's parameters lie
-/// behind a cache that every acquire empties.
+/// Values that all warps read all the time, copied to shared memory: kernel parameters lie behind a
+/// cache that every acquire empties.
 struct RebuildValues {
     core::Store store;
     RebuildRef ref;
@@ -55,7 +55,7 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
     return room_.grow(shape.tree_blocks);
 }
 
-/// Takes no more blocks than the device can hold at once.
+/// Limits the number of blocks to what the device can run concurrently.
 Errc DirectoryRebuild::fit_device(u32 shared_bytes) {
     int device = 0;
     int multiprocessors = 0;
@@ -99,7 +99,8 @@ Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& ca
 
 Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials& caller,
                                Handle directory, u64 tree_blocks, BulkHost& host) {
-    // Workers wait for each other ten times, and the more there are the longer.
+    // A small tree gets fewer blocks: warps wait for each other ten times, which takes longer the
+    // more there are.
     const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
     const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
     if (caller.group_count > core::groups_max) return Errc::invalid;

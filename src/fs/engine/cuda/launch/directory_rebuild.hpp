@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilds of directories on a GPU: the host's side. One kernel goes through all phases; the host
-// brings blocks that are missing, makes room, and starts it again.
+// Rebuilds of directories on a GPU: the host's side. One kernel runs all phases. If it misses
+// blocks or lacks room, the host loads blocks or makes room and launches it again.
 //
-// Invariant: when the kernel ends it holds neither barrier nor lock, and the directory's tree is
-// the old one or the new one, or new up to where the last window ended.
+// Invariant: when the kernel ends it is not within the freeze barrier and holds no lock, and the
+// directory's tree is the old one, the new one, or new up to the end of the last window.
 #pragma once
 
 #include "fs/bulk/rebuild/directory_rebuild_room.hpp"
@@ -17,25 +17,25 @@ namespace warren::cuda_engine {
 using namespace warren::bulk;
 
 struct RebuildShape {
-    u32 blocks = 132;  // fewer where the device cannot hold all of them at once
+    u32 blocks = 132;  // fewer if the device cannot run all of them concurrently
     u32 warps_per_block = 8;
-    u64 tree_blocks = 1024;  // to begin with; grows
+    u64 tree_blocks = 1024;  // initial capacity; grows
 };
 
 class DirectoryRebuild {
  public:
     Errc open(const RebuildShape& shape = {});
 
-    /// Packs the tree of `directory`, of about `tree_blocks` blocks, for a caller who may write
-    /// there: at once if one commit can hold it, else in windows with commits between them.
-    /// Errc::not_supported if that takes smaller steps than this. `store` points to device memory,
-    /// `caller` to the host's.
+    /// Packs the tree of `directory`, of about `tree_blocks` blocks, if `caller` may write there:
+    /// at once if one commit can hold it, else in windows with commits between them.
+    /// Errc::not_supported if even a window does not fit into a commit. `store` has device
+    /// pointers, `caller` host pointers.
     Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
                  u64 tree_blocks, BulkHost& host);
 
-    /// Whether the device has done all that it was asked for.
+    /// Whether all work on the device so far has succeeded.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
-    /// Milliseconds that the last kernel took, by the device's clock.
+    /// How many milliseconds the last kernel took, by the device's clock.
     float kernel_ms() const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of fs/bulk/batch/batch_run.hpp on a GPU: each phase is a launch with a thread for
-// each part, sorting and summing are CUB's, and all of it is queued in one stream.
+// The executor of fs/bulk/batch/batch_run.hpp on a whole GPU: each phase is a launch with a thread
+// for each item, CUB sorts and sums, and everything is queued in one stream.
 //
-// Invariant: after a failure nothing more is queued; code() tells what it was.
+// Invariant: after a failure nothing more is queued; code() is the error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,7 +34,7 @@ class GridExecutor {
  public:
     static constexpr bool is_near = false;
 
-    /// `state` is pinned memory for one value; all outlive this.
+    /// Requires: all arguments outlive this; `state` is one value in pinned memory.
     GridExecutor(const gpu::Stream& stream, gpu::DeviceBuffer<std::byte>& memory,
                  ops::BatchState* state)
         : stream_(stream), memory_(memory), state_(state) {}
@@ -82,13 +82,13 @@ class GridExecutor {
     }
 
  private:
-    /// Calls `call` once to hear what memory it needs, and again with it.
+    /// Calls `call` once to learn how much memory it needs, and again with that memory.
     template <class Call>
     void with_memory(const char* what, const Call& call) {
         if (code_ != Errc::ok) return;
         std::size_t bytes = 0;
         code_ = gpu::check(call(nullptr, bytes), what);
-        // What is queued may use the memory that there is: wait before it goes.
+        // Queued work may use the present memory, so wait before it is replaced.
         if (code_ == Errc::ok && bytes > memory_.bytes()) code_ = stream_.wait();
         if (code_ == Errc::ok) code_ = memory_.reserve(bytes);
         if (code_ == Errc::ok) code_ = gpu::check(call(memory_.data(), bytes), what);

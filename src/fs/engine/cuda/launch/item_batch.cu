@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes in lies in one piece of memory in the same order on both sides, so a part of it can be
-// copied by itself while others are packed; and so does what comes out.
+// The input of a batch is contiguous and has the same layout in pinned and in device memory, so a
+// part of it can be copied while others are being packed. The same holds for the answers.
 #include "fs/engine/cuda/launch/item_batch.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr u64 alignment = 256;
 
-/// Gives arrays their places in one piece of memory, or only counts what they take.
+/// Lays out arrays in a contiguous range of memory, or only computes its size if `base` is null.
 class Places {
  public:
     explicit Places(std::byte* base) : base_(base) {}
@@ -46,7 +46,7 @@ struct Outgoing {
     Attributes* attributes;
 };
 
-/// The groups come last: most callers have few.
+/// The groups come last, so that only those that the caller has are copied.
 Incoming incoming(const ops::BatchShape& shape, Places& places) {
     Incoming in{};
     in.ends = places.take<ops::BatchEnd>(shape.ends());
@@ -66,15 +66,15 @@ Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
     return out;
 }
 
-/// Bytes that batches need.
+/// How many bytes a batch needs.
 struct Needs {
     u64 in;
     u64 out;
     u64 arrays;
 };
 
-/// What batches of so many items need whose names have this many words: moves have most ends.
-/// Answers are as long as those of the kind `answers`.
+/// The memory for batches of any kind with `items` items and `name_words` words of names. The input
+/// is that of moves, which have most operands; the answers are those of the kind `answers`.
 Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
     const ops::BatchShape moves{ops::BatchKind::move, items, name_words, false};
     const ops::BatchShape answered{answers, items, name_words, false};
@@ -93,7 +93,8 @@ Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
 }  // namespace
 
 void ItemBatch::prepare_small() {
-    // Two names of 64 bytes each: to grow would free memory, which waits for all kernels.
+    // Two names of 64 bytes for each item, because growing later would free memory, and freeing
+    // waits for all kernels.
     const Needs needs = needs_of(small_items_max, 16 * small_items_max, ops::BatchKind::look_up);
     static_cast<void>(make_room(needs.in, needs.out));
     static_cast<void>(room_.arrays.reserve(needs.arrays));
@@ -107,8 +108,8 @@ void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
     static_cast<void>(prepare_room(items, must_stop));
 }
 
-/// With names of 16 bytes, or two of 8. Of those that change something creations have the longest
-/// answers. Many look-ups go another way (lookup_slots.hpp).
+/// Allocates for names of 16 bytes, or two of 8. Of the batches that change something, creations
+/// have the longest answers. Large numbers of lookups use streams instead (lookup_slots.hpp).
 Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
     const Needs needs = needs_of(items, 2 * items, ops::BatchKind::create);
     const auto goes_on = [&] { return !must_stop.load(std::memory_order_relaxed); };
@@ -120,8 +121,8 @@ Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
     return Errc::ok;
 }
 
-/// Takes over what has been prepared, in place of less. That stays: to free it would wait for all
-/// kernels.
+/// Replaces smaller buffers by those that prepare() has allocated. The smaller ones are kept,
+/// because freeing them would wait for all kernels.
 void ItemBatch::take_prepared() {
     const std::lock_guard lock(prepared_mutex_);
     const auto take = [](auto& buffer, auto& prepared) {
@@ -146,7 +147,7 @@ Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
 }
 
 Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
-    // Parts of a batch that was closed before it ran may be on their way into this memory.
+    // Parts of an earlier batch that was closed before it ran may still be copied to this memory.
     const bool has_parts = items_sent_.exchange(0, std::memory_order_relaxed) != 0;
     if (has_parts && !is_copied_) WARREN_TRY(stream_.wait());
     Places count_in(nullptr);
@@ -184,7 +185,7 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     return Errc::ok;
 }
 
-/// Gives the arrays their places.
+/// Lays out the arrays of the phases.
 Errc ItemBatch::lay_out(u64 records_max) {
     const auto lay_out_in = [&](Places& places) {
         ops::batch::lay_out(batch_, records_max,
@@ -198,7 +199,7 @@ Errc ItemBatch::lay_out(u64 records_max) {
     return Errc::ok;
 }
 
-/// Waits for what was queued since begin_ was recorded and adds what it took.
+/// Waits for the work queued since begin_ was recorded, and adds its duration to `milliseconds`.
 Errc ItemBatch::finish_timer(float& milliseconds) {
     WARREN_TRY(end_.record(stream_));
     WARREN_TRY(stream_.wait());
@@ -230,11 +231,11 @@ void ItemBatch::send(const ops::BatchPart& part) {
     const bool is_sent = copy(memory_.ends, part.begin * ends, part.end * ends) == Errc::ok &&
                          copy(memory_.modes, part.begin, part.end) == Errc::ok &&
                          copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
-    // Relaxed: the end of the workers' run is what shows it.
+    // Relaxed: the threads that call send() are waited for before run() reads the count.
     if (is_sent) items_sent_.fetch_add(part.end - part.begin, std::memory_order_relaxed);
 }
 
-/// Copies what has not been sent to the device, once.
+/// Copies the input to the device, once; only the groups if send() has copied all items.
 Errc ItemBatch::copy_in() {
     if (is_copied_) return Errc::ok;
     is_copied_ = true;
@@ -259,7 +260,7 @@ Errc ItemBatch::copy_out(u64 begin, u64 end) {
     return finish_timer(figures_.copy_out_ms);
 }
 
-/// Makes the state that of a run that begins.
+/// Resets the batch's state for a run.
 Errc ItemBatch::begin_run(const ops::BatchWindow& window) {
     ops::BatchState& state = state_.data()[0];
     state = {};
@@ -267,7 +268,7 @@ Errc ItemBatch::begin_run(const ops::BatchWindow& window) {
     return stream_.copy(batch_.state, &state, sizeof state);
 }
 
-/// One block does it all. Errc::overflow in the state: the batch is not small enough.
+/// Runs the batch on one block. Errc::overflow in the state means that it is too large for that.
 Errc ItemBatch::run_small(const core::Store& store, const ops::BatchWindow& window,
                           ops::BatchState& state) {
     batch_.begin = window.begin;
@@ -304,14 +305,14 @@ Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
     return state.status == Errc::ok ? copy_out(window.begin, state.limit) : Errc::ok;
 }
 
-/// Adds frames for so many inodes.
+/// Adds inode frames for `inodes` inodes.
 Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
                                  Errc& status) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     const u64 wanted = (inodes + in_frame - 1) / in_frame;
-    // The trees of so many new names need frames too.
+    // The new names need frames for tree blocks as well.
     status = add_frames(wanted + wanted / 4 + 1);
-    if (status == Errc::need_space) status = Errc::ok;  // there may be enough
+    if (status == Errc::need_space) status = Errc::ok;  // the free frames may suffice
     if (status != Errc::ok) return Errc::ok;
     WARREN_TRY(begin_run({}));
     GridExecutor executor(stream_, sort_memory_, state_.data() + 1);
@@ -319,8 +320,9 @@ Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_
     return executor.code();
 }
 
-/// Adds frames for the inodes that a large batch is likely to lack: a run that finds out has looked
-/// at all items in vain. Only where space is plenty, for items may fail.
+/// Adds inode frames in advance if a large batch of creations is likely to need them: a run that
+/// finds too few inodes has processed all items in vain. Only if there is plenty of free space,
+/// because items may fail and not need their inodes.
 Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     constexpr u64 plenty = 8;
@@ -333,11 +335,11 @@ Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_
     const u64 free = counters[1] > counters[0] ? counters[1] - counters[0] : 0;
     const u64 items = batch_.end - batch_.begin;
     if (free >= items || counters[2] < plenty * (items / in_frame + 1)) return Errc::ok;
-    Errc status = Errc::ok;  // a retry_reason comes again from the run
+    Errc status = Errc::ok;  // ignored: the run will return a retry reason again
     return add_inode_frames(store, add_frames, items - free, status);
 }
 
-/// Which blocks a run has missed.
+/// Reads the list of blocks that a run has missed.
 Errc ItemBatch::read_needed(ops::BatchWindow& window) {
     WARREN_TRY(needed_.reserve(ops::needed_places_max));
     WARREN_TRY(

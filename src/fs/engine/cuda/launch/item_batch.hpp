@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch of items (fs/bulk/batch/batch.hpp) on its way to the device and back: pinned memory that
-// the volume fills in, the arrays that its phases work on, and the launches.
+// Runs batches of items (fs/bulk/batch/batch.hpp) on the device: owns the pinned memory that the
+// volume fills in and the arrays of the phases, and launches the kernels.
 //
-// Invariant: one batch at a time; while run() is at work nothing else works on the store.
+// Invariant: one batch at a time; nothing else works on the store during run().
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@
 
 namespace warren::cuda_engine {
 
-/// What the last batch took: milliseconds of the device's clock, over all its runs.
+/// Times of the last batch in milliseconds, by the device's clock, over all its runs.
 struct BatchFigures {
-    float copy_in_ms = 0;  // but for what came over while others were packed
+    float copy_in_ms = 0;  // without parts that were copied while others were packed
     float run_ms = 0;
     float copy_out_ms = 0;
     u32 runs = 0;
@@ -32,36 +32,36 @@ class ItemBatch {
     ItemBatch(const ItemBatch&) = delete;
     ItemBatch& operator=(const ItemBatch&) = delete;
 
-    /// Takes all that small batches need ahead. Where there is no memory they take it themselves.
-    /// Once, before the first batch.
+    /// Allocates in advance what small batches need; if that fails, they allocate it themselves.
+    /// Call it once, before the first batch.
     void prepare_small();
-    /// Takes memory for batches of so many items ahead: it takes longer to get than such a batch
-    /// takes to run. A large batch that is opened meanwhile waits for it. Ends soon once
-    /// `must_stop`. Once, by any thread.
+    /// Allocates memory for batches of `items` items in advance, because that takes longer than
+    /// running such a batch. A large batch that is opened meanwhile waits for it. Returns soon
+    /// after `must_stop` has become true. Call it once; any thread may.
     void prepare(u64 items, const std::atomic<bool>& must_stop);
-    /// Makes room for a batch. Errc::no_memory if there is none.
+    /// Makes room for a batch. Errc::no_memory.
     Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
 
-    /// Starts to bring a part of a large batch over. By any thread, all items once or none, between
-    /// open() and run(). What fails here is copied by run().
+    /// Starts the copy of a part of a large batch to the device. Any thread may call it, between
+    /// open() and run(), for all items once or for none. If it fails, run() copies the batch.
     void send(const ops::BatchPart& part);
 
-    /// Gives memory to so many more frames.
+    /// Gives device memory to `frames` more frames.
     using AddFrames = std::function<Errc(u64 frames)>;
 
-    /// Runs the window; `status` says what became of it, as ItemBatches::run_batch(). The answer is
-    /// Errc::io if the device failed.
+    /// Runs the window; `status` is the result, as of Engine::run_batch(). Returns Errc::io if the
+    /// device failed.
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);
 
-    /// Lets go of the multiprocessor that a small batch may still hold. By any thread, but not
-    /// beside run().
+    /// Frees the multiprocessor that a small batch may still occupy. Any thread may call it, but
+    /// not during run().
     void make_way() { small_.make_way(); }
 
     const BatchFigures& figures() const { return figures_; }
 
  private:
-    /// Memory on its way to the device and back, and there.
+    /// Pinned memory and device memory for the input, the answers and the arrays.
     struct Room {
         gpu::PinnedBuffer<std::byte> host_in;
         gpu::PinnedBuffer<std::byte> host_out;
@@ -92,21 +92,21 @@ class ItemBatch {
     ops::BatchMemory memory_;
     u32* host_groups_ = nullptr;
     const u32* groups_ = nullptr;
-    u64 in_bytes_ = 0;  // without groups
+    u64 in_bytes_ = 0;  // of the input, without groups
     bool is_copied_ = false;
-    std::atomic<u64> items_sent_{0};  // of those that were
+    std::atomic<u64> items_sent_{0};  // number of items copied by send()
     bool is_small_ = false;
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;
     Room room_;
     std::mutex prepared_mutex_;
-    Room prepared_;  // for large batches; under prepared_mutex_
+    Room prepared_;  // for large batches; guarded by prepared_mutex_
     gpu::PinnedBuffer<u64> needed_;
-    gpu::PinnedBuffer<ops::BatchState> state_;  // to write, and to read
+    gpu::PinnedBuffer<ops::BatchState> state_;  // one to write, one to read
     gpu::DeviceBuffer<std::byte> sort_memory_;
     BatchFigures figures_;
-    SmallBatches small_;  // goes before what a block works on
+    SmallBatches small_;  // destroyed first, because a block may use the memory above
 };
 
 }  // namespace warren::cuda_engine

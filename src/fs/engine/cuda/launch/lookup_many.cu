@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile of lanes takes one key after the other. One look-up waits some ten times for memory, so
-// what counts is how many are on their way at once: few registers, many teams.
+// A tile of lanes looks up one key after the other. A lookup waits about ten times for memory, so
+// throughput depends on how many are in flight: the kernel uses few registers and many teams.
 //
 // Invariant: see fs/engine/cuda/launch/lookup_many.hpp.
 #include "fs/engine/cuda/launch/lookup_many.hpp"
@@ -15,13 +15,13 @@
 namespace warren::cuda_engine {
 namespace {
 
-/// Writes the attributes in `image` to `to`: each lane asks the lane that read it for one word.
+/// Writes the attributes in `image` to `to`: each lane writes one word, which it gets by a shuffle
+/// from the lane that has read it.
 __device__ void write_attributes(const core::InodeImage<WarpTeam>& image, Attributes& to) {
     static_assert(sizeof(Attributes) == 24 * sizeof(u32) && offsetof(Attributes, mode) == 16 &&
                   offsetof(Attributes, size) == 40);
     const u32 lane = threadIdx.x % 32;
-    // Words 3 and 9 are padding; the others stand in the order of a completion
-    // (ring/reply_code.hpp).
+    // Words 3 and 9 are padding; the others are in the order of a completion (ring/reply_code.hpp).
     const u32 word = lane < 4 ? 4 : lane < 10 ? lane + 1 : lane;
     const u32 source = ring::attribute_source(word < ring::attribute_words_end ? word : 4);
     const core::WordPair& own = image.items.own(0);
@@ -43,7 +43,7 @@ __device__ void write_attributes(const core::InodeImage<TileTeam<lanes>>& image,
     if (team.is_leader()) to = found;
 }
 
-/// One look-up: Errc::retry if it does not go the common way.
+/// Looks up one name; Errc::retry if that is not possible on the fast path.
 template <class Team>
 __device__ Errc look_up(const Team& team, const core::Store& store, const core::Credentials& caller,
                         const LookupKey& key, Attributes& to) {
@@ -57,7 +57,7 @@ __device__ Errc look_up(const Team& team, const core::Store& store, const core::
     return core::stands(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
 }
 
-/// The ends of a batch as an array of keys.
+/// The operands of a batch as an array of keys.
 struct EndKeys {
     const ops::BatchEnd* ends;
     const u64* names;

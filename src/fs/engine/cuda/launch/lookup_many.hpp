@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups of many names that are on the device already, put there by a program that works there or
-// by a stream of the host's (fs/engine/cuda/launch/lookup_slots.hpp). They take the fast lookup
-// (fs/core/fast_lookup.hpp); what does not go that way is said to be left, and is for
-// ops::Verb::lookup.
+// Lookups of many names that are in device memory already: from a program on the device, or from a
+// lookup stream of the host (fs/engine/cuda/launch/lookup_slots.hpp). They use the fast path
+// (fs/core/fast_lookup.hpp). A name that cannot be looked up there is answered Errc::retry, and the
+// caller uses ops::Verb::lookup for it.
 //
-// Invariant: nothing is written but the answers.
+// Invariant: only the answers are written.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,22 +23,22 @@ struct LookupKey {
     u32 length;
 };
 
-/// How the look-ups are divided among lanes.
+/// How the lookups are divided among lanes.
 struct LookupShape {
-    u32 lanes = 8;  // work on one look-up: 4, 8, 16 or 32
+    u32 lanes = 8;  // for one lookup: 4, 8, 16 or 32
     u32 warps_per_block = 8;
     u32 blocks_per_multiprocessor = 4;
 };
 
-/// Looks up `count` names in `stream` on behalf of `caller`, whose groups lie in device memory.
-/// codes[i] is Errc::ok, no_entry, or retry if it is left; attributes[i] counts with Errc::ok
-/// only. All arrays lie in device memory.
-/// Errc::invalid for a shape that there is not, Errc::io if the launch failed.
+/// Launches a kernel in `stream` that looks up `count` names on behalf of `caller`, whose groups
+/// lie in device memory, as all arrays do. codes[i] becomes Errc::ok, no_entry, or retry if the
+/// name must be looked up by a command; attributes[i] is valid with Errc::ok only. Errc::invalid
+/// for an unsupported shape, Errc::io if the launch failed.
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const LookupKey* keys, u32 count, Attributes* attributes, Errc* codes,
                     const LookupShape& shape, cudaStream_t stream);
 
-/// As above of names as a batch has them, in device memory.
+/// As above, for the operands and names of a batch in device memory.
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
                     Errc* codes, cudaStream_t stream);

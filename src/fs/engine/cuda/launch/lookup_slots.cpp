@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece that is not full is copied with the gap between its ends and its names: one copy more
-// would take longer.
+// A segment that is not full is copied with the gap between its operands and its names, because a
+// second copy would take longer.
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
     return room_.ensure(TakenOnce::Clock::now, [&] { return take_room(must_stop); });
 }
 
-/// Takes what is lacking.
+/// Allocates the buffers, streams and events that are missing.
 Errc LookupSlots::take_room(const std::atomic<bool>* must_stop) {
     const auto take = [&](auto& buffer, u64 count) {
         if (must_stop != nullptr && must_stop->load(std::memory_order_relaxed)) {
@@ -40,7 +40,7 @@ Errc LookupSlots::open(const core::Store& store, const core::Credentials& caller
     if (caller_.group_count == 0) return Errc::ok;
     WARREN_TRY(streams_[0].copy(groups_.data(), caller.groups, caller_.group_count * sizeof(u32)));
     caller_.groups = groups_.data();
-    return streams_[0].wait();  // before the other streams ask
+    return streams_[0].wait();  // other streams use the groups as well
 }
 
 ops::BatchMemory LookupSlots::memory(u32 slot) {
@@ -54,7 +54,7 @@ ops::BatchMemory LookupSlots::memory(u32 slot) {
     return memory;
 }
 
-/// Queues what a piece is.
+/// Queues the copies and the kernel of a segment.
 Errc LookupSlots::send(const gpu::Stream& stream, u32 slot, u64 items, u64 words) {
     const u64 in_at = slot * in_bytes;
     const u64 out_at = slot * out_bytes;
@@ -74,7 +74,7 @@ Errc LookupSlots::start(u32 slot, u64 items, u64 words) {
     WARREN_TRY(loss_.enter_device());
     const gpu::Stream& stream = streams_[next_stream_++ % streams];
     const Errc sent = send(stream, slot, items, words);
-    // What is queued already would read and write the slot when another piece has it.
+    // Work queued before the error would still use the slot when another segment has it.
     if (sent != Errc::ok) static_cast<void>(stream.wait());
     return loss_.answer(sent);
 }

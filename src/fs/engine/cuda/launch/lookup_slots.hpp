@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of a stream of look-ups (fs/engine/lookup_stream.hpp) on a GPU: pinned memory and its
-// like on the device. A piece is a copy, a launch and a copy in one of several streams, so that the
-// pieces of the others keep the bus and the processors busy meanwhile. There are few slots and the
-// last one that got free is the next one taken: what the bus brings stays in the processor's cache.
+// The slots of a lookup stream (fs/engine/lookup_stream.hpp) on a GPU: pinned memory, and device
+// memory of the same layout. A segment is a copy, a launch and a copy in one of several CUDA
+// streams, so that segments of the other streams keep the bus and the multiprocessors busy. There
+// are few slots, and the one freed last is used next, so the pinned memory stays in the cache.
 //
-// Invariant: nothing is under way in a slot that start() has not taken, or that poll() has given
-// back.
+// Invariant: no work is in flight for a slot before start() or after poll() has returned anything
+// but Errc::busy.
 #pragma once
 
 #include <atomic>
@@ -23,20 +23,20 @@ namespace warren::cuda_engine {
 
 class LookupSlots final : public LookupStream {
  public:
-    /// `loss` is told of what ends the engine, and outlives this.
+    /// `loss` receives errors of the device, and outlives this.
     explicit LookupSlots(EngineLoss& loss) : loss_(loss) {}
     LookupSlots(const LookupSlots&) = delete;
     LookupSlots& operator=(const LookupSlots&) = delete;
 
-    /// Takes the memory ahead for a volume of so many files; not for few. As make_ready().
+    /// Calls make_ready() in advance, unless the volume has room for only a few files.
     void prepare(u64 files, const std::atomic<bool>& must_stop) {
         if (files >= slots * items_max) static_cast<void>(make_ready(&must_stop));
     }
-    /// Takes the memory, if it is not there; no more of it once `must_stop`, where there is one,
-    /// and then the answer is Errc::canceled. By any thread, at any time.
+    /// Allocates the memory unless that was done. Stops with Errc::canceled when *must_stop becomes
+    /// true; `must_stop` may be null. Thread-safe.
     Errc make_ready(const std::atomic<bool>* must_stop = nullptr);
-    /// Gets ready for look-ups on behalf of `caller` in `store`, which outlives their answers.
-    /// Requires: make_ready() was ok.
+    /// Prepares lookups on behalf of `caller` in `store`, which outlives them. Requires:
+    /// make_ready() returned ok.
     Errc open(const core::Store& store, const core::Credentials& caller);
 
     LookupStreamShape shape() const override { return {slots, items_max, words_max}; }
@@ -49,7 +49,7 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 items_max = 16'384;
     static constexpr u64 words_max = 4 * items_max;
     static constexpr u32 streams = 4;
-    // A slot's memory on its way in: ends, then names; and out: codes, then attributes.
+    // A slot's input: operands, then names. Its output: codes, then attributes.
     static constexpr u64 ends_bytes = items_max * sizeof(ops::BatchEnd);
     static constexpr u64 in_bytes = ends_bytes + words_max * sizeof(u64);
     static constexpr u64 codes_bytes = items_max * sizeof(Errc);
@@ -59,7 +59,7 @@ class LookupSlots final : public LookupStream {
     Errc send(const gpu::Stream& stream, u32 slot, u64 items, u64 words);
 
     EngineLoss& loss_;
-    TakenOnce room_;  // the buffers, the streams and the events
+    TakenOnce room_;  // guards the allocation of buffers, streams and events
     gpu::PinnedBuffer<std::byte> host_in_;
     gpu::PinnedBuffer<std::byte> host_out_;
     gpu::DeviceBuffer<std::byte> in_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp does with a command: attempts until there is an answer, or something that only the
-// host can give. Of many warps in each other's way each waits a little longer than the last time.
+// Runs a command by a warp: attempts it until there is a result, or a retry reason that only the
+// host can serve. Warps that conflict back off, a little longer after each attempt.
 //
-// Invariant: the loop ends. What is not done after attempts_max attempts goes back to the host.
+// Invariant: the loop ends. After attempts_max attempts the command is returned with Errc::retry.
 #include "fs/engine/cuda/launch/operations.hpp"
 
 #include "fs/core/allocator.hpp"
@@ -12,21 +12,21 @@
 namespace warren::cuda_engine {
 namespace {
 
-constexpr u32 attempts_max = 1u << 12;  // then the host gives the command again
+constexpr u32 attempts_max = 1u << 12;  // then the host sends the command again
 
-/// Makes room for the warps that this one lost to: a little longer each time, and not as long as
-/// its neighbours, up to 16 microseconds.
+/// Pauses after a lost race: longer after each attempt, for a different time than other warps, up
+/// to 16 microseconds.
 __device__ void back_off(const WarpTeam& team, u32 attempt) {
     const u32 doublings = attempt < 8 ? attempt : 8;
     __nanosleep((32u << doublings) + (team.worker * 40503u & 0xffff) * (1u << doublings) / 2048);
     team.sync();
 }
 
-/// ops::execute() with its groups linked in.
+/// ops::execute(), whose groups of verbs are functions that the device linker resolves.
 __device__ __noinline__ void attempt(const WarpTeam& team, const core::Store& store,
                                      const ops::Command& command, ops::Reply& reply) {
     WarpOperation op(team, store);
-    op.commits_wait = true;  // the host pauses the engine for them
+    op.commits_wait = true;  // a commit waits until the engine is idle
     op.may_use_reserve = command.may_use_reserve;
     reply.has_piece = false;
     Errc code = Errc::not_supported;
@@ -43,7 +43,7 @@ __device__ __noinline__ void attempt(const WarpTeam& team, const core::Store& st
     core::finish(op);
 }
 
-/// Changes the structure of a tree in at most `attempts` steps; `reply` is that of the last one.
+/// Changes the structure of a tree, with at most `attempts` attempts; `reply` is that of the last.
 __device__ __noinline__ void change_structure(const WarpTeam& team, const core::Store& store,
                                               Errc retry_reason, u64 inode, u64 key, u32 attempts,
                                               ops::Reply& reply) {
@@ -60,8 +60,8 @@ __device__ __noinline__ void change_structure(const WarpTeam& team, const core::
     }
 }
 
-/// Tidies up after a removal: an empty leaf goes if that is possible now. Else, as where the
-/// journal is full, the reply still names it, and the host lets it go.
+/// Removes a leaf that a removal has emptied. If that is impossible now, for example because the
+/// journal is full, the reply still names the leaf, and the host removes it.
 __device__ void settle(const WarpTeam& team, const core::Store& store, const ops::Command& command,
                        ops::Reply& reply) {
     if (reply.code != Errc::ok || reply.removed.prune_inode == 0) return;
@@ -87,8 +87,8 @@ __device__ __noinline__ void run_command(const WarpTeam& team, const core::Store
         attempt(team, store, command, reply);
         const Errc code = reply.code;
         if (code == Errc::need_split || code == Errc::need_prune) {
-            // One step, then look again: of many warps that find a leaf full one splits it, and
-            // the others must not split the halves.
+            // A single attempt, then the command starts again: if many warps find a leaf full, one
+            // splits it, and the others must not split the halves.
             change_structure(team, store, code, reply.needed_inode, reply.needed_key, 1, reply);
             if (reply.code == Errc::ok) continue;
             if (reply.code != Errc::retry) return;
@@ -106,7 +106,7 @@ namespace {
 __global__ void __launch_bounds__(256, 1)
     execute_batch(const __grid_constant__ core::Store from, const ops::Command* commands, u32 count,
                   ops::Reply* replies) {
-    __shared__ core::Store store;  // near, whatever the caches forget
+    __shared__ core::Store store;  // a copy, because each acquire empties the parameters' cache
     if (threadIdx.x == 0) store = from;
     __syncthreads();
     const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of commands for warps on a Store in device memory. All pointers, those in the commands
-// too, are valid on the device.
+// Runs batches of commands by warps on a Store in device memory. All pointers, also those in the
+// commands, are valid on the device.
 //
-// Invariant: a command whose reply is a retry_reason of the engine (Errc from 4096 on) has changed
-// nothing; the host serves the retry_reason and gives the command again.
+// Invariant: a command whose reply is a retry reason (Errc from 4096 on) has changed nothing. The
+// host serves the retry reason and sends the command again.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 
 namespace warren::cuda_engine {
 
-/// What a kernel takes of a multiprocessor.
+/// The resources that a kernel uses on a multiprocessor.
 struct KernelShape {
     int registers;
     u64 stack_bytes;  // of each lane
@@ -23,8 +23,9 @@ struct KernelShape {
 /// The kernel of launch_batch() with blocks of `warps_per_block` warps. Errc::io without a device.
 Result<KernelShape> commands_kernel_shape(u32 warps_per_block);
 
-/// Starts `count` commands in `stream`, a warp each, with `blocks` * `warps_per_block` warps (8 a
-/// block at most). They may run in any order and at once. Errc::io if the launch failed.
+/// Launches a kernel in `stream` that runs `count` commands, each by one warp, with `blocks` *
+/// `warps_per_block` warps (at most 8 a block). The commands run in any order and concurrently.
+/// Errc::io if the launch failed.
 Errc launch_batch(const core::Store& store, const ops::Command* commands, ops::Reply* replies,
                   u32 count, u32 blocks, u32 warps_per_block, cudaStream_t stream);
 

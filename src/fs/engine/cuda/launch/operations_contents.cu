@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contents of files: where data are, and blocks that come and go. The data themselves are the
-// host's: what must be written stands in the reply.
-// One of the groups of fs/engine/cuda/launch/operations_warp.hpp.
+// Verbs for contents of files: mapping, allocating and freeing blocks. The host reads and writes
+// the data themselves; the reply says what must be written. One of the groups of
+// fs/engine/cuda/launch/operations_warp.hpp.
 //
-// Invariant: nothing here but the instantiation; what a verb does is in fs/ops/.
+// Invariant: this file only instantiates templates; the verbs are implemented in fs/ops/.
 #include "fs/engine/cuda/launch/operations_warp.hpp"
 #include "fs/ops/execute.hpp"
 

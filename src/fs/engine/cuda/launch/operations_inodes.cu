@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inodes: attributes, permission, references.
+// Verbs for inodes: attributes, permissions, references.
 // One of the groups of fs/engine/cuda/launch/operations_warp.hpp.
 //
-// Invariant: nothing here but the instantiation; what a verb does is in fs/ops/.
+// Invariant: this file only instantiates templates; the verbs are implemented in fs/ops/.
 #include "fs/engine/cuda/launch/operations_warp.hpp"
 #include "fs/ops/execute.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the volume as a warp: the same templates that the CPU engine runs, instantiated
-// for WarpTeam. A group of verbs is a .cu file of its own, so that the groups are compiled side by
-// side; they meet when the device code is linked.
+// The operations of the volume for a warp: the same templates that the CPU engine runs,
+// instantiated for WarpTeam. Each group of verbs is a .cu file of its own, so that the groups are
+// compiled in parallel; the device linker combines them.
 //
-// Invariant: all lanes of a warp call with equal values, and each has a Reply of its own.
+// Invariant: all lanes of a warp make these calls with equal values, and each has its own Reply.
 #pragma once
 
 #include "fs/core/operation.hpp"
@@ -22,9 +22,9 @@ __device__ Errc attempt_inodes(WarpOperation& op, const ops::Command& command, o
 __device__ Errc attempt_contents(WarpOperation& op, const ops::Command& command, ops::Reply& reply);
 __device__ Errc attempt_parts(WarpOperation& op, const ops::Command& command, ops::Reply& reply);
 
-/// Runs a command until it has an answer that the warp cannot get past by itself: it tries again
-/// after lost races and changes the structure of trees. The pointers in the command are the
-/// device's. After many attempts the answer is Errc::retry.
+/// Runs a command until it has a result or a retry reason that the warp cannot serve: the warp
+/// itself tries again after lost races and splits or prunes trees. The pointers in the command are
+/// device pointers. After many attempts the reply is Errc::retry.
 __device__ void run_command(const WarpTeam& team, const core::Store& store,
                             const ops::Command& command, ops::Reply& reply);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a bulk step that removes a tree begins: its words are made ready, it passes the freeze
-// barrier and holds room for what it may leave. One warp does that while another looks for the
-// tree's root, which needs neither; they meet before anything is written.
+// The opening of a bulk step that removes a tree: one warp initializes the step's state, passes the
+// freeze barrier and holds frames for the names that the step may leave. Meanwhile another warp
+// looks up the tree's root, which only reads; it waits for the opening before it writes.
 //
-// Invariant: until tell_opening() nobody else of the step reads or writes its state but the words
-// of the queue.
+// Invariant: until tell_opening() no other thread of the step accesses its state, except for the
+// words of the queue.
 #pragma once
 
 #include "fs/engine/cuda/launch/removal_step.hpp"
@@ -13,22 +13,22 @@
 
 namespace warren::cuda_engine {
 
-inline constexpr u64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
-inline constexpr u32 list_margin = 1u << 17;  // what all warps may still add when a list looks full
+inline constexpr u64 step_nanoseconds = 100'000'000;  // bounds how long a commit waits for a step
+inline constexpr u32 list_margin = 1u << 17;  // entries that warps may add until all see it is full
 
-/// How many blocks the orphan directory has; as if there were very many if that is not in memory.
-/// One lane.
+/// How many blocks the orphan directory has; a very large number if its inode is not in memory.
+/// Called by one lane.
 __device__ inline u64 count_orphan_blocks(const core::Store& store) {
     const core::InodeRef orphans = ops::lane_ref(store, store.orphan_directory);
     const u64 place = orphans.block_place();
-    // Both questions are asked before either answer is looked at.
+    // Both loads are issued before either result is used.
     const bool resident = ops::are_resident(store, place, place);
     const u64 blocks = relaxed_load(orphans.at->blocks);
     return resident ? blocks : store.block_count();
 }
 
-/// Passes the freeze barrier for all that the step does, and reserves `blocks` of the journal's
-/// room. Errc::need_space if they are too many for any commit. One lane.
+/// Passes the freeze barrier for the step and reserves `blocks` journal credits. Errc::need_space
+/// if no commit could hold so many. Called by one lane.
 __device__ inline Errc enter_step(const core::Store& store, u64 blocks,
                                   core::JournalCredits& credits) {
     core::StoreState& state = *store.state;
@@ -41,15 +41,16 @@ __device__ inline Errc enter_step(const core::Store& store, u64 blocks,
     return credits.reserve(state, blocks).verdict(blocks);
 }
 
-/// Gives back what enter_step() took and the step's state has kept. One lane.
+/// Leaves the freeze barrier and gives the `blocks` credits back, which the step's state has kept
+/// since enter_step(). Called by one lane.
 __device__ inline void leave_step(const core::Store& store, u64 blocks) {
     core::check_step_credits(*store.state);
     core::JournalCredits::resume(*store.state, core::step_worker, blocks).leave();
 }
 
-/// Holds frames for the names of what the step may leave, and sets its limits by them. A step that
-/// gets fewer than all warps could ask for, or takes few names, counts each directory before it
-/// loses its name. One lane.
+/// Holds frames for the names that the step may add to the orphan directory, and sets the step's
+/// limits accordingly. If it gets fewer frames than all warps could need, or takes few names, the
+/// step counts each directory before it is detached. Called by one lane.
 __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
     const bool takes_few = state.takes_few != 0;
@@ -57,7 +58,7 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
                                      : state.room.new_blocks * (format::leaf_entries_max / 2) + 1;
     constexpr u64 by_list = removal_list_entries - list_margin - removal_roots_max;
     const u64 limit = by_journal < by_list ? by_journal : by_list;
-    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // between two looks
+    const u64 ahead = u64{format::leaf_entries_max} * ref.workers;  // before all see the limit
     const u64 old = state.orphan_blocks;
     const u64 blocks = core::blocks_for_orphans(limit + ahead, old, ender_warps);
     const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
@@ -68,17 +69,18 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
     state.room_names =
         core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
     const u64 names = limit < state.room_names ? limit : state.room_names;
-    // What hangs there when few are taken went through a count: that is no reason to stop.
+    // If few names are taken, loose_max bounds the count, and this limit must not stop the step.
     state.limits[0] = takes_few ? names + 1 : names;
     const bool has_plenty = state.room_names >= limit + ahead;
     state.loose_max = takes_few ? names : has_plenty ? loose_unbounded : state.room_names;
     return Errc::ok;
 }
 
-/// Gets the step's words ready and passes the freeze barrier. One lane; nobody has a task yet.
+/// Initializes the step's state and passes the freeze barrier. Called by one lane, before any warp
+/// has a task.
 __device__ inline void open_step(const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
-    // Asked for first: the answers take their time.
+    // These loads are issued first, because they take longest.
     const u64 orphan_blocks = count_orphan_blocks(store);
     const u64 step_credits = credits_of_step(store, ref.workers);
     const u64 journal_room = relaxed_load(store.state->journal_room);
@@ -124,17 +126,19 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     state.deadline = device_nanoseconds() + step_nanoseconds;
 }
 
-/// Whether the step is open, in shared memory: one warp opens it while another looks for the root.
+/// Whether the step is open. A variable in shared memory by which the opening warp informs the warp
+/// that looks up the root.
 enum class Opening : u32 { waits, open, closed };
 
-/// Tells the block whether the step is open. One lane.
+/// Publishes to the block whether the step is open. Called by one lane.
 __device__ inline void tell_opening(const RemovalState& state, Opening& opening) {
     // Release: pairs with the acquire in wait_for_opening().
     cuda::atomic_ref<Opening, cuda::thread_scope_block>(opening).store(
         state.is_open != 0 ? Opening::open : Opening::closed, cuda::memory_order_release);
 }
 
-/// Waits for a warp of the same block, which waits for nobody; whether the step is open.
+/// Waits for tell_opening() by a warp of the same block, which itself waits for no other warp.
+/// Returns whether the step is open.
 __device__ inline bool wait_for_opening(const WarpTeam& team, Opening& opening) {
     return once(team, [&] {
         cuda::atomic_ref<Opening, cuda::thread_scope_block> word(opening);

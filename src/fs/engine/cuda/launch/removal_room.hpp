@@ -47,7 +47,8 @@ struct StepRoom {
     WARREN_HD constexpr bool ends_few(u64 orphan_blocks) const {
         return orphan_blocks + few_names() > old_blocks;
     }
-    /// How many names are few. Removing a name dirties one block, adding one dirties two.
+    /// How many names a step adds or removes at most when it takes or ends few. Removing a name
+    /// dirties one block, adding one dirties two.
     WARREN_HD constexpr u64 few_names() const {
         const u64 few = old_blocks / 8;
         return few > few_min ? few : few_min;
@@ -62,7 +63,7 @@ WARREN_HD inline u64 credits_of_step(const core::Store& store, u64 warps) {
 
 /// A shape with as many warps as the journal has room for, at least one. Inode bitmaps and the
 /// frame table, which all warps may dirty, are counted once, with at least 3/16 of the room. If
-/// there are very many of them, it is better to count those that each warp can dirty by itself.
+/// there are very many of them, as many as each warp can dirty by itself are counted instead.
 inline RemovalShape removal_shape_for(const core::Store& store) {
     RemovalShape shape;
     const u64 journal_room = relaxed_load(store.state->journal_room);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a bulk step that removes a tree. Nearly always it is one: its second warp passes
-// the freeze barrier while the first looks for the tree's root, the others wait at the queue, and
-// the warp that leaves last ends it.
+// The kernels of a bulk step that removes a tree. Nearly always there is one: its second warp
+// passes the freeze barrier while the first looks up the tree's root, the others wait for tasks in
+// the queue, and the last warp to finish ends the step.
 //
-// Invariant: the freeze barrier is held from the beginning of a step until the report says that it
-// is over.
+// Invariant: the step does not leave the freeze barrier before its report says that it has ended.
 #include "fs/engine/cuda/launch/removal_step.hpp"
 
 #include "fs/engine/cuda/launch/removal_opening.cuh"
@@ -18,11 +17,11 @@ namespace {
 
 using WarpOperation = core::Operation<WarpTeam>;
 
-constexpr u32 ended_alone_max = 4;  // directories that the last warp ends by itself
-constexpr u64 lonely_tasks = 4;     // a chain's: one directory begins while those before it end
-constexpr u32 lonely_max = 10;      // levels of a chain before a listing pays
+constexpr u32 ended_alone_max = 4;  // emptied roots that the last warp handles by itself
+constexpr u64 lonely_tasks = 4;     // tasks of a chain: one begins while those before it end
+constexpr u32 lonely_max = 10;      // levels of a chain after which a listing saves time
 
-/// What a part of the step asks for.
+/// The block, inode or key that an operation of the step needs.
 struct RetryReason {
     u64 place = 0;
     u64 inode = 0;
@@ -37,7 +36,8 @@ __device__ Errc code_of(const Result<T>& result) {
     return result.code();
 }
 
-/// Runs a part of the step to its end or to a retry_reason.
+/// Runs an operation within the step until it has a result or a retry reason other than
+/// Errc::retry.
 template <class Body>
 __device__ auto run_in_step(const WarpTeam& team, const core::Store& store,
                             RetryReason& retry_reason, const Body& body) {
@@ -52,8 +52,8 @@ __device__ auto run_in_step(const WarpTeam& team, const core::Store& store,
     }
 }
 
-/// Takes a freed directory's name out of the orphan directory, and the directory itself; if it
-/// `prunes`, a leaf that got empty, too.
+/// Removes an emptied directory from the orphan directory and frees its inode; if `prunes`, also
+/// removes a leaf of the orphan directory that becomes empty.
 __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& given, u64 number,
                                       i64 now, bool prunes, RetryReason& retry_reason) {
     const core::Store& store = in_shared_memory(given);
@@ -61,7 +61,7 @@ __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& g
         return ops::end_emptied(op, number, now);
     });
     if (!ended || !prunes || ended->prune_inode == 0) return ended.code();
-    // A leaf that cannot go now stays: it does no harm, and the next orphan has room there.
+    // If the leaf cannot be removed now it stays: an empty leaf is valid, and later orphans use it.
     RetryReason ignored;
     static_cast<void>(run_in_step(team, store, ignored, [&](WarpOperation& op) {
         return ops::change_structure(op, Errc::need_prune, ended->prune_inode, ended->prune_key);
@@ -69,8 +69,8 @@ __device__ __noinline__ Errc end_root(const WarpTeam& team, const core::Store& g
     return Errc::ok;
 }
 
-/// Hangs a directory on the orphan directory. What is held becomes room for names there when no
-/// other is left.
+/// Adds a directory to the orphan directory. If that needs blocks and no others are free, it uses
+/// the held frames.
 __device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& given,
                                    core::HeldFrames& held, u64 number, i64 now,
                                    RetryReason& retry_reason) {
@@ -94,10 +94,9 @@ __device__ __noinline__ Errc adopt(const WarpTeam& team, const core::Store& give
     }
 }
 
-/// Takes the root that the step begins with out of its parent. It has no name then, so what cannot
-/// be freed of it in this step hangs on the orphan directory at its end. The look for it takes as
-/// long as the opening does, so it comes beside that. False, for all, if there is no root; else it
-/// is in `task`.
+/// Detaches the tree's root from its parent. The parts of the tree that this step does not free are
+/// added to the orphan directory at its end. Looking the root up takes as long as opening the step,
+/// so another warp does that meanwhile. False, in all lanes, on an error; else `task` is the root.
 __device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& given_store,
                                        const RemovalRef& given_ref, const RemovalBegin& begin,
                                        Opening& opening, ops::TreeTask& task) {
@@ -127,7 +126,7 @@ __device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& 
     return true;
 }
 
-/// With how many directories of the orphan directory a step may begin when that has so many blocks.
+/// With how many roots a step may begin if the orphan directory has `orphan_blocks` blocks.
 __device__ u32 roots_max_of(const StepRoom& room, u64 orphan_blocks) {
     const u64 few = room.few_names();
     const bool ends_few = room.ends_few(orphan_blocks) && few < removal_roots_max;
@@ -136,17 +135,17 @@ __device__ u32 roots_max_of(const StepRoom& room, u64 orphan_blocks) {
 
 __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
     const DeviceStep step{store, ref, {}};
-    // Others may have left so much among the orphans that these are too many now.
+    // Others may have added so many orphans since that these roots are too many now.
     const u32 most = roots_max_of(ref.state->room, ref.state->orphan_blocks);
     const u32 count = ref.root_count < most ? ref.root_count : most;
-    // A listing would begin with all that was set aside.
+    // A listing would start from all directories that were set aside, so there must be none.
     if (count < ref.root_count) once(team, [&] { ref.state->may_list = 0; });
     for (u32 i = count + team.lane(); i < ref.root_count; i += WarpTeam::width)
         step.set_aside(ops::TreeTask::directory(ref.roots[i]), false);
     for (u32 base = 0; base < count; base += WarpTeam::width) {
         const u32 i = base + team.lane();
         const bool mine = i < count;
-        // The first one spares a look over the bus.
+        // The first root is an argument, which saves a load over the bus.
         const u64 root = i == 0 ? ref.first_root : mine ? ref.roots[i] : 0;
         const ops::TreeTask task = ops::TreeTask::directory(root, true);
         const bool pushed = ref.queue.push(team, mine, task);
@@ -154,9 +153,9 @@ __device__ void seed_roots(const WarpTeam& team, const core::Store& store, const
     }
 }
 
-/// The first warp's part; the others wait for what it puts into the queue. Where the step begins
-/// with a name the warp goes on with what that means, in `task`: then all answers are true, and the
-/// first task is what began the run.
+/// Begins the step's run of the queue; called by the first warp, while the others wait for tasks.
+/// If the step begins with a name, returns true, and the warp itself executes `task`, the root, as
+/// the first task of the run.
 __device__ bool begin_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
                            const RemovalBegin& begin, Opening& opening, ops::TreeTask& task) {
     bool goes_on = false;
@@ -172,9 +171,9 @@ __device__ bool begin_step(const WarpTeam& team, const core::Store& store, const
     return goes_on;
 }
 
-/// Adds what the lanes of a warp have freed to what all warps have. Who waits for the step's end
-/// waits for this too, and fetches its instructions for the first time: so the lanes' sums are five
-/// rounds of one short loop.
+/// Adds the counts of a warp's lanes to those of all warps. The end of the step waits for this, and
+/// its instructions are fetched for the first time here, so it is a short loop of five rounds that
+/// is not unrolled.
 __device__ void count_tally(const WarpTeam& team, RemovalState& state,
                             const ops::FreeTally& tally) {
     u64 files = tally.files;
@@ -197,7 +196,8 @@ __device__ void count_tally(const WarpTeam& team, RemovalState& state,
     });
 }
 
-/// Notes directories that are about all that is left to do: a tree of many such levels is narrow.
+/// Counts directories that are visited when hardly any other task is left. A tree with many such
+/// levels is narrow: then the step stops for a listing.
 __device__ void watch_width(const WarpTeam& team, RemovalState& state) {
     once(team, [&] {
         if (relaxed_load(state.queue.unfinished) > lonely_tasks) return;
@@ -209,11 +209,11 @@ __device__ void watch_width(const WarpTeam& team, RemovalState& state) {
     });
 }
 
-/// Does tasks until none is left, first `task` if it `has_task`.
+/// Executes tasks until none is left, first `task` if `has_task`.
 __device__ void work(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
                      bool has_task, ops::TreeTask task) {
     if (!has_task && !ref.queue.pop(team, task)) return;
-    // What the beginning wrote into the state comes with the first task.
+    // The first task makes the state visible that open_step() has written.
     RemovalState& state = *ref.state;
     DeviceStep step{store, ref, {ref.now, state.dirty_max, &state.dropping}, state.loose_max};
     if (state.holds_moves != 0) {
@@ -230,7 +230,7 @@ __device__ void work(const WarpTeam& team, const core::Store& store, const Remov
     count_tally(team, state, reclaimer.tally);
 }
 
-/// Notes what keeps the step from its end. One lane.
+/// Notes why the step cannot end. Called by one lane.
 __device__ void note_end(const core::Store& store, const RemovalRef& ref, Errc code,
                          const RetryReason& retry_reason) {
     const DeviceStep step{store, ref, {}};
@@ -241,7 +241,7 @@ __device__ void note_end(const core::Store& store, const RemovalRef& ref, Errc c
     relaxed_store(ref.state->must_wait, 1);
 }
 
-/// Ends every `step`th of the emptied roots from the `first` on.
+/// Calls end_root() for every `step`th of the emptied roots, from `first` on.
 __device__ void end_roots(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
                           u32 first, u32 step) {
     RemovalState& state = *ref.state;
@@ -261,7 +261,7 @@ __device__ void end_roots(const WarpTeam& team, const core::Store& store, const 
     team.sync();
 }
 
-/// Hangs every `step`th of the unfinished directories on the orphan directory.
+/// Adds every `step`th of the unfinished directories, from `first` on, to the orphan directory.
 __device__ void adopt_some(const WarpTeam& team, const core::Store& store, const RemovalRef& ref,
                            u32 first, u32 step) {
     const u32 count = load(team, ref.state->unfinished_count);
@@ -278,8 +278,8 @@ __device__ void adopt_some(const WarpTeam& team, const core::Store& store, const
     team.sync();
 }
 
-/// Tells the host where the step is; if it `is_ended`, counts what went and lets go of the freeze
-/// barrier. One lane, the last one at work.
+/// Writes the report for the host. If `is_ended` and nothing keeps the step from its end, updates
+/// the volume's counters and leaves the freeze barrier first. Called by one lane of the last warp.
 __device__ void report_step(const core::Store& store, const RemovalRef& ref, bool is_ended) {
     RemovalState& state = *ref.state;
     RemovalReport& report = *ref.report;
@@ -317,7 +317,7 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
     system_atomic<u64>(report.sequence).store(ref.sequence, hd::memory_order_release);
 }
 
-/// The part of the warp that leaves last.
+/// Ends the step's kernel. Called by the last warp.
 __device__ void finish_step(const WarpTeam& team, const core::Store& store, const RemovalRef& ref) {
     RemovalState& state = *ref.state;
     once(team, [&] {
@@ -326,7 +326,7 @@ __device__ void finish_step(const WarpTeam& team, const core::Store& store, cons
         ref.queue.reset();
         if (state.holds_moves == 0) return;
         state.holds_moves = 0;
-        // Release: pairs with the acquire of who moves a directory next.
+        // Release: pairs with the acquire of the next operation that locks the move lock.
         device_atomic<u64>(store.versions[core::stripe_of(core::move_lock_place)])
             .store(state.move_version + 2, hd::memory_order_release);
     });
@@ -339,8 +339,8 @@ __device__ void finish_step(const WarpTeam& team, const core::Store& store, cons
     once(team, [&] { report_step(store, ref, is_ended); });
 }
 
-/// What all warps of a block read all the time, in shared memory: a kernel's parameters lie behind
-/// a cache that every acquire empties.
+/// Values that all warps read all the time, copied to shared memory: kernel parameters lie behind a
+/// cache that every acquire empties.
 struct StepValues {
     core::Store store;
     RemovalRef ref;
@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(256)
     work(team, store, ref, has_task, task);
     team.sync();
     const bool is_last = once(team, [&] {
-        // Acquire and release: the last one sees what all others did.
+        // Acquire and release: the last warp sees all writes of the others.
         return device_atomic<u32>(ref.state->workers_out).fetch_add(1, hd::memory_order_acq_rel) +
                    1 ==
                ref.workers;
@@ -409,7 +409,7 @@ __global__ void end_step(const __grid_constant__ core::Store store_given,
     end_roots(team, store, ref, warp, warps);
     adopt_some(team, store, ref, warp, warps);
     const bool is_last = once(team, [&] {
-        // Acquire and release: the last one sees what all others did.
+        // Acquire and release: the last warp sees all writes of the others.
         return device_atomic<u32>(ref.state->enders_left).fetch_sub(1, hd::memory_order_acq_rel) ==
                1;
     });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bulk step that removes a tree shares among its warps: its limits, its lists, its queue.
+// The limits, lists and queue that the warps of a bulk step share while they remove a tree.
 //
-// Invariant: a directory that was taken out of its parent is in the queue, in the list of those
-// that outlive the step, in that of emptied roots, or freed.
+// Invariant: a directory that was detached from its parent is in the queue, in the list of
+// unfinished directories, in that of emptied roots, or freed.
 #pragma once
 
 #include "fs/bulk/remove_tree/reclaim_tree.hpp"
@@ -15,14 +15,14 @@
 
 namespace warren::cuda_engine {
 
-/// What TreeReclaimer asks of the step, on the device.
+/// The step as TreeReclaimer uses it, on the device.
 struct DeviceStep {
     const core::Store& store;
     const RemovalRef& ref;
     ops::LaneRules rules;
     u64 loose_max = loose_unbounded;
 
-    /// Each lane looks at one reason, so that all looks take the time of one.
+    /// Whether the step must end. Each of three lanes checks one reason, so that the loads overlap.
     WARREN_HD bool is_full(const WarpTeam& team) const {
         RemovalState& state = *ref.state;
 #if defined(__CUDA_ARCH__)
@@ -42,7 +42,7 @@ struct DeviceStep {
         if (votes != 0 && !loosen(team, static_cast<u64>(hd::popcount(votes)))) return false;
         if (!ref.queue.push(team, mine, task)) {
             if (votes == 0) return false;
-            // A full queue spills: the next step begins with these.
+            // The queue is full: these directories are left to the next step.
             if (mine) set_aside(task, false);
         }
         return true;
@@ -82,7 +82,8 @@ struct DeviceStep {
     WARREN_HD void pause() const {
         pause_briefly();
     }
-    /// Requires: the store lies in shared memory, as that of who reclaims does.
+    /// Tells the compiler that the store lies in shared memory. Requires: it does, as the one does
+    /// that the kernel passes to TreeReclaimer.
     WARREN_HD const core::Store& near(const core::Store& where) const {
 #if defined(__CUDA_ARCH__)
         return in_shared_memory(where);
@@ -91,13 +92,13 @@ struct DeviceStep {
 #endif
     }
 
-    mutable u32 looks_ = 0;  // at is_full()
+    mutable u32 looks_ = 0;  // number of calls of is_full()
 
  private:
-    static constexpr u32 looks_for_time = 16;  // the time costs more than the rest
+    static constexpr u32 looks_for_time = 16;  // calls per reading of the clock, which is slow
 
-    /// Counts directories that lose their names. False if what they may leave would find no room
-    /// among the orphans.
+    /// Counts `count` directories as detached. False if the orphan directory has no room for them,
+    /// in case that they are left over.
     WARREN_HD bool loosen(const WarpTeam& team, u64 count) const {
         device_atomic<u64> loose(ref.state->loose);
         if (loose_max == loose_unbounded) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything is copied to shared or device memory before the first phase: a phase that read the
-// host's would wait for the bus at each step.
+// Everything is copied to shared or device memory before the first phase, because loads from host
+// memory would wait for the bus each time.
 #include "fs/engine/cuda/launch/small_batch.hpp"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 static_assert(small_records_max <= block_records);
 
-/// So long a block waits for the next batch.
+/// How long a block waits for the next batch.
 constexpr u64 linger_ns = 500'000;
-/// A block that is older than this waits for none: who wants the device gets it, however many
-/// batches come.
+/// A block that is older than this waits for no batch, so that other work gets the multiprocessor
+/// even if batches keep coming.
 constexpr u64 life_ns = 5'000'000;
 
 // SmallExchange::asked.
@@ -42,8 +42,8 @@ struct SmallArguments {
     u64 block;  // the block's number
 };
 
-/// Fetches the batch and its items. Different threads do each, so that one does not wait for the
-/// other.
+/// Copies the batch and its items from host memory. Different threads copy each, so that the loads
+/// overlap.
 __device__ void fetch(const SmallArguments& arguments, u64 count, uint4* batch) {
     constexpr u32 pieces = sizeof(SmallBatch) / sizeof(uint4);
     static_assert(pieces <= block_threads && sizeof(SmallBatch) % sizeof(uint4) == 0);
@@ -56,7 +56,7 @@ __device__ void fetch(const SmallArguments& arguments, u64 count, uint4* batch) 
     __syncthreads();
 }
 
-/// Copies what answers there are of the items [begin, end).
+/// Copies answers of the items [begin, end) to host memory, unless `to` is null.
 template <class T>
 __device__ void give(T* to, const T* from, u64 begin, u64 end) {
     if (to == nullptr) return;
@@ -67,7 +67,7 @@ __device__ void give(T* to, const T* from, u64 begin, u64 end) {
         target[i] = source[i];
 }
 
-/// Whether each of the items [begin, end) was done. Collective.
+/// Whether all items [begin, end) have the code Errc::ok. Collective.
 __device__ bool are_done(const Errc* codes, u64 begin, u64 end) {
     bool mine = true;
     for (u64 i = begin + threadIdx.x; i < end; i += block_threads)
@@ -75,8 +75,8 @@ __device__ bool are_done(const Errc* codes, u64 begin, u64 end) {
     return __syncthreads_and(mine ? 1 : 0) != 0;
 }
 
-/// All phases, and the answers, unless all items were done and that is all there is to say. Whether
-/// it is. Collective.
+/// Runs all phases and writes the answers to host memory. If all items succeeded and have no other
+/// answers than their codes, it writes nothing and returns true. Collective.
 __device__ bool run_batch(BlockExecutor& executor, SmallBatch& call) {
     ops::Batch& batch = call.batch;
     if (threadIdx.x == 0) {
@@ -98,14 +98,15 @@ __device__ bool run_batch(BlockExecutor& executor, SmallBatch& call) {
     return false;
 }
 
-/// What is asked for behind `asked`; 0: the block has to leave. One thread.
+/// Waits for the request after `asked` and returns it; 0: the block must leave. Called by one
+/// thread.
 __device__ u64 wait_for_next(SmallExchange& exchange, u64 asked, u64 born) {
     const system_atomic<u64> word(exchange.asked);
     const u64 now = device_nanoseconds();
     if (now >= born + life_ns) return 0;
     for (;;) {
-        // Acquire, for what the host has written and for what others did to the store meanwhile:
-        // pairs with the release in SmallBatches::run().
+        // Acquire, for the host's batch and for changes of the store by others: pairs with the
+        // release in SmallBatches::run().
         const u64 next = word.load(hd::memory_order_acquire);
         if (next >> number_shift != asked >> number_shift) return next;
         if ((next & must_leave) != 0 || device_nanoseconds() >= now + linger_ns) return 0;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(block_threads, 1)
     __shared__ BlockExecutor::Shared shared;
     __shared__ alignas(16) std::byte memory[sizeof(SmallBatch)];
     __shared__ u64 shared_asked;
-    // What all phases read, in shared memory: nearer than a kernel's parameters.
+    // A copy in shared memory, which is faster to read than kernel parameters.
     auto& call = *reinterpret_cast<SmallBatch*>(memory);
     BlockExecutor executor(shared);
     SmallExchange& exchange = *arguments.exchange;
@@ -127,7 +128,8 @@ __global__ void __launch_bounds__(block_threads, 1)
         const bool is_done = run_batch(executor, call);
         if (threadIdx.x == 0) {
             const u64 answer = asked >> number_shift << 1 | (is_done ? all_done : 0);
-            // Release, for what all threads gave: pairs with the acquire in SmallBatches::wait().
+            // Release, for the answers of all threads: pairs with the acquire in
+            // SmallBatches::wait().
             system_atomic<u64>(exchange.answered).store(answer, hd::memory_order_release);
             shared_asked = wait_for_next(exchange, asked, born);
         }
@@ -148,7 +150,6 @@ SmallBatches::~SmallBatches() {
     static_cast<void>(stream_.wait());
 }
 
-/// Nothing to do if it is open already.
 Errc SmallBatches::open() {
     if (exchange_.data() != nullptr) return Errc::ok;
     WARREN_TRY(stream_.open());
@@ -158,15 +159,16 @@ Errc SmallBatches::open() {
 }
 
 bool SmallBatches::lingers() const {
-    // Acquire: pairs with the release in run_small(): who sees it sees the last answer too.
+    // Acquire: pairs with the release in run_small(). A thread that sees that the block has left
+    // also sees the block's last answer.
     return system_atomic<u64>(exchange_.data()->left).load(hd::memory_order_acquire) != blocks_;
 }
 
 void SmallBatches::make_way() {
     if (exchange_.data() == nullptr) return;
     const system_atomic<u64> asked(exchange_.data()->asked);
-    // Release, for what run() has published by this word: pairs with the acquire in
-    // wait_for_next().
+    // Release, because this store replaces the one by which run() published a batch: pairs with the
+    // acquire in wait_for_next().
     asked.store(asked.load(hd::memory_order_relaxed) | must_leave, hd::memory_order_release);
 }
 
@@ -178,8 +180,8 @@ Errc SmallBatches::launch(u64 asked) {
     return Errc::ok;
 }
 
-/// Waits until the batch given last is answered, or the block has left without it. To look at words
-/// in the host's own memory takes less time than to ask the driver.
+/// Waits until the last batch is answered, or the block has left without running it. Polling words
+/// in host memory is faster than a call of the driver.
 Errc SmallBatches::wait(bool& is_answered) {
     using Clock = std::chrono::steady_clock;
     const system_atomic<u64> answered(exchange_.data()->answered);
@@ -193,15 +195,15 @@ Errc SmallBatches::wait(bool& is_answered) {
     for (u32 looks = 1; looks % 64 != 0 || Clock::now() < patience; ++looks) {
         if (look()) return Errc::ok;
     }
-    // It takes long, or the device is lost: the driver knows. A block that runs the batch ends
-    // behind it, one that had not seen it has left.
+    // The batch takes long, or the device is lost, which the driver reports. A block that runs the
+    // batch leaves after it; a block that has not seen it leaves without it.
     make_way();
     WARREN_TRY(stream_.wait());
     look();
     return Errc::ok;
 }
 
-/// Writes what the block has left out.
+/// If all items succeeded, writes the answers, which the block has left out then.
 void SmallBatches::take_answer(const SmallBatch& batch) const {
     if ((relaxed_load(exchange_.data()->answered) & all_done) == 0) return;
     std::fill(batch.host_codes + batch.batch.begin, batch.host_codes + batch.batch.end, Errc::ok);
@@ -214,7 +216,7 @@ Errc SmallBatches::run(const SmallBatch& batch, const SmallItems& items) {
     SmallExchange& exchange = *exchange_.data();
     const bool is_elsewhere = items.host != items_.host || items.device != items_.device;
     if (is_elsewhere) {
-        // A block that lingers knows the old places only.
+        // A lingering block has the addresses of the old items.
         make_way();
         WARREN_TRY(stream_.wait());
         items_ = items;

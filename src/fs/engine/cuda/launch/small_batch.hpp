@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small batch is the work of one block of threads: it fetches what it needs from the host's
-// memory, works through all phases and puts the answers there. Then it lingers for a moment, for a
-// batch that comes meanwhile needs no launch; who waits for all kernels waits for its life's end.
+// A small batch is run by one block of threads: it copies its input from host memory, runs all
+// phases and writes the answers to host memory. Then it lingers for a moment, because a batch that
+// comes meanwhile needs no launch. A CUDA call that waits for all kernels waits for its end, too.
 //
 // The host writes a batch and then its number. A block that sees another number than its last one
-// runs that batch and writes the number back. When none has come in time, or it has lived long
-// enough or was told to, it looks no more, and its last word is that it has left: a batch that is
-// not answered by then was taken by nobody, and the host launches a block for it.
+// runs that batch and writes the number back. If no batch comes in time, if the block is too old,
+// or if the host requests it, the block stops polling and, as its last store, reports that it has
+// left. If a batch is not answered by then, no block has run it, and the host launches another one.
 //
-// Invariant: each batch is run once. A block is launched only when the one before has left. While a
-// block lingers it touches neither the store nor what a batch points to; nothing else works on the
-// store while a batch runs.
+// Invariant: each batch is run once. A block is launched only after the one before has left. A
+// lingering block accesses neither the store nor memory that a batch points to. Nothing else works
+// on the store while a batch runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,12 +22,12 @@
 
 namespace warren::cuda_engine {
 
-/// More items than this are no small batch.
+/// The largest number of items of a small batch.
 inline constexpr u64 small_items_max = 1024;
-/// What the arrays of a small batch hold.
+/// Capacity of the arrays of a small batch.
 inline constexpr u64 small_records_max = 4096;
 
-/// What is to be done, and where the answers go. Host pointers are pinned memory.
+/// A batch and the host memory for its answers. Host pointers lead to pinned memory.
 struct alignas(16) SmallBatch {
     core::Store store;
     ops::Batch batch;
@@ -37,20 +37,21 @@ struct alignas(16) SmallBatch {
     ops::BatchState* host_state;
 };
 
-/// The items of a small batch on their way: pinned memory, and device memory for as much.
+/// The input of a small batch in pinned memory, and device memory to which it is copied.
 struct SmallItems {
     const uint4* host;
     uint4* device;
     u64 count;  // of uint4
 };
 
-/// What host and block tell each other, in pinned memory. Each word is written by one side only.
+/// The words by which host and block communicate, in pinned memory. Each word has one writer.
 struct SmallExchange {
-    /// What the host asks for: the batch's number, how many pieces its items are (24 bits), and
-    /// whether the block must not linger (1 bit).
+    /// The host's request: the batch's number, the size of its input in units of 16 bytes (24
+    /// bits), and whether the block must not linger (1 bit).
     alignas(64) u64 asked;
-    /// The number of the batch that ended last, and whether all its items were done (1 bit): then
-    /// nothing else is written, for the answer would wait until it has crossed the bus.
+    /// The number of the batch that ended last, and whether all its items succeeded (1 bit). In
+    /// that case no other answers are written, because this word would have to wait until they
+    /// have crossed the bus.
     alignas(64) u64 answered;
     u64 left;  // the number of the block that left last
     alignas(64) SmallBatch batch;
@@ -60,17 +61,17 @@ struct SmallExchange {
 class SmallBatches {
  public:
     SmallBatches() = default;
-    ~SmallBatches();  // waits until no block is there
+    ~SmallBatches();  // waits until no block is running
     SmallBatches(const SmallBatches&) = delete;
     SmallBatches& operator=(const SmallBatches&) = delete;
 
-    /// Takes what run() would take first. Nothing to do if it is there.
+    /// Allocates what run() needs. Does nothing if that was done before.
     Errc open();
-    /// Runs the window of `batch.batch`. Its state at the end is in *batch.host_state: with
-    /// Errc::overflow it is too large.
+    /// Runs the window of `batch.batch`. Its state at the end is in *batch.host_state; there
+    /// Errc::overflow means that the batch is too large.
     Errc run(const SmallBatch& batch, const SmallItems& items);
-    /// Tells a block that lingers to leave, and does not wait for that. By any thread, but not
-    /// beside run().
+    /// Requests a lingering block to leave, without waiting for it. Any thread may call it, but not
+    /// during run().
     void make_way();
 
  private:
@@ -81,7 +82,7 @@ class SmallBatches {
 
     gpu::Stream stream_;
     gpu::PinnedBuffer<SmallExchange> exchange_;
-    SmallItems items_{};  // as the block that was launched last knows them
+    SmallItems items_{};  // those passed to the block that was launched last
     u64 batches_ = 0;
     u64 blocks_ = 0;
 };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of a thousand directories, each in the one before, would be walked level by level. Here
-// all directories of the volume are read at once with the numbers of their parents, and pointer
-// jumping tells in a few rounds which of them lie below those that a step begins with.
+// The listing of a bulk step, for chains of directories that would otherwise be walked level by
+// level. All directories of the volume are read at once with the numbers of their parents, and
+// pointer jumping finds in a few rounds those below the seeds, with which the step begins.
 //
-// No directory moves meanwhile, and one that was found takes no more names and cannot be removed by
-// others before any of them is taken apart; so what was found stays true. One that takes no names
-// already is not looked for: it may hang on the orphan directory, and the number of what was once
-// above it may mean another by now. Invariant: with a directory that was found all those above it
-// were, up to one that the step begins with; so each name of a found directory is met, and dropped,
-// in this step. An entry means what was found only in the directory that was above it then: once a
-// found directory is freed, its number may stand for a new one elsewhere.
+// The listing stays valid: the move lock is held, so no directory moves, and each listed directory
+// is marked as being deleted before any is taken apart, so it gets no more names and no other
+// operation removes it. One that is being deleted already is not listed: it may be an orphan, whose
+// parent's number may belong to another directory by now. Invariant: if a directory is listed, so
+// are all above it up to a seed, so the step drops the name of each. An entry refers to a listed
+// directory only if it lies in the parent found here (is_listed()), because the number of a listed
+// directory that was freed may be reused elsewhere.
 #include "fs/bulk/lane_free.hpp"
 #include "fs/engine/cuda/launch/tree_removal.hpp"
 #include "gpu/failure.hpp"
@@ -28,7 +28,8 @@ __device__ u64 thread_count() {
     return u64{gridDim.x} * blockDim.x;
 }
 
-/// Keeps what the step had begun with for begin again, and keeps directories from moving.
+/// Makes the unfinished directories the seeds of the listing, resets the step's state, and takes
+/// the move lock. One block of threads.
 __global__ void begin_listing(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     const u32 count = state.unfinished_count;
@@ -51,7 +52,7 @@ __global__ void begin_listing(Store store, RemovalRef ref) {
     state.holds_moves = 1;
 }
 
-/// Gives each frame of inodes a rank.
+/// Assigns a rank to each inode frame.
 __global__ void rank_frames(Store store, RemovalRef ref) {
     const u64 end = store.state->metadata_frames_end;
     for (u64 frame = thread_index(); frame < store.frame_count; frame += thread_count()) {
@@ -75,8 +76,8 @@ __device__ u64 number_of(const RemovalRef& ref, u32 index) {
            index % format::inodes_per_frame;
 }
 
-/// Whether a directory can be taken apart beside the one that names it: it has one leaf at most,
-/// and all it needs is in memory.
+/// Whether a directory can be taken apart concurrently with its parent: it has one leaf at most,
+/// and the leaf and its inode's bitmap are in memory.
 __device__ bool is_simple(const Store& store, u64 number, const Inode& at) {
     const u32 count = relaxed_load(at.area_count);
     if (relaxed_load(at.area_kind) != static_cast<u8>(core::AreaKind::tree) || count > 1 ||
@@ -97,13 +98,14 @@ __device__ bool is_simple(const Store& store, u64 number, const Inode& at) {
     return ops::are_resident(store, bitmap, leaf);
 }
 
-/// The generation and the parent of an inode that is a simple directory and takes names; 0 if it is
-/// not, or somebody is at work on it. Nobody is at one whose stripe the step has locked.
+/// Returns the generation of an inode and sets `parent`, if the inode is a simple directory that is
+/// not being deleted. 0 if not, or if an operation is changing it. An inode whose stripe is that of
+/// the move lock, which the step holds, cannot be changing.
 __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
     const u32 stripe = core::stripe_of(number * format::inode_size);
     const bool is_locked_by_step = stripe == core::stripe_of(core::move_lock_place);
     const u64& word = store.versions[stripe];
-    // Acquire: pairs with the release of who wrote the inode last.
+    // Acquire: pairs with the release of the operation that wrote the inode last.
     const u64 version = device_atomic<u64>(const_cast<u64&>(word)).load(hd::memory_order_acquire);
     const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
     const u32 generation = relaxed_load(at.generation);
@@ -116,11 +118,11 @@ __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
     if (!is_wanted) return 0;
     if (is_locked_by_step) return generation;
     if ((version & 1) != 0) return 0;
-    core::fence_acquire();  // pairs with the locking of who writes the inode
+    core::fence_acquire();  // pairs with the lock of an operation that writes the inode
     return relaxed_load(word) == version ? generation : 0;
 }
 
-/// Lists the directories of all frames, each with the one above it.
+/// Lists the directories of all ranked frames, each with its parent.
 __global__ void scan_directories(Store store, RemovalRef ref) {
     const u64 count = u64{listed_frames(ref)} * format::inodes_per_frame;
     for (u64 i = thread_index(); i < count; i += thread_count()) {
@@ -145,14 +147,14 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
     }
 }
 
-/// Whether what the step begins with is small enough to be taken apart to its end, whatever the
-/// journal's share. Nobody else changes it.
+/// Whether a seed is so small that it can be taken apart completely even when the step is full. No
+/// other operation changes it.
 __device__ bool is_simple_seed(const Store& store, u64 number) {
     return is_simple(store, number,
                      *reinterpret_cast<const Inode*>(store.base + number * format::inode_size));
 }
 
-/// What the step begins with is where the ways end that count.
+/// Marks the seeds that are simple as reached: paths up that end there are those wanted.
 __global__ void mark_seeds(Store store, RemovalRef ref) {
     for (u64 i = thread_index(); i < ref.state->seed_count; i += thread_count()) {
         const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
@@ -163,7 +165,8 @@ __global__ void mark_seeds(Store store, RemovalRef ref) {
     }
 }
 
-/// Each directory jumps upwards, over all that others have jumped already, to where its way ends.
+/// Pointer jumping: each directory moves its `above` upwards, also along the jumps of others, until
+/// it meets a reached directory or the end of its path.
 __global__ void jump_up(RemovalRef ref) {
     for (u64 i = thread_index(); i < ref.state->directory_count; i += thread_count()) {
         const u32 index = static_cast<u32>(ref.listing.directories[i]);
@@ -182,15 +185,16 @@ __global__ void jump_up(RemovalRef ref) {
     }
 }
 
-/// Decides whether the step can end all that was found: each may leave an inode and a leaf to the
-/// journal, and its name to the orphans.
+/// Decides whether the step may take apart all listed directories. It needs credits for an inode
+/// and a leaf of each, and room for its name in the orphan directory. Called by one thread.
 __global__ void admit_listing(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     core::StoreState& all = *store.state;
     const u64 extra = 2 * u64{state.reached_count} + 9 * u64{state.seed_count};
     auto credits = core::JournalCredits::resume(all, core::step_worker, state.credits);
     const core::JournalRoom room = credits.reserve(all, extra);
-    // Beside what was found, few names are taken from here on: few warps can be at such leaves.
+    // In addition few directories can be detached from here on, so few warps are in leaves with
+    // such directories at a time.
     const u64 few = state.room.few_names();
     const u64 beside = few < ref.workers ? few : ref.workers;
     const u64 own = state.room.sum() + ops::dirtied_when_full(store, beside) + extra;
@@ -200,7 +204,7 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
                           loose <= state.room_names;
     if (has_room) {
-        // Full or not, what was found goes on.
+        // Listed directories are taken apart even when the step is full.
         state.loose_max = loose + few < state.room_names ? loose + few : state.room_names;
     } else {
         credits.give_back(extra);
@@ -209,8 +213,8 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     state.is_listing = has_room ? 1 : 0;
 }
 
-/// Keeps a directory as it is from here on. False if it is not what was found any more, or has
-/// lost its name.
+/// Marks a directory as being deleted, so that it gets no more names. False if its inode has been
+/// reused since, or if another operation has marked it.
 __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u32 generation) {
     ops::LaneRules rules;
     rules.held_stripe = core::stripe_of(core::move_lock_place);
@@ -229,7 +233,7 @@ __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u3
     return is_same;
 }
 
-/// Fills the queue: what the step had begun with, and all directories found below.
+/// Fills the queue with the seeds and all listed directories.
 __global__ void push_listed(Store store, RemovalRef ref) {
     RemovalState& state = *ref.state;
     const bool is_listing = state.is_listing != 0;
@@ -237,7 +241,8 @@ __global__ void push_listed(Store store, RemovalRef ref) {
         const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
         const bool must = is_listing && is_simple_seed(store, number);
         const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
-        // Nobody else frees it, so its generation stays. No name is added beside those found.
+        // No other operation frees a seed, so its generation does not change. Freezing it keeps
+        // names from being added after the listing.
         if (must) freeze(store, ref, number, relaxed_load(at.generation));
         ref.queue.seed({ref.seeds[i] | (must ? ops::TreeTask::must_mark : 0), 0});
     }
@@ -246,7 +251,7 @@ __global__ void push_listed(Store store, RemovalRef ref) {
         const u64 entry = ref.listing.directories[i];
         const u32 index = static_cast<u32>(entry);
         const u64 number = number_of(ref, index);
-        // Seeds have no way up: they are where it ends.
+        // Seeds, whose `above` is their own index, were pushed before.
         if (relaxed_load(ref.listing.reached[index]) == 0 || ref.listing.above[index] == index) {
             continue;
         }

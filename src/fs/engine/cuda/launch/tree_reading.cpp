@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of a run belongs to its command until all of it is visited, and a visitor may begin a
-// scan itself: each command at work has a scan of its own.
+// Makes a scan plan for each of the commands. Each running command has a TreeScan of its own: the
+// output of a run is in use until all of it was visited, and a visitor may itself start a scan.
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 
 namespace warren::cuda_engine {
@@ -38,8 +38,7 @@ Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanCall& 
         is_sound_.store(false, std::memory_order_relaxed);
         return code;
     }
-    // A run that was not begun to its end has left tasks in its queue, where the next would wait
-    // for room.
+    // A scan that failed may have left tasks in its queue, so it is not used again.
     if (code == Errc::io || code == Errc::no_memory) return code;
     const std::lock_guard lock(mutex_);
     scans_.push_back(std::move(scan));
@@ -52,14 +51,14 @@ Errc TreeReading::scan(const core::Store& store, BulkHost& host, const ScanCall&
     Errc waited = Errc::ok;
     const auto take = [&](const ScanOutput& output) {
         if (call.usage != nullptr) return take_usage(output, *call.usage);
-        // A visitor that takes no more is not called any more: the run ends, and its output is
-        // dropped.
+        // After an error of call.wait() visitors are not called any more: the run ends, and its
+        // output is dropped.
         if (call.visit == nullptr || waited != Errc::ok) return;
         visits.take(output);
         if (call.wait) waited = call.wait();
     };
     const Errc code = run(store, host, call, take, sums);
-    // With an error, what was added up before.
+    // After an error the answer has the sums up to then.
     if (call.usage != nullptr) add_sums(sums, *call.usage);
     return code == Errc::ok ? waited : code;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bulk commands of the CUDA engine that only read: each is a scan.
+// The bulk commands of the CUDA engine that only read. All of them are scans of a tree.
 //
-// Invariant: kernels run while the caller's lock is held, visitors while it is not: they may call
-// the volume, and a commit may fall in between.
+// Invariant: kernels run while the caller's lock is held. Visitors run while it is not held: they
+// may call the volume, and a commit may take place meanwhile.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class TreeReading {
     /// See BulkCommands::scan().
     Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
 
-    /// Whether the device has done all that it was asked for.
+    /// False once work on the device has failed.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
 
  private:
@@ -29,8 +29,8 @@ class TreeReading {
     Errc take_scan(std::unique_ptr<TreeScan>& scan);
 
     std::atomic<bool> is_sound_{true};
-    std::mutex mutex_;                              // scans_
-    std::vector<std::unique_ptr<TreeScan>> scans_;  // that nobody uses now
+    std::mutex mutex_;                              // guards scans_
+    std::vector<std::unique_ptr<TreeScan>> scans_;  // idle ones
 };
 
 }  // namespace warren::cuda_engine

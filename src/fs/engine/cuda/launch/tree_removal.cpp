@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step after step until nothing is left of the tree. The host looks at a word in its own memory
-// for the end of a step: that takes less time than asking the driver.
+// Runs steps until nothing is left of the tree. The host polls a word in its own memory for the end
+// of a step, which is faster than a call of the driver.
 #include "fs/engine/cuda/launch/tree_removal.hpp"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr u32 idle_steps_max = 1000;  // others can take a step's time or journal room
-constexpr u32 damaged_max = 4;        // looks at what cannot be right
+constexpr u32 idle_steps_max = 1000;  // other operations can take a step's time or journal room
+constexpr u32 damaged_max = 4;        // tries on metadata that seem to be damaged
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
 
 float milliseconds(u64 from, u64 to) {
@@ -43,7 +43,7 @@ Errc TreeRemoval::open(const RemovalShape& shape) {
     *report_.data() = {};
     WARREN_TRY(stream_.fill(slots_.data(), 0, slots_.bytes()));
     WARREN_TRY(stream_.fill(state_.data(), 0, state_.bytes()));
-    // The queue's state for a run that has not begun; see BulkQueue::reset().
+    // The state of a queue before a run; see BulkQueue::reset().
     const u64 one = 1;
     WARREN_TRY(stream_.copy(&state_.data()->queue.unfinished, &one, sizeof one));
     return stream_.wait();
@@ -85,7 +85,7 @@ float TreeRemoval::end_ms() const {
     return milliseconds(times().reclaimed, times().ended);
 }
 
-/// Waits for the report of what was launched last.
+/// Waits for the report of the last launch: polls for 2 ms, then waits for the stream.
 Errc TreeRemoval::wait_for_report() {
     system_atomic<u64> sequence(report_.data()->sequence);
     const auto patience = Clock::now() + std::chrono::milliseconds(2);
@@ -108,7 +108,8 @@ Errc TreeRemoval::bring_wanted(BulkHost& host) {
     return bring_listed(stream_, lists_.data() + 2 * u64{removal_list_entries}, count, host);
 }
 
-/// What a step could not end in its first kernel: a listing, blocks, many directories.
+/// Ends a step that could not end in its first kernel, because it needs a listing or missing
+/// blocks, or leaves many directories.
 Errc TreeRemoval::finish_step(const core::Store& store, BulkHost& host) {
     const RemovalReport& report = *report_.data();
     for (u32 damaged = 0; report.is_open != 0;) {
@@ -119,8 +120,8 @@ Errc TreeRemoval::finish_step(const core::Store& store, BulkHost& host) {
             listed.kind = RemovalBegin::Kind::nothing;
             WARREN_TRY(launch_step(store, next, listed, shape_, stream_));
         } else {
-            // What cannot be had may be the tree's own, and stays with it then. The end asks
-            // again for what it needs itself.
+            // A block that cannot be loaded may belong to the tree and not be needed here; the
+            // directory stays then. end_step() lists again the blocks that it needs itself.
             const Errc brought = or_no_memory([&] { return bring_wanted(host); });
             if (brought != Errc::ok && ++damaged == damaged_max) return brought;
             if (report.wants_frames != 0) WARREN_TRY(host.add_frames());
@@ -149,7 +150,7 @@ Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, 
     return report.code;
 }
 
-/// What a step left waits for another.
+/// Adds the directories that a step has left to pending_, for further steps.
 Errc TreeRemoval::keep_unfinished(BulkHost& host, Removal& removal) {
     const u32 count = report_.data()->unfinished_count;
     if (count == 0) return Errc::ok;
@@ -174,7 +175,8 @@ Errc TreeRemoval::keep_unfinished(BulkHost& host, Removal& removal) {
     return Errc::ok;
 }
 
-/// The next step begins with the newest: so the orphan directory does not grow with the tree.
+/// Takes the roots of the next step: the newest in pending_, so that the orphan directory does not
+/// grow with the tree.
 void TreeRemoval::take_roots() {
     const u64 count = std::min<u64>(pending_.size(), report_.data()->roots_max);
     std::copy_n(pending_.end() - static_cast<std::ptrdiff_t>(count), count, roots_.data());
@@ -182,7 +184,7 @@ void TreeRemoval::take_roots() {
     root_count_ = static_cast<u32>(count);
 }
 
-/// What is left goes without steps.
+/// Removes all that is left by commands instead of steps.
 Errc TreeRemoval::remove_by_names(BulkHost& host, Removal& removal) {
     for (u32 i = 0; i < root_count_; ++i)
         WARREN_TRY(host.remove_by_names(roots_.data()[i], removal));
@@ -191,7 +193,8 @@ Errc TreeRemoval::remove_by_names(BulkHost& host, Removal& removal) {
     return Errc::ok;
 }
 
-/// Gives a step that found none room for what it may leave. Errc::no_space if there is none.
+/// Makes room for a step that found too little for the names that it may leave. Errc::no_space if
+/// that is impossible.
 Errc TreeRemoval::find_room(Errc lack, bool& has_committed, BulkHost& host) {
     if (lack == Errc::need_frame) {
         const Errc added = host.add_frames();
@@ -205,7 +208,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, BulkH
     WARREN_TRY(ranks_.reserve(store.frame_count));
     u32 idle_steps = 0;
     u32 commits = 0;
-    bool has_committed = false;  // for want of room, and nothing was done since
+    bool has_committed = false;  // for lack of room, and no step has run since
     for (u32 damaged = 0;;) {
         Removal step;
         const u32 roots = root_count_;
@@ -243,7 +246,7 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, BulkH
                              report_.data()->wanted_count == 0 &&
                              report_.data()->unfinished_count <= roots;
         idle_steps = is_idle ? idle_steps + 1 : 0;
-        // A directory counts names that are nowhere to be found.
+        // A directory has a count of names but no such names.
         if (idle_steps == idle_steps_max) return Errc::corrupt;
     }
 }
@@ -266,8 +269,8 @@ Errc TreeRemoval::remove_name(const core::Store& store, const core::Credentials&
     begin.caller.groups = nullptr;
     begin.caller.group_count = 0;
     begin.directory = directory;
-    // A name too long is refused after the directory was looked at, as by all engines: only its
-    // length matters then.
+    // A name that is too long is passed on with a length above the limit: the kernel refuses it
+    // after it has checked the directory, in the same order as all other code.
     begin.name_length = static_cast<u32>(std::min<std::size_t>(name.size(), sizeof begin.name + 1));
     std::copy_n(name.begin(), std::min(name.size(), sizeof begin.name), begin.name);
     pending_.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a scan and the host that starts them. What most scans find fits into the first
-// words of the output; these come back together with the report, so the host waits once.
+// The kernels of a scan, and the host code that launches them. A kernel writes the report and the
+// first words of the output to pinned memory. Most scans find no more, so the host waits once.
 #include "fs/engine/cuda/launch/tree_scan.hpp"
 
 #include <algorithm>
@@ -17,15 +17,15 @@ namespace {
 
 constexpr u64 range_count = u64{1} << 20;
 constexpr u64 wanted_count = u64{1} << 20;
-constexpr u64 first_words = 128 * 1024;  // that come with the report
+constexpr u64 first_words = 128 * 1024;  // written together with the report
 constexpr u64 first_bundles = 8 * 1024;
-constexpr u64 piece_words = 256 * 1024;  // of an output that comes in pieces
+constexpr u64 piece_words = 256 * 1024;  // of a larger output, which is copied in segments
 constexpr u64 first_sums = 4 * 1024;
 constexpr u32 report_blocks = 32;
 constexpr u32 seed_threads = 256;
 constexpr u32 warps_max = 8;  // of a block
 
-/// Gets ready for a run: one block of threads.
+/// Prepares a run and fills its queue. One block of threads.
 __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* left, Handle root,
                           bool is_first) {
     ScanState& state = *ref.state;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(256, 3)
     worker.work();
 }
 
-/// Where the first of what was found goes on the host.
+/// Pinned memory for the report and the first results.
 struct FirstFound {
     ScanReport* report;
     u64* output;
@@ -65,7 +65,8 @@ struct FirstFound {
     ScanSum* sums;
 };
 
-/// Copies what is there and no more: one kernel takes less time than to copy each.
+/// Writes the report and the results to pinned memory. One kernel takes less time than several
+/// copies, and it copies only as many words as there are.
 __global__ void report_run(ScanRef ref, FirstFound to) {
     const ScanState& state = *ref.state;
     const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -91,10 +92,10 @@ class Arrival final : public ScanArrival {
     Arrival(const std::deque<gpu::Event>& pieces, u64 words)
         : pieces_(pieces), count_((words + piece_words - 1) / piece_words) {}
 
-    /// One thread at a time asks the runtime: many at once keep each other from it.
+    /// One thread at a time calls the CUDA runtime, because many would contend for its locks.
     bool wait_for(u64 words) const override {
         const u64 needed = (words + piece_words - 1) / piece_words;
-        // Acquire: pairs with the release below, so that who reads the pieces sees them whole.
+        // Acquire: pairs with the release below, so the calling thread sees the segments' contents.
         while (arrived_.load(std::memory_order_acquire) < needed) {
             if (has_failed_.load(std::memory_order_relaxed)) return false;
             const std::unique_lock turn(mutex_, std::try_to_lock);
@@ -111,7 +112,7 @@ class Arrival final : public ScanArrival {
         u64 arrived = arrived_.load(std::memory_order_relaxed);
         while (arrived < count_ && pieces_[arrived].is_reached())
             ++arrived;
-        // An event that failed counts as reached.
+        // is_reached() is also true for an event that failed.
         if (arrived == count_ && pieces_[count_ - 1].wait() != Errc::ok) {
             has_failed_.store(true, std::memory_order_relaxed);
         } else {
@@ -122,7 +123,7 @@ class Arrival final : public ScanArrival {
     const std::deque<gpu::Event>& pieces_;
     const u64 count_;
     mutable std::mutex mutex_;
-    alignas(64) mutable std::atomic<u64> arrived_{0};  // who waits for the lock does not touch it
+    alignas(64) mutable std::atomic<u64> arrived_{0};  // in another cache line than the mutex
     mutable std::atomic<bool> has_failed_{false};
 };
 
@@ -162,7 +163,8 @@ Errc TreeScan::open(const ScanShape& shape) {
     return stream_.wait();
 }
 
-/// Room for so many directories, and for the files of so many frames. What was there is gone.
+/// Makes room for `directories` directories and for the files of `frames` frames. The previous
+/// contents are lost.
 Errc TreeScan::make_room(u64 directories, u64 frames) {
     WARREN_TRY(room_.directories.reserve(directories + workers() * format::leaf_entries_max));
     WARREN_TRY(room_.sums.reserve(room_.directories.count()));
@@ -176,7 +178,7 @@ float TreeScan::kernel_ms() const {
     return taken ? *taken : 0;
 }
 
-/// Takes the plan over, with its credentials where the device reads them.
+/// Sets the plan, and copies its credentials to device memory.
 Errc TreeScan::begin(const ScanPlan& plan) {
     plan_ = plan;
     if (plan.caller.group_count > core::groups_max) return Errc::invalid;
@@ -207,7 +209,8 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
     return stream_.wait();
 }
 
-/// Hands what a run has found to the host.
+/// Passes the results of a run to `take`, and fetches them from the device first if they did not
+/// come with the report.
 Errc TreeScan::fetch_output(const TakeOutput& take) {
     const u64 written = report_.data()->written;
     const u64 words = written & ((u64{1} << written_shift) - 1);
@@ -233,8 +236,8 @@ Errc TreeScan::fetch_output(const TakeOutput& take) {
     return taken;
 }
 
-/// Queues the copy of the output to the host in pieces, so that the first are looked at while the
-/// last are on their way.
+/// Queues the copy of the output to the host in segments, so that the first can be read while the
+/// others are being copied.
 Errc TreeScan::send_output(u64 words) {
     WARREN_TRY(host_output_.reserve(words));
     const u64 pieces = (words + piece_words - 1) / piece_words;
@@ -251,7 +254,7 @@ Errc TreeScan::send_output(u64 words) {
     return Errc::ok;
 }
 
-/// A scan of one directory, for run_scan().
+/// Implements the calls of run_scan() for a scan of one tree.
 class TreeScan::Site {
  public:
     Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,

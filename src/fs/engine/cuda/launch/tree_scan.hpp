@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of trees on a GPU: the host's side. A run is one kernel over all that is left to list; what
-// it has found is handed to the host, which brings missing blocks and begins the next run.
+// Scans of trees on a GPU: the host's side. A run is one kernel over all directories that are left
+// to list. The host then takes the results, loads missed blocks and starts the next run.
 //
-// Invariant: the host waits for each kernel's end before it looks at the report, which the kernel
-// has written into pinned memory.
+// Invariant: the host reads the report, which is in pinned memory, only after the kernels have
+// ended.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ namespace warren::cuda_engine {
 
 using namespace warren::bulk;
 
-/// Takes what a run has found. Meanwhile the scan touches no memory of the volume.
+/// Receives the results of a run. The scan does not access the volume's memory during this call.
 using TakeOutput = std::function<Errc(const ScanOutput&)>;
 
 struct ScanShape {
@@ -29,25 +29,24 @@ struct ScanShape {
     u32 warps_per_block = 8;
     u64 queue_capacity = u64{1} << 18;
     u64 output_bytes = 256 * mib;
-    u64 directories = u64{1} << 18;  // to begin with; grows
+    u64 directories = u64{1} << 18;  // initial capacity; grows
 };
 
 class TreeScan {
  public:
     Errc open(const ScanShape& shape = {});
 
-    /// Scans what is below the directory `root`; `store` points to device memory, `plan` and its
-    /// credentials to the host's. The first error met is the answer, and what was found before it
-    /// may have been taken.
+    /// Scans everything below the directory `root`. `store` has device pointers, `plan` host
+    /// pointers. Returns the first error; results found before it may have been passed to `take`.
     Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, const TakeOutput& take,
               BulkHost& host);
-    /// The sums of the last scan, which measured.
+    /// Fetches the sums of the last scan, if its purpose was ScanPurpose::measure.
     Errc fetch_sums(std::vector<ScanSum>& sums);
 
-    /// Whether the device has done all that it was asked for.
+    /// Whether all work on the device so far has succeeded.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
     u32 runs() const { return runs_; }
-    /// Milliseconds that the kernels of the last run took, by the device's clock.
+    /// How many milliseconds the scan kernel of the last run took, by the device's clock.
     float kernel_ms() const;
 
  private:
@@ -69,7 +68,7 @@ class TreeScan {
     gpu::PinnedBuffer<u64> host_output_;
     gpu::PinnedBuffer<BundlePlace> host_bundles_;
     gpu::PinnedBuffer<ScanSum> host_sums_;
-    std::deque<gpu::Event> arrived_;  // pieces of the output
+    std::deque<gpu::Event> arrived_;  // one for each segment of the output
     ScanPlan plan_;
     u32 runs_ = 0;
 };
