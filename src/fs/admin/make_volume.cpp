@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an empty volume: superblocks, frame table, journal, one inode frame with the root directory
-// and the hidden directory of inodes without a name.
+// Makes an empty volume: superblocks, frame table, journal, and one inode frame with the root
+// directory and the orphan directory.
 //
 // Invariant: old superblocks are erased before anything else is written, and the new ones are
 // written last, so a crash leaves either the complete new volume or nothing that can be opened.

@@ -22,7 +22,7 @@ struct FrameTables {
     std::vector<u64> used;
     std::vector<u64> owned;
     std::vector<ops::examine::CountedFrame> counted;
-    ExamTables ref;  // to all of it
+    ExamTables ref;  // refers to the vectors above
 
     /// False if the table, or the superblock's description of it, is invalid.
     bool fill(Disk& disk, const format::Superblock& superblock, u64 hash_mask);

@@ -272,7 +272,7 @@ Errc Committer::make_room(u64 blocks) {
         places_.resize(capacity);
         area_blocks_ = capacity;
     }
-    // Journal credits prevent this.
+    // Journal credits keep a snapshot from being larger.
     return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
 }
 

@@ -19,7 +19,7 @@ namespace warren {
 
 /// A copy of a block in a commit snapshot.
 struct CommitCopy {
-    u64 place;  // bytes, on the disk
+    u64 place;  // home location
     format::Block* block;
 };
 

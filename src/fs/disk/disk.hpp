@@ -33,7 +33,7 @@ class Disk {
     /// The size when the disk was opened or last resized.
     virtual u64 size_bytes() const = 0;
     /// The size at the time of the call: less than size_bytes() if another program has truncated
-    /// the disk. Called when a request has failed.
+    /// the disk.
     virtual Result<u64> present_size() const { return size_bytes(); }
     /// Fills `target` from `offset`. Errc::io if any byte lies outside or cannot be read.
     virtual Errc read(u64 offset, std::span<std::byte> target) = 0;

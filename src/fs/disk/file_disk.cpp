@@ -165,8 +165,8 @@ Errc FileDisk::check_size() const {
     return *size < size_bytes_ ? Errc::io : Errc::ok;
 }
 
-/// Before each write: a write beyond the end of a truncated file would extend it again, with zeros
-/// between.
+/// Called before each write, because a write beyond the end of a truncated file would extend it
+/// again, with zeros between.
 Errc FileDisk::check_writable() const {
     return is_writable_ ? check_size() : Errc::read_only;
 }

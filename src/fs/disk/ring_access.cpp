@@ -147,7 +147,8 @@ std::unique_ptr<RingAccess> RingAccess::open(int descriptor, u64 unit_bytes, int
     return access;
 }
 
-/// A lane for the caller; null if all are in use and the kernel provides no more.
+/// Takes a lane; waits for one if lanes_max are in use or the kernel provides no more rings. Null
+/// if there is no lane at all and the kernel provides no ring.
 std::unique_ptr<RingAccess::Lane> RingAccess::take_lane() {
     std::unique_lock lock(mutex_);
     for (;;) {

@@ -48,7 +48,7 @@ WARREN_HD constexpr u64 entry_key(u32 hash, DirectorySlot slot) {
     return u64{hash} << 31 | (slot.position >> 16 & 0x7fffffff);
 }
 
-/// The lowest key of the names with this 55-bit hash; the low 8 bits are the number.
+/// The lowest key that a name with this 55-bit hash can have: that with number 0.
 WARREN_HD constexpr u64 first_key(u64 hash) {
     return hash << 8;
 }

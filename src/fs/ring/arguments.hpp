@@ -59,7 +59,7 @@ struct ArgumentPlaces {
     u64 name;
     u64 new_name;
     u64 text;
-    u64 end;  // of the block
+    u64 end;  // the length of the block
 };
 
 WARREN_HD constexpr u64 padded(u64 bytes) {

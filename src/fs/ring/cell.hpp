@@ -4,8 +4,9 @@
 // around the ring in which it was written. A reader that finds the expected phase in all pieces
 // that it needs has a complete message of that lap, in whatever order the pieces became visible.
 //
-// Invariant: a piece is never read in part. On a GPU it is one access of 128 bits; on a CPU the
-// half with the phase is written last and read first. There are no read-modify-write operations.
+// Invariant: a piece with the expected phase is complete. On a GPU it is one access of 128 bits; on
+// a CPU the half with the phase is written last and read first. There are no read-modify-write
+// operations.
 #pragma once
 
 #include <cstring>
@@ -74,8 +75,8 @@ WARREN_HD inline Piece load_piece(const Piece& piece) {
     return copy;
 }
 
-/// Reads 16 bytes of a block in the arena. Relaxed: the acquire load of the cell that names the
-/// block came before.
+/// Reads 16 bytes of a block in the arena. Relaxed: the caller orders this after its load of the
+/// cell that names the block.
 WARREN_HD inline Piece load_block_piece(const Piece& piece) {
     Piece copy;
 #if defined(__CUDA_ARCH__)

@@ -12,7 +12,7 @@
 
 namespace warren::cuda_engine {
 
-/// The same object. Requires: it lies in shared memory.
+/// Returns `object`. Requires: it lies in shared memory.
 template <class T>
 __device__ T& in_shared_memory(T& object) {
     const auto at = static_cast<u32>(__cvta_generic_to_shared(&object));

@@ -263,7 +263,7 @@ Errc ResidentServer::change(Request request) {
     if (!keeper_.joinable()) return Errc::ok;
     std::unique_lock lock(mutex_);
     request_ = request;
-    // Release: pairs with the acquire in quiet_turn().
+    // Release, though quiet_turn() reads it relaxed: the word is only a request.
     system_atomic<u64>(control_.data()->end_epoch).store(epoch_, hd::memory_order_release);
     changed_.notify_all();
     ring::wake(pool_->doorbell());

@@ -73,7 +73,8 @@ class ResidentServer {
     Errc resume(const core::Store& store);
 
     /// Calls `body` while no command is running, and returns its result. A server that does not
-    /// settle soon is paused meanwhile. Requires: as settle(); `body` may change `store`.
+    /// settle soon is paused meanwhile. Requires: as settle(); `store` outlives `body`, which may
+    /// change it.
     template <class Body>
     Errc while_at_rest(const core::Store& store, const Body& body) {
         Errc code = settle();

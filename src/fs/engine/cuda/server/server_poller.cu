@@ -6,7 +6,7 @@
 // whether the piece has arrived, so the loads need no order among each other.
 //
 // Invariant: the poller leaves a ring only if the ring's next cell has not arrived, or marks it to
-// be visited again; so no ring of the doorbell is missed.
+// be visited again; so no signal of the doorbell is missed.
 #include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server/server_warp.hpp"
 
@@ -36,7 +36,7 @@ struct Poller {
     const u32 lane;
     const u32 blocks;
     const u64 epoch;
-    const bool is_open;              // the lane's ring
+    const bool is_open;              // whether the lane's ring is open
     const Piece* const fixed_place;  // what the lane reads in a quiet turn unless it reads a cell
 
     u64 next = 0;     // ticket of the lane's ring

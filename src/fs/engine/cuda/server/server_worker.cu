@@ -184,7 +184,7 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
     core::NameWords<WarpTeam> name;
     if (!take_name(at, command, name)) return false;
     WarpOperation op(at.team, store);
-    op.commits_wait = true;  // the host pauses the engine for them
+    op.commits_wait = true;  // a commit waits until the engine is idle
     op.may_use_reserve = command.may_use_reserve;
     Result<ops::Removed> removed;
     core::Seen changed;
