@@ -12,7 +12,7 @@ namespace warren::cuda_engine {
 
 class DirectoryPacking {
  public:
-    /// See Engine::rebuild(). Requires: the caller holds turn().
+    /// See BulkCommands::rebuild(). Requires: the caller holds turn().
     Errc rebuild(const core::Store& store, BulkHost& host, const core::Credentials& caller,
                  Handle directory, u64 blocks);
 

@@ -49,8 +49,8 @@ class ItemBatch {
     /// Gives device memory to `frames` more frames.
     using AddFrames = std::function<Errc(u64 frames)>;
 
-    /// Runs the window; `status` is the result, as of Engine::run_batch(). Returns Errc::io if the
-    /// device failed.
+    /// Runs the window; `status` is the result, as of ItemBatches::run_batch(). Returns Errc::io if
+    /// the device failed.
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);
 
