@@ -21,7 +21,7 @@ struct DedupStatistics {
     bool is_default = false;  // on unless OpenOptions::dedup says otherwise
     bool is_on = false;
     u64 index_bytes = 0;   // memory that the index may take
-    u64 looked_up = 0;     // blocks, not zeros
+    u64 looked_up = 0;     // blocks: one in four or five of what is written
     u64 found = 0;         // of these, where a run begins that a file of the volume has, too
     u64 shared_bytes = 0;  // not written, for a file has them already
     u64 zero_bytes = 0;    // not written, for unwritten blocks read as zeros

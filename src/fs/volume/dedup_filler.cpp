@@ -2,8 +2,8 @@
 // Blocks come from the disk itself, so that nothing leaves the file buffer for them. Files that are
 // younger than the opening are left out: what writes them has put them into the index.
 //
-// Where the volume has more blocks than the index has entries, every n-th block of each file is
-// added, the first one among them: a run is shared from the first block on that is found.
+// Where the volume has more anchors than the index has entries, every n-th anchor of each file is
+// added, the first one among them.
 #include "fs/volume/dedup_filler.hpp"
 
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "base/wait_for_stop.hpp"
-#include "base/zeros.hpp"
+#include "fs/volume/dedup_anchors.hpp"
 
 namespace warren {
 namespace {
@@ -39,7 +39,7 @@ DedupFiller::DedupFiller(VolumeImplementation& volume, const DedupHash& hash, De
 
 void DedupFiller::start() {
     const u64 used = relaxed_load(volume_.store().state->blocks_used);
-    step_ = std::max<u64>(1, (used + index_.entries() - 1) / index_.entries());
+    step_ = std::max<u64>(1, (anchors_among(used) + index_.entries() - 1) / index_.entries());
     is_running_ = true;
     const Errc started = or_no_memory([this] {
         piece_ = std::make_unique_for_overwrite<format::Block[]>(piece_blocks);
@@ -86,6 +86,7 @@ bool DedupFiller::add_file(u64 inode) {
         volume_.ask<Verb::attributes_of>([&](ops::Command& command) { command.from = inode; });
     const bool is_file = found && (found->mode & format::type_mask) == format::type_regular;
     if (!is_file || found->born >= opened_) return true;
+    anchors_seen_ = 0;
     for (u64 at = 0; at < found->size;) {
         if (stop_.stop_requested()) return false;
         const Result<ops::Mapping> run = volume_.map_block(found->handle, at / block_size);
@@ -107,20 +108,20 @@ void DedupFiller::add_piece(u64 inode, u64 first_block, u64 place, u64 bytes) {
     const auto piece = std::as_writable_bytes(std::span(piece_.get(), piece_blocks)).first(bytes);
     if (volume_.disk().read(place, piece) != Errc::ok) return;
     bytes_read_.fetch_add(bytes, std::memory_order_relaxed);
+    std::array<u32, anchored_blocks_max> anchors;
+    const u64 found = find_anchors(piece, anchors);
     std::array<hash::Bytes, piece_blocks> elements;
-    std::array<u64, piece_blocks> blocks;
     u64 count = 0;
-    for (u64 at = 0; at < bytes; at += block_size) {
-        const u64 block = first_block + at / block_size;
-        const hash::Bytes element = piece.subspan(at, std::min(block_size, bytes - at));
-        if (block % step_ != 0 || is_all_zero(element)) continue;
-        blocks[count] = block;
-        elements[count++] = element;
+    for (u64 i = 0; i < found; ++i) {
+        if (anchors_seen_++ % step_ != 0) continue;
+        const u64 at = anchors[i] * block_size;
+        elements[count] = piece.subspan(at, std::min(block_size, bytes - at));
+        anchors[count++] = anchors[i];
     }
     std::array<DedupDigest, piece_blocks> digests;
     hash_.digest(std::span(elements).first(count), digests);
     for (u64 i = 0; i < count; ++i)
-        index_.put_if_free(digests[i], {inode, blocks[i]});
+        index_.put_if_free(digests[i], {inode, first_block + anchors[i]});
 }
 
 /// Waits as the rate demands, and longer if writes came; false: to stop.

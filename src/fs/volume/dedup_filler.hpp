@@ -48,8 +48,9 @@ class DedupFiller {
     DedupIndex& index_;
     const std::atomic<u64>& lookups_;
     RateLimit limit_;
-    const i64 opened_;  // the time
-    u64 step_ = 1;      // of so many blocks of a file the first is added
+    const i64 opened_;      // the time
+    u64 step_ = 1;          // of so many anchors of a file the first is added
+    u64 anchors_seen_ = 0;  // of this file
     u64 lookups_seen_ = 0;
     std::unique_ptr<format::Block[]> piece_;
     std::stop_token stop_;

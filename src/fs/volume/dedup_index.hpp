@@ -13,8 +13,8 @@
 namespace warren {
 
 struct FileBlock {
-    u64 inode = 0;
-    u64 block = 0;
+    u64 inode;
+    u64 block;
 };
 
 /// Thread-safe.

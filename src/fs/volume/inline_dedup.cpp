@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes are taken step by step, so that their digests lie in memory that was taken before. Within a
-// step they are divided into elements: whole blocks, and what the file has behind its last one.
+// A write is looked up step by step, the first one before its file is locked: what is new then
+// takes the way of other writes. Of the blocks that stand for their runs, the anchors, the index
+// says where they may be; from there a run is compared in both directions. Elements are whole
+// blocks, and what the file has behind its last one.
 //
 // Invariant: of the file that blocks come from, only the lock is tried: a writer waits for no other
 // file.
@@ -19,7 +21,8 @@ namespace warren {
 namespace {
 
 constexpr u64 block_size = format::block_size;
-constexpr u64 step_blocks = 256;
+constexpr u64 step_bytes = anchored_blocks_max * block_size;
+constexpr u64 piece_bytes = 16 * block_size;  // is compared at once
 
 u64 default_index_bytes(u64 volume_bytes) {
     const auto memory =
@@ -43,14 +46,16 @@ class InlineDedup::Writing {
           now_(now),
           written_(offset) {}
 
-    Result<u64> run() {
-        const u64 first = std::min((offset_ + block_size - 1) / block_size * block_size, end());
-        for (u64 at = first; at < end();) {
-            const Result<u64> stop = run_step(at);
-            if (!stop) return answer(stop.code());
-            at = *stop;
+    Result<u64> run(DedupStep& step) {
+        for (;;) {
+            for (u64 i = 0; i < step.count; ++i) {
+                const Errc code = take(step.candidates[i]);
+                if (code != Errc::ok) return answer(code);
+            }
+            const u64 next = std::max(step.end, written_);
+            if (next >= end()) return answer(write_until(end()));
+            dedup_.look_up(file_, next, bytes(next, end()), step);
         }
-        return answer(write_until(end()));
     }
 
  private:
@@ -66,50 +71,25 @@ class InlineDedup::Writing {
     /// Whether the file will end with the write.
     bool ends_file() const { return end() >= size_; }
 
-    /// Shares what it can of the elements from `at` on, as many as a step has; returns where they
-    /// end.
-    Result<u64> run_step(u64 at) {
-        const u64 stop = std::min(end(), at + step_blocks * block_size);
-        std::array<hash::Bytes, step_blocks> elements;
-        u64 count = 0;
-        for (u64 from = at; from < stop; from += block_size) {
-            const u64 to = std::min(from + block_size, stop);
-            // A part of a block that the file has more of is no element.
-            if (to % block_size == 0 || ends_file()) elements[count++] = bytes(from, to);
-        }
-        std::array<DedupDigest, step_blocks> digests;
-        dedup_.hash_.digest(std::span(elements).first(count), digests);
-        for (u64 i = 0; i < count; ++i)
-            dedup_.index_.prefetch(digests[i]);
-        for (u64 i = 0; i < count;) {
-            const u64 from = at + i * block_size;
-            const Result<u64> shared = share_from(from, elements[i], digests[i]);
-            if (!shared) return shared.code();
-            if (*shared == from) dedup_.index_.put(digests[i], {file_.inode, from / block_size});
-            // What a run was shared of beyond this step is looked at no more.
-            i = *shared == from ? i + 1 : (*shared - at + block_size - 1) / block_size;
-            if (*shared > stop) return *shared;
-        }
-        return stop;
+    /// Shares or zeroes the run that a candidate is in, if there is one.
+    Errc take(const DedupStep::Candidate& candidate) {
+        if (candidate.at < written_) return Errc::ok;
+        if (candidate.is_zero) return zero_from(candidate.at);
+        const Result<bool> is_shared = share_around(candidate.at, candidate.found);
+        if (is_shared && !*is_shared)
+            dedup_.index_.put(candidate.digest, {file_.inode, candidate.at / block_size});
+        return is_shared.code();
     }
 
-    /// Shares or zeroes a run that begins at byte `from`; returns where it ends, `from` if there is
-    /// none.
-    Result<u64> share_from(u64 from, hash::Bytes element, const DedupDigest& digest) {
-        if (is_all_zero(element)) {
-            const u64 stop = end_of_zeros(from);
-            if (stop - from < run_bytes_min) return from;
-            WARREN_TRY(write_until(from));
-            const Result<u64> zeroed = volume_.zero_locked(file_, from, stop - from, now_);
-            if (!zeroed) return zeroed.code();
-            dedup_.zero_bytes_.fetch_add(*zeroed, std::memory_order_relaxed);
-            written_ += *zeroed;
-            return written_ == stop ? Result<u64>(stop) : Errc::no_space;
-        }
-        dedup_.looked_up_.fetch_add(1, std::memory_order_relaxed);
-        FileBlock found;
-        if (!dedup_.index_.find(digest, found)) return from;
-        return share_with(from, found);
+    Errc zero_from(u64 from) {
+        const u64 stop = end_of_zeros(from);
+        if (stop - from < run_bytes_min) return Errc::ok;
+        WARREN_TRY(write_until(from));
+        const Result<u64> zeroed = volume_.zero_locked(file_, from, stop - from, now_);
+        if (!zeroed) return zeroed.code();
+        dedup_.zero_bytes_.fetch_add(*zeroed, std::memory_order_relaxed);
+        written_ += *zeroed;
+        return written_ == stop ? Errc::ok : Errc::no_space;
     }
 
     /// Where the blocks of zeros from `from` on end.
@@ -123,71 +103,95 @@ class InlineDedup::Writing {
         return to;
     }
 
-    /// As share_from(), with the blocks of a file from `found` on.
-    Result<u64> share_with(u64 from, const FileBlock& found) {
+    /// Shares the run around byte `at` with blocks of a file around `found`. False if there is
+    /// none.
+    Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.ask<ops::Verb::attributes_of>(
             [&](ops::Command& command) { command.from = found.inode; });
         // What the index says may be long gone, here and below.
-        if (!now || (now->mode & format::type_mask) != format::type_regular) return from;
-        SharedRange range{now->handle, file_, found.block * block_size, from, 0, now_};
+        if (!now || (now->mode & format::type_mask) != format::type_regular) return false;
+        SharedRange range{now->handle, file_, found.block * block_size, at, 0, now_};
         std::unique_lock<std::shared_mutex> lock;
         std::shared_mutex& mutex = volume_.data_lock(found.inode);
         if (&mutex != &volume_.data_lock(file_.inode)) {
             lock = std::unique_lock(mutex, std::try_to_lock);
-            if (!lock) return from;
+            if (!lock) return false;
         }
         const Result<Attributes> source = volume_.ask<ops::Verb::get_attributes>(
             [&](ops::Command& command) { command.handle = range.source; });
-        if (!source) return from;
-        const Result<u64> stop = end_of_equal(range, source->size);
-        if (!stop || *stop == from) return from;
+        if (!source || !find_run(range, source->size)) return false;
         dedup_.found_.fetch_add(1, std::memory_order_relaxed);
-        const bool is_whole = from == 0 && ends_file() && *stop == end() && range.offset == 0 &&
-                              source->size == *stop;
-        if (*stop - from < run_bytes_min && !is_whole) return from;
-        range.length = *stop - from;
-        WARREN_TRY(write_until(from));
+        const u64 stop = range.target_offset + range.length;
+        const bool is_whole = range.target_offset == 0 && ends_file() && stop == end() &&
+                              range.offset == 0 && source->size == stop;
+        if (range.length < run_bytes_min && !is_whole) return false;
+        WARREN_TRY(write_until(range.target_offset));
         u64 shared = 0;
         const Errc code = share_blocks(volume_, range, shared);
         dedup_.shared_bytes_.fetch_add(shared, std::memory_order_relaxed);
         written_ += shared;
         // Nothing is lost where it fails: what it would have shared is written instead.
-        if (code != Errc::ok) WARREN_TRY(write_until(*stop));
-        return *stop;
+        if (code != Errc::ok) WARREN_TRY(write_until(stop));
+        return true;
     }
 
-    /// Up to where, from the range's target on, the write has the bytes that the range's source
-    /// has, in whole elements.
-    Result<u64> end_of_equal(const SharedRange& range, u64 source_size) const {
-        constexpr u64 piece_blocks = 16;
-        std::array<std::byte, piece_blocks * block_size> room;
-        u64 limit = end() - range.target_offset;
-        if (range.offset >= source_size) return range.target_offset;
+    /// Extends an empty range to the elements before and behind it that the write and the range's
+    /// source have both. False if there are none, or they cannot be read.
+    bool find_run(SharedRange& range, u64 source_size) const {
         // Of the file itself, only what lies before the write.
         const bool is_own = range.source.inode == file_.inode;
         const u64 source_end = is_own ? offset_ / block_size * block_size : source_size;
-        if (range.offset >= source_end) return range.target_offset;
-        limit = std::min(limit, source_end - range.offset);
+        if (range.offset >= source_end) return false;
+        u64 limit = std::min(end() - range.target_offset, source_end - range.offset);
         // A part of a block is shared if both files end with it.
         const bool ends_both = ends_file() && range.target_offset + limit == end() &&
                                range.offset + limit == source_size;
         if (!ends_both) limit = limit / block_size * block_size;
+        const u64 behind = equal_behind(range, limit);
+        if (behind == 0) return false;
+        const u64 first = (written_ + block_size - 1) / block_size * block_size;
+        const u64 before = equal_before(range, std::min(range.target_offset - first, range.offset));
+        range.offset -= before;
+        range.target_offset -= before;
+        range.length = before + behind;
+        return true;
+    }
+
+    /// How many bytes behind the beginning of a range are equal, in whole elements; at most
+    /// `limit`.
+    u64 equal_behind(const SharedRange& range, u64 limit) const {
+        std::array<std::byte, piece_bytes> room;
         for (u64 done = 0; done < limit;) {
-            const std::span<std::byte> piece =
-                std::span(room).first(std::min<u64>(room.size(), limit - done));
-            const Result<u64> read =
-                volume_.read_contents(range.source, range.offset + done, piece);
-            if (!read) return read.code();
-            if (*read != piece.size()) return range.target_offset + done;
-            const u64 from = range.target_offset + done;
-            for (u64 at = 0; at < piece.size(); at += block_size) {
-                const u64 length = std::min<u64>(block_size, piece.size() - at);
-                const auto own = bytes(from + at, from + at + length);
-                if (std::memcmp(own.data(), &piece[at], length) != 0) return from + at;
-            }
-            done += piece.size();
+            const auto piece = std::span(room).first(std::min(piece_bytes, limit - done));
+            if (!read_source(range, range.offset + done, piece)) return done;
+            for (u64 at = 0; at < piece.size(); at += block_size, done += block_size)
+                if (!is_equal(piece, at, range.target_offset + done)) return done;
         }
-        return range.target_offset + limit;
+        return limit;
+    }
+
+    /// As equal_behind(), before the beginning of the range.
+    u64 equal_before(const SharedRange& range, u64 limit) const {
+        std::array<std::byte, piece_bytes> room;
+        for (u64 done = 0; done < limit;) {
+            const auto piece = std::span(room).first(std::min(piece_bytes, limit - done));
+            if (!read_source(range, range.offset - done - piece.size(), piece)) return done;
+            for (u64 at = piece.size(); at > 0; at -= block_size, done += block_size)
+                if (!is_equal(piece, at - block_size, range.target_offset - done - block_size))
+                    return done;
+        }
+        return limit;
+    }
+
+    bool read_source(const SharedRange& range, u64 at, std::span<std::byte> piece) const {
+        const Result<u64> read = volume_.read_contents(range.source, at, piece);
+        return read && *read == piece.size();
+    }
+
+    /// Whether the element at `at` of a piece is what the write has from byte `from` on.
+    bool is_equal(std::span<const std::byte> piece, u64 at, u64 from) const {
+        const u64 length = std::min(block_size, piece.size() - at);
+        return std::memcmp(bytes(from, from + length).data(), &piece[at], length) == 0;
     }
 
     /// Writes what was neither written nor shared before byte `to`.
@@ -241,9 +245,53 @@ Errc VolumeImplementation::start_dedup() {
     return dedup_->code();
 }
 
+bool InlineDedup::look_up(Handle file, u64 offset, std::span<const std::byte> source,
+                          DedupStep& step) {
+    const u64 end = offset + source.size();
+    const u64 begin = std::min((offset + block_size - 1) / block_size * block_size, end);
+    step.end = std::min(end, begin + step_bytes);
+    step.count = 0;
+    const auto piece = source.subspan(begin - offset, step.end - begin);
+    const auto block = [&](u64 at) {
+        return piece.subspan(at, std::min(block_size, piece.size() - at));
+    };
+    std::array<u32, anchored_blocks_max> anchors;
+    const u64 count = find_anchors(piece, anchors);
+    std::array<hash::Bytes, anchored_blocks_max> elements;
+    for (u64 i = 0; i < count; ++i)
+        elements[i] = block(anchors[i] * block_size);
+    std::array<DedupDigest, anchored_blocks_max> digests;
+    hash_.digest(std::span(elements).first(count), digests);
+    for (u64 i = 0; i < count; ++i)
+        index_.prefetch(digests[i]);
+    looked_up_.fetch_add(count, std::memory_order_relaxed);
+    u64 zeros_end = 0;  // in the piece
+    for (u64 at = 0, i = 0; at < piece.size(); at += block_size) {
+        DedupStep::Candidate& next = step.candidates[step.count];
+        next.at = begin + at;
+        next.is_zero = false;
+        if (i < count && at == anchors[i] * block_size) {
+            next.digest = digests[i++];
+            const bool is_found = index_.find(next.digest, next.found);
+            // In the file itself, only what lies before the write could be shared.
+            if (is_found &&
+                (next.found.inode != file.inode || next.found.block < begin / block_size))
+                ++step.count;
+            else
+                index_.put(next.digest, {file.inode, next.at / block_size});
+        } else if (at >= zeros_end && is_all_zero(block(at))) {
+            for (zeros_end = at; zeros_end < piece.size() && is_all_zero(block(zeros_end));)
+                zeros_end += block_size;
+            next.is_zero = zeros_end - at >= run_bytes_min;
+            step.count += next.is_zero ? 1 : 0;
+        }
+    }
+    return step.count > 0 || step.end < end;
+}
+
 Result<u64> InlineDedup::write(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
-                               i64 now) {
-    return Writing(*this, file, offset, source, size, now).run();
+                               i64 now, DedupStep& step) {
+    return Writing(*this, file, offset, source, size, now).run(step);
 }
 
 }  // namespace warren

@@ -4,13 +4,28 @@
 // The index learns what is written, and in the background what the volume holds when it is opened.
 #pragma once
 
+#include <array>
 #include <atomic>
 
+#include "fs/volume/dedup_anchors.hpp"
 #include "fs/volume/dedup_filler.hpp"
 #include "fs/volume/dedup_index.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
+
+/// Blocks of a part of a write that may be shared or zeroed. Large, and not to be initialized.
+struct DedupStep {
+    struct Candidate {
+        u64 at;        // the block's first byte in the file
+        bool is_zero;  // a run of zeros begins here; else:
+        DedupDigest digest;
+        FileBlock found;
+    };
+    u64 end;  // of the part, in the file
+    u64 count;
+    std::array<Candidate, anchored_blocks_max> candidates;  // by `at`, of which `count` are set
+};
 
 /// Thread-safe.
 class InlineDedup {
@@ -31,15 +46,18 @@ class InlineDedup {
     void start_filling() { filler_.start(); }
     void stop_filling() { filler_.stop(); }
 
-    /// Whether write() may find something to share.
+    /// Whether look_up() may find something.
     static bool can_gain(u64 offset, u64 bytes, Awaited awaited) {
         if (awaited == Awaited::yes && bytes < awaited_bytes_min) return false;
         return bytes >= run_bytes_min || (offset == 0 && bytes > format::area_bytes);
     }
-    /// As VolumeImplementation::write_contents(), with less to write. Requires: the file's
-    /// exclusive data lock; the file has `size` bytes.
-    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
-                      i64 now);
+    /// Looks the beginning of a write up in the index, and puts there what it does not know.
+    /// Whether write() may find something to share. Needs no lock.
+    bool look_up(Handle file, u64 offset, std::span<const std::byte> source, DedupStep& step);
+    /// As VolumeImplementation::write_contents(), with less to write. `step` is what look_up() has
+    /// set for this write. Requires: the file's exclusive data lock; the file has `size` bytes.
+    Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source, u64 size, i64 now,
+                      DedupStep& step);
 
  private:
     class Writing;

@@ -269,25 +269,51 @@ Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
                                                           : Result<u64>(progress.code);
 }
 
-bool VolumeImplementation::deduplicates(u64 offset, u64 bytes, Awaited awaited) const {
-    return dedup_ != nullptr && InlineDedup::can_gain(offset, bytes, awaited);
+DedupStep* VolumeImplementation::look_up(Handle file, u64 offset, std::span<const std::byte> source,
+                                         Awaited awaited, DedupStep& step) {
+    if (dedup_ == nullptr || !InlineDedup::can_gain(offset, source.size(), awaited)) return nullptr;
+    return dedup_->look_up(file, offset, source, step) ? &step : nullptr;
 }
 
 Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
                                               std::span<const std::byte> source, i64 now,
-                                              const FileMapping* from, Awaited awaited) {
+                                              const FileMapping* from, DedupStep* step) {
     const Result<Attributes> before =
         ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
     if (!before) return before.code();
     WARREN_TRY(zero_tail(*this, file, offset));
-    const Result<u64> done = deduplicates(offset, source.size(), awaited)
-                                 ? dedup_->write(file, offset, source, before->size, now)
+    const Result<u64> done = step != nullptr
+                                 ? dedup_->write(file, offset, source, before->size, now, *step)
                                  : write_contents(file, offset, source, before->size, now);
     const bool is_whole = done && *done == source.size();
     WARREN_TRY(is_whole ? mapped_files_.show(file, offset, source, from)
                         : mapped_files_.reload(file, offset, offset + source.size(), from));
     return done;
 }
+
+namespace {
+
+/// Takes the data lock and writes; `step` as VolumeImplementation::write_alone() has it.
+Result<u64> write_locked(VolumeImplementation& volume, Handle file, u64 offset,
+                         std::span<const std::byte> source, i64 now, DedupStep* step) {
+    std::shared_mutex& mutex = volume.data_lock(file.inode);
+    // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
+    // new block, or the bytes between the old end and the new data, needs the exclusive lock;
+    // so does updating mappings, and sharing blocks with other files.
+    if (volume.works_on_host() && step == nullptr &&
+        (offset | source.size()) % format::block_size == 0) {
+        const std::shared_lock shared(mutex);
+        const Result<Attributes> before =
+            volume.ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
+        if (!before) return before.code();
+        if (offset <= before->size && !volume.mapped_files().has(file.inode))
+            return volume.write_contents(file, offset, source, before->size, now);
+    }
+    const std::unique_lock exclusive(mutex);
+    return volume.write_alone(file, offset, source, now, nullptr, step);
+}
+
+}  // namespace
 
 Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> source, Stamp stamp,
                           Awaited awaited) {
@@ -297,21 +323,9 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
         if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
             return Errc::file_too_big;
         }
-        std::shared_mutex& mutex = volume.data_lock(file.inode);
-        // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
-        // new block, or the bytes between the old end and the new data, needs the exclusive lock;
-        // so does updating mappings, and sharing blocks with other files.
-        if (volume.works_on_host() && !volume.deduplicates(offset, source.size(), awaited) &&
-            (offset | source.size()) % format::block_size == 0) {
-            const std::shared_lock shared(mutex);
-            const Result<Attributes> before = attributes(file);
-            if (!before) return before.code();
-            if (offset <= before->size && !volume.mapped_files().has(file.inode)) {
-                return volume.write_contents(file, offset, source, before->size, now);
-            }
-        }
-        const std::unique_lock exclusive(mutex);
-        return volume.write_alone(file, offset, source, now, nullptr, awaited);
+        DedupStep step;
+        return write_locked(volume, file, offset, source, now,
+                            volume.look_up(file, offset, source, awaited, step));
     });
 }
 

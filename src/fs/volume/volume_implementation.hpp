@@ -95,6 +95,7 @@ inline void set_name(ops::Command& command, std::string_view name) {
 }
 
 class InlineDedup;
+struct DedupStep;
 
 class VolumeImplementation {
  public:
@@ -263,12 +264,14 @@ class VolumeImplementation {
     static void copy_inline(const ops::InlineBytes& bytes, u64 at, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);
-    /// Whether write_alone() looks for bytes to share.
-    bool deduplicates(u64 offset, u64 bytes, Awaited awaited) const;
+    /// Looks bytes up before they are written, if they are to be deduplicated. Returns `step` if
+    /// some of them may be shared, else null. Needs no lock.
+    DedupStep* look_up(Handle file, u64 offset, std::span<const std::byte> source, Awaited awaited,
+                       DedupStep& step);
     /// Writes bytes anywhere and copies them to the file's mappings, but not to the one that they
-    /// come `from`. Requires: the exclusive data lock.
+    /// come `from`. `step` comes from look_up(). Requires: the exclusive data lock.
     Result<u64> write_alone(Handle file, u64 offset, std::span<const std::byte> source, i64 now,
-                            const FileMapping* from = nullptr, Awaited awaited = Awaited::no);
+                            const FileMapping* from = nullptr, DedupStep* step = nullptr);
     Errc load_mapping(FileMapping& mapping, u64 at, u64 length);
 
     // Mappings; these take the file's data lock.

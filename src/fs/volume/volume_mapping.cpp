@@ -9,6 +9,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "base/processors.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -105,8 +106,10 @@ void VolumeImplementation::forget_mapping(FileMapping& mapping) {
 Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
                                      std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
+        DedupStep step;
         const Result<u64> put =
-            write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping);
+            write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping,
+                        look_up(mapping.file, offset, bytes, Awaited::no, step));
         if (!put) return put.code();
         offset += *put;
         bytes = bytes.subspan(*put);

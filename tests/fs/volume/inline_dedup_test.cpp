@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/open_volume.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
+#include "tests/support/open_inside.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -320,6 +322,28 @@ TEST_P(Deduplicated, RandomWritesAgainstAModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, Deduplicated, testing::ValuesIn(block_maps));
+
+/// Only what may be shared takes the exclusive lock of its file.
+TEST(DedupLocks, NewBlocksAreWrittenBesideAReader) {
+    const auto disk = make_memory_disk(16 * mib);
+    auto inside = open_inside(*disk, with_dedup());
+    ASSERT_EQ(inside->start_dedup(), Errc::ok);
+    VolumeImplementation& implementation = *inside;
+    Volume volume(std::move(inside));
+    const Handle file = make_file(volume, volume.root(), "file");
+    ASSERT_EQ(volume.open_file(file), Errc::ok);
+    Random random(7);
+    const Bytes bytes = random_bytes(random, 2 * run);
+    for (const bool is_new : {true, false}) {
+        std::shared_lock lock(implementation.data_lock(file.inode));
+        auto writing = std::async(std::launch::async,
+                                  [&] { put(volume, file, is_new ? 0 : bytes.size(), bytes); });
+        const auto wait = std::chrono::seconds(is_new ? 60 : 0);
+        EXPECT_EQ(writing.wait_for(wait) == std::future_status::ready, is_new);
+        lock.unlock();
+    }
+    EXPECT_EQ(volume.dedup_statistics().shared_bytes, bytes.size());
+}
 
 TEST(RememberedDedup, AnOptionOverridesWhatTheVolumeWasMadeWith) {
     for (const bool is_made_with : {false, true}) {
