@@ -20,6 +20,15 @@ std::string range_text(u64 offset, u64 length) {
     return " [" + std::to_string(offset) + ", +" + std::to_string(length) + ")";
 }
 
+/// The bytes from `offset` on of one of several endless texts, which have 32 blocks over and over.
+void repeat_text(u64 text, u64 offset, std::span<std::byte> bytes) {
+    constexpr u64 period = 32 * 4096;
+    for (u64 i = 0; i < bytes.size(); ++i) {
+        const u64 at = (offset + i) % period;
+        bytes[i] = static_cast<std::byte>(Random(text * period + at / 8).next() >> at % 8 * 8);
+    }
+}
+
 }  // namespace
 
 u64 RandomOperations::pick_offset() {
@@ -40,12 +49,18 @@ u64 RandomOperations::pick_length() {
     return 1 + random_.below(plan_.large_files && choice == 19 ? 400 * kib : 60 * kib);
 }
 
-std::vector<std::byte> RandomOperations::pick_bytes(u64 length) {
-    std::vector<std::byte> bytes(length);
+/// What is written at byte `offset` of a file.
+std::vector<std::byte> RandomOperations::pick_bytes(u64 offset) {
+    if (plan_.repeats && chance(2)) {
+        std::vector<std::byte> bytes(32 * kib + random_.below(100 * kib));
+        repeat_text(random_.below(4), offset + 4096 * random_.below(32), bytes);
+        return bytes;
+    }
+    std::vector<std::byte> bytes(pick_length());
     if (chance(10)) return bytes;  // zeros must not become holes that hold something
-    for (u64 i = 0; i < length; i += 8) {
+    for (u64 i = 0; i < bytes.size(); i += 8) {
         const u64 word = random_.next();
-        std::memcpy(bytes.data() + i, &word, std::min<u64>(8, length - i));
+        std::memcpy(bytes.data() + i, &word, std::min<u64>(8, bytes.size() - i));
     }
     return bytes;
 }
@@ -222,7 +237,7 @@ void RandomOperations::do_write() {
     bool must_release = false;
     if (!open_for(number, must_release)) return;
     const u64 offset = pick_offset();
-    const std::vector<std::byte> bytes = pick_bytes(pick_length());
+    const std::vector<std::byte> bytes = pick_bytes(offset);
     begin("write " + name_of(number) + range_text(offset, bytes.size()));
     const Result<u64> found = volume_->write(real(number), offset, bytes);
     end();

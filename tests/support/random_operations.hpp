@@ -22,7 +22,7 @@
 
 namespace warren {
 
-/// Which operations are run. All are by default.
+/// Which operations are run. All kinds are by default.
 struct RandomPlan {
     bool bulk = true;         // remove_tree, rebuild, scan
     bool batches = true;      // move_many, create_many and others that are several changes
@@ -32,6 +32,7 @@ struct RandomPlan {
     bool errors = true;       // names, handles and arguments that cannot be right
     bool listings = true;     // listings that go on between operations
     bool syncs = true;
+    bool repeats = false;        // many writes have blocks that others have had
     bool large_batches = false;  // thousands of items in a batch now and then
     u64 entries_max = 4000;      // the tree is removed when it has more inodes
     /// Where all happens: an empty directory of user 0. Others may use the rest of the volume then.
@@ -96,7 +97,7 @@ class RandomOperations {
     u32 pick_permissions();
     u64 pick_offset();
     u64 pick_length();
-    std::vector<std::byte> pick_bytes(u64 length);
+    std::vector<std::byte> pick_bytes(u64 offset);
     std::string pick_target();
     std::string pick_acl();
     std::string pick_attribute_name();

@@ -26,38 +26,42 @@ struct TwinPlan {
     u64 size_bytes = 512 * mib;
     u64 hash_mask = ~u64{0};
     u64 compare_interval = 2500;  // operations, about
+    Dedup dedup = Dedup::off;
 };
 
 /// One of the two volumes, and what is known of it.
 class Twin {
  public:
-    Twin(std::unique_ptr<MemoryDisk> disk, u64 hash_mask)
-        : disk_(std::move(disk)), hash_mask_(hash_mask) {}
+    Twin(std::unique_ptr<MemoryDisk> disk, const TwinPlan& plan)
+        : disk_(std::move(disk)), plan_(plan) {}
 
     bool open(const std::string& engine) {
         Failure failure;
-        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), engine, {.workers = 2},
-                                 failure, hash_mask_);
+        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), engine,
+                                 {.workers = 2, .dedup = plan_.dedup}, failure, plan_.hash_mask);
         EXPECT_TRUE(volume_) << failure.message;
         if (volume_ != nullptr && driver_ != nullptr) driver_->set_volume(*volume_);
         return volume_ != nullptr;
     }
-    void start(u64 seed, const RandomPlan& plan) {
-        driver_ = std::make_unique<RandomOperations>(*volume_, seed, plan);
+    void start(u64 seed) {
+        driver_ = std::make_unique<RandomOperations>(*volume_, seed, plan_.random);
     }
     /// Closes and checks the volume. False if anything is wrong.
     bool close() {
+        deduplicated_bytes_ += volume_->dedup_statistics().shared_bytes;
         const Errc closed = volume_->close();
         EXPECT_EQ(closed, Errc::ok);
         volume_.reset();
-        return expect_clean(*disk_, hash_mask_) && closed == Errc::ok;
+        return expect_clean(*disk_, plan_.hash_mask) && closed == Errc::ok;
     }
 
     RandomOperations& driver() { return *driver_; }
+    u64 deduplicated_bytes() const { return deduplicated_bytes_; }
 
  private:
     std::unique_ptr<MemoryDisk> disk_;
-    const u64 hash_mask_;
+    const TwinPlan plan_;
+    u64 deduplicated_bytes_ = 0;  // until it was closed last
     std::unique_ptr<Volume> volume_;
     std::unique_ptr<RandomOperations> driver_;
 };
@@ -71,15 +75,15 @@ class Twins {
           engines_{"cpu", test_engine_name("commands")} {
         auto disk = make_memory_disk(plan.size_bytes);
         auto other = disk->copy();
-        twins_[0] = std::make_unique<Twin>(std::move(disk), plan.hash_mask);
-        twins_[1] = std::make_unique<Twin>(std::move(other), plan.hash_mask);
+        twins_[0] = std::make_unique<Twin>(std::move(disk), plan);
+        twins_[1] = std::make_unique<Twin>(std::move(other), plan);
     }
 
     /// Runs so many operations, or fewer if something goes wrong; how many.
     u64 run(u64 operations) {
         if (!open()) return 0;
         for (auto& twin : twins_)
-            twin->start(seed_, plan_.random);
+            twin->start(seed_);
         u64 done = 0;
         while (done < operations) {
             const u64 most =
@@ -92,6 +96,10 @@ class Twins {
             if (!exchange()) return done;
         }
         return finish() ? done : 0;
+    }
+    /// Of the one that shared less.
+    u64 deduplicated_bytes() const {
+        return std::min(twins_[0]->deduplicated_bytes(), twins_[1]->deduplicated_bytes());
     }
 
  private:
@@ -142,8 +150,10 @@ class Twins {
 };
 
 /// What seed `index` tries: most plans are about everything, some about one corner.
-TwinPlan plan_for(u64 index) {
+TwinPlan plan_for(u64 index, Dedup dedup) {
     TwinPlan plan;
+    plan.dedup = dedup;
+    plan.random.repeats = dedup == Dedup::on;
     plan.random.large_batches = true;
     switch (index % 8) {
         case 5:
@@ -171,17 +181,22 @@ TwinPlan plan_for(u64 index) {
 TEST(TwinEngines, agreeOnEveryAnswer) {
     const Seed seed;
     const u64 operations = 1500 * test_load();
-    for (const u64 index : {0, 5, 6, 7}) {
-        SCOPED_TRACE(index);
-        TwinPlan plan = plan_for(index);
-        plan.compare_interval = 500;
-        EXPECT_EQ(Twins(seed.part(index), plan).run(operations), operations);
-        if (HasFailure()) return;
+    for (const Dedup dedup : {Dedup::off, Dedup::on}) {
+        for (const u64 index : {0, 5, 6, 7}) {
+            SCOPED_TRACE(index);
+            TwinPlan plan = plan_for(index, dedup);
+            plan.compare_interval = 500;
+            Twins twins(seed.part(index), plan);
+            EXPECT_EQ(twins.run(operations), operations);
+            EXPECT_EQ(twins.deduplicated_bytes() > 0, dedup == Dedup::on);
+            if (HasFailure()) return;
+        }
     }
 }
 
+/// Runs as many operations as WARREN_OPERATIONS says, or a million, and expects that all agree.
 /// Several pairs of twins at once, so that a GPU has enough to do.
-TEST(TwinEnginesLong, aMillionOperationsAgree) {
+void run_long(Dedup dedup) {
     const Seed seed;
     constexpr u64 operations_each = 12'500;
     const u64 operations = test_operations(1'000'000);
@@ -189,22 +204,35 @@ TEST(TwinEnginesLong, aMillionOperationsAgree) {
     const u64 threads = std::min<u64>(pairs, std::max(1u, std::thread::hardware_concurrency() / 4));
     std::atomic<u64> next{0};
     std::atomic<u64> done{0};
+    std::atomic<u64> deduplicated{0};
     std::vector<std::thread> workers;
     for (u64 t = 0; t < threads; ++t) {
         workers.emplace_back([&] {
-            for (u64 i = next++; i < pairs && !HasFailure(); i = next++) {
+            for (u64 i = next++; i < pairs && !testing::Test::HasFailure(); i = next++) {
                 const u64 part = seed.part(i);
                 SCOPED_TRACE("pair " + std::to_string(i) + ", seed " + std::to_string(part));
-                done += Twins(part, plan_for(i)).run(std::min(operations_each, operations));
+                Twins twins(part, plan_for(i, dedup));
+                done += twins.run(std::min(operations_each, operations));
+                deduplicated += twins.deduplicated_bytes();
             }
         });
     }
     for (std::thread& worker : workers)
         worker.join();
-    std::printf("%llu operations, %llu pairs of volumes, engines cpu and %s\n",
+    std::printf("%llu operations, %llu pairs of volumes, engines cpu and %s, %llu MiB shared\n",
                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(pairs),
-                test_engine_name("commands").c_str());
+                test_engine_name("commands").c_str(),
+                static_cast<unsigned long long>(deduplicated / mib));
     EXPECT_GE(done, operations);
+    EXPECT_EQ(deduplicated > 0, dedup == Dedup::on);
+}
+
+TEST(TwinEnginesLong, aMillionOperationsAgree) {
+    run_long(Dedup::off);
+}
+
+TEST(TwinEnginesLong, aMillionOperationsAgreeWithDeduplication) {
+    run_long(Dedup::on);
 }
 
 }  // namespace
