@@ -108,6 +108,43 @@ class InlineDedup(MountedTest):
         self.assertEqual(self.statistics()["zero_bytes"] - was, 1 << 20)
 
 
+class SpaceBesideOffline(MountedTest):
+    """What the mount saves while files are written, beside what `warren dedup` finds afterwards."""
+
+    BLOCK = 4096
+
+    @classmethod
+    def setUpClass(cls):
+        cls.volume = Volume()
+        cls.volume.mount("-o", "dedup")
+
+    def test_long_runs_are_found_where_offline_deduplication_finds_them(self):
+        seed = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
+        print(f"WARREN_SEED={seed}", flush=True)
+        random.seed(seed)
+        texts = [random.randbytes(40 * self.BLOCK) for _ in range(8)]
+        with tempfile.TemporaryDirectory() as tree:
+            for number in range(40):
+                parts = [self.part(random.choice(texts)) for _ in range(random.randint(1, 12))]
+                # All of a run lies in one file that was there before.
+                data = b"".join(parts if number > 0 else texts)
+                for place in (os.path.join(tree, f"{number:02}"), self.path(f"{number:02}")):
+                    with open(place, "wb") as file:
+                        file.write(data)
+                os.sync()
+            found = json.loads(run("dedup", "--json", tree).stdout)["savings_bytes"]
+        shared = json.loads(run("info", "--json", self.folder).stdout)[0]["dedup"]["shared_bytes"]
+        self.assertGreater(found, 10 << 20)
+        self.assertGreaterEqual(shared, 0.95 * found)
+
+    def part(self, text):
+        """A run of 8 to 40 blocks of a text, behind blocks that nothing else has."""
+        length = random.randint(8, 40)
+        first = random.randint(0, 40 - length)
+        new = random.randbytes(random.randint(0, 4) * self.BLOCK)
+        return new + text[first * self.BLOCK:(first + length) * self.BLOCK]
+
+
 class FilledIndex(unittest.TestCase):
     """What the volume held when it was mounted is known after a while."""
 
