@@ -13,10 +13,8 @@ turns. Environment: WARREN names the program, else build/bin/warren.
 import argparse
 import contextlib
 import csv
-import datetime
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -24,12 +22,12 @@ import tempfile
 import time
 
 import numpy
+import origin
 import warren
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAM = os.environ.get("WARREN", str(ROOT / "build/bin/warren"))
+PROGRAM = os.environ.get("WARREN", str(origin.ROOT / "build/bin/warren"))
 FILES_IN_DIRECTORY = 1000
-C_SOURCE = ROOT / "bench/peers/read_files.c"
+C_SOURCE = origin.ROOT / "bench/peers/read_files.c"
 
 
 def timed(work):
@@ -78,7 +76,7 @@ class Rows:
         self.bounds.append((f"{name}: {value:.3g}, {word} {bound:g}", kept))
 
     def write(self, file):
-        for line in heads():
+        for line in origin.heads("bench/python_bench.py"):
             print("#", line, file=file)
         for text, kept in self.bounds:
             print(f"# must: {text}: {'met' if kept else 'MISSED'}", file=file)
@@ -88,23 +86,6 @@ class Rows:
             figures = (statistics.median(times), min(times), max(times))
             rounded = (float(f"{figure:.6g}") for figure in figures)
             writer.writerow([scenario, subject, self.items[scenario], len(times), *rounded])
-
-
-def heads():
-    """The lines that say where a file of figures comes from."""
-    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = next((line for line in text.splitlines() if line.startswith("model name")), ": ?")
-    commit = subprocess.run(
-        ["git", "-C", ROOT, "describe", "--always", "--dirty= with changes"],
-        capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
-    release = platform.release().partition("-")[0]
-    now = datetime.datetime.now(tz=datetime.timezone.utc)
-    yield f"machine: {os.cpu_count()} cores of {model.split(': ')[1]}, Linux {release}"
-    yield f"date: {now:%Y-%m-%d %H:%M} UTC"
-    yield f"commit: {commit}"
-    yield "load: " + " ".join(f"{load:.1f}" for load in os.getloadavg())
-    yield "command: " + " ".join(["bench/python_bench.py", *sys.argv[1:]])
 
 
 def fill(folder, image, names, sizes):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the real inputs of bench/similarity_bench: one folder for each series, whose files in the
-order of their names are successive versions of one thing.
+"""Makes the real inputs of bench/similarity_bench and bench/stored_bytes.py: one folder for each
+series, whose files in the order of their names are successive versions of one thing.
 
     blast     memory images (ELF core files) of blastn while it searches: the subject of StoreGPU's
               tables 3 and 4. Needs Debian's ncbi-blast+. The sequences are made here from a seed.
     python    memory images of a Python process that fills and changes tables.
     kernel    Linux sources of several Debian updates, as tar files. Needs apt-get.
     package   releases of a package, as tar files, from the registry that pip uses.
+    disk      disk images: ext4 with the files of more and more Debian packages. Needs apt-get.
 
 What is there already is kept. What cannot be had is told and left out.
 """
@@ -175,9 +176,10 @@ def fetch_kernel(folder, arguments):
 
 
 def fetch_package(folder, arguments):
-    for version in ("4.2.08", "4.2.09", "4.2.10", "4.2.11")[-arguments.versions:]:
-        path = folder / f"django-{version}.tar"
-        version = version.replace(".0", ".")
+    last = max(11, arguments.versions)
+    for number in range(last - arguments.versions + 1, last + 1):
+        path = folder / f"django-4.2.{number:02}.tar"
+        version = f"4.2.{number}"
         if path.exists():
             continue
         with tempfile.TemporaryDirectory() as work:
@@ -191,8 +193,35 @@ def fetch_package(folder, arguments):
                 shutil.copyfileobj(source, target)
 
 
+DISK_PACKAGES = (
+    ("bash", "coreutils", "dpkg", "apt", "perl-base", "libc6", "libc-bin", "libstdc++6", "tar"),
+    ("libpython3.11-stdlib", "python3.11-minimal", "libpython3.11-minimal", "vim-runtime"),
+    ("git", "perl-modules-5.36", "libicu72", "cpp-12"),
+)
+
+
+def fetch_disk(folder, arguments):
+    """Image n has the packages of the first n lists."""
+    if (folder / f"disk.{len(DISK_PACKAGES):02}").exists():
+        return
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        tree = pathlib.Path(work) / "tree"
+        tree.mkdir()
+        for number, packages in enumerate(DISK_PACKAGES, start=1):
+            subprocess.run(["apt-get", "-q", "download", *packages], cwd=work, check=True,
+                           capture_output=True)
+            for package in pathlib.Path(work).glob("*.deb"):
+                subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
+                package.unlink()
+            path = folder / f"disk.{number:02}"
+            partial = path.with_suffix(".partial")
+            subprocess.run(["mke2fs", "-q", "-t", "ext4", "-F", "-d", tree, partial, "512M"],
+                           check=True, capture_output=True)
+            partial.rename(path)
+
+
 SERIES = {"blast": fetch_blast, "python": fetch_python, "kernel": fetch_kernel,
-          "package": fetch_package}
+          "package": fetch_package, "disk": fetch_disk}
 
 
 def main():
