@@ -205,10 +205,16 @@ struct ScanSteps {
     std::function<Errc()> wait = {};
 };
 
+/// Called in the caller's thread by a call that may be long, some times a second at most, with the
+/// number of names that are done; false ends the call with Errc::canceled. A GPU's engine, and one
+/// with a meta buffer of fixed size, may call it never. It must not throw.
+using ProgressCallback = std::function<bool(u64 done)>;
+
 /// Options of usage().
 struct UsageOptions {
     u32 depth_max = 0;          // directories below this depth get no sum of their own
     bool counts_links = false;  // a file with several names counts once for each
+    ProgressCallback progress = {};
 };
 
 /// The space that a directory takes with everything below it.
@@ -396,9 +402,10 @@ class Volume {
 
     // Bulk operations, on all workers of the engine.
     /// Removes (directory, name) and all below it. Checks permission in every directory as `rm`
-    /// would; the names are gone at return and the space is free after the next commit.
+    /// would; the names are gone at return and the space is free after the next commit. `progress`
+    /// cannot end it, for the tree loses its name first.
     Errc remove_tree(const Caller& caller, Handle directory, std::string_view name,
-                     Removal& removal);
+                     Removal& removal, const ProgressCallback& progress = {});
     /// Makes (directory, name) a copy of the file or tree `source` that shares the blocks of its
     /// files, with what `cp -a` keeps, and with the permission that `cp -a` needs. All of it
     /// appears at once. Each file is copied at one moment, a tree is not: what changes meanwhile
@@ -418,8 +425,10 @@ class Volume {
     /// As lookup() for each item, in any order.
     void lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                      std::span<Result<Attributes>> results);
-    /// Packs the directory's tree into as few blocks as it needs, beside readers and writers.
-    Errc rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt);
+    /// Packs the directory's tree into as few blocks as it needs, beside readers and writers. One
+    /// that `progress` ended is packed in part.
+    Errc rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
+                 const ProgressCallback& progress = {});
     /// Visits everything below `directory` that `filter` lets pass, itself first; directories come
     /// before their entries. `visit` is called from many threads and returns whether to descend.
     Errc scan(const Caller& caller, Handle directory,

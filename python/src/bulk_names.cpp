@@ -188,14 +188,17 @@ Array move_many(NativeVolume& self, nb::handle given, nb::handle given_targets,
     return array_of(codes);
 }
 
-nb::tuple rebuild(NativeVolume& self, nb::handle directory) {
+nb::tuple rebuild(NativeVolume& self, nb::handle directory, nb::object progress) {
     const Start start(directory);
     Rebuilt rebuilt;
+    LongCall call(std::move(progress));
+    const auto goes_on = [&](u64 done) { return call.goes_on(done); };
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> found = start.find(volume, caller);
-        return found ? volume.rebuild(caller, *found, rebuilt) : found.code();
+        return found ? volume.rebuild(caller, *found, rebuilt, goes_on) : found.code();
     });
-    if (code != Errc::ok) raise_error(code, start.path());
+    if (code != Errc::ok && !call.is_stopped()) raise_error(code, start.path());
+    call.finish(rebuilt.entries);
     return nb::make_tuple(rebuilt.entries, rebuilt.blocks_before, rebuilt.blocks_after,
                           rebuilt.in_steps);
 }
@@ -209,7 +212,7 @@ void add_bulk_names(VolumeClass& volume) {
         .def("create_many", &create_many, arg(), arg().none(), arg(), arg(), arg().none())
         .def("remove_many", &remove_many, arg(), arg().none(), arg(), arg(), arg().none())
         .def("move_many", &move_many, arg(), arg(), arg().none(), arg(), arg().none())
-        .def("rebuild", &rebuild, arg().none());
+        .def("rebuild", &rebuild, arg().none(), arg().none());
 }
 
 }  // namespace warren::python

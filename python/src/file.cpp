@@ -1,8 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // An open file: bytes at offsets.
+#include <algorithm>
+
 #include "python/src/native.hpp"
 
 namespace warren::python {
+namespace {
+
+/// Moves `size` bytes by move(volume, done, count) for pieces of them, between which Ctrl-C ends
+/// the call; how many, fewer if there are no more to be moved.
+template <class Move>
+Result<u64> in_pieces(Shared& shared, u64 size, const Move& move) {
+    constexpr u64 piece_bytes = 32 * mib;
+    LongCall call{nb::none()};
+    const auto moved = with_volume(shared, [&](Volume& volume, const Caller&) -> Result<u64> {
+        u64 done = 0;
+        while (done < size && call.goes_on(done)) {
+            const Result<u64> got = move(volume, done, std::min(size - done, piece_bytes));
+            if (!got) return got;
+            if (*got == 0) break;
+            done += *got;
+        }
+        return done;
+    });
+    if (call.is_stopped()) call.finish(0);
+    return moved;
+}
+
+}  // namespace
 
 NativeFile::~NativeFile() {
     if (!shared_ || shared_->is_forked()) return;
@@ -15,8 +40,8 @@ nb::bytes NativeFile::read(u64 offset, std::size_t size) {
     nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
     if (!bytes.is_valid()) throw nb::python_error();
     auto* start = reinterpret_cast<std::byte*>(PyBytes_AsString(bytes.ptr()));
-    const u64 count = finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
-        return volume.read(handle_, offset, {start, size});
+    const u64 count = finish(in_pieces(*shared_, size, [&](Volume& volume, u64 done, u64 part) {
+        return volume.read(handle_, offset + done, {start + done, part});
     }));
     if (count == size) return nb::borrow<nb::bytes>(bytes);
     return nb::bytes(reinterpret_cast<const char*>(start), count);
@@ -25,23 +50,23 @@ nb::bytes NativeFile::read(u64 offset, std::size_t size) {
 u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     const auto* start = reinterpret_cast<const std::byte*>(data.c_str());
     const std::size_t size = data.size();
-    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
-        return volume.write(handle_, offset, {start, size});
+    return finish(in_pieces(*shared_, size, [&](Volume& volume, u64 done, u64 part) {
+        return volume.write(handle_, offset + done, {start + done, part});
     }));
 }
 
 u64 NativeFile::read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset) {
     const std::span bytes(static_cast<std::byte*>(target.data()), target.nbytes());
-    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
-        return volume.read(handle_, offset, bytes);
+    return finish(in_pieces(*shared_, bytes.size(), [&](Volume& volume, u64 done, u64 part) {
+        return volume.read(handle_, offset + done, bytes.subspan(done, part));
     }));
 }
 
 u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source,
                            u64 offset) {
     const std::span bytes(static_cast<const std::byte*>(source.data()), source.nbytes());
-    return finish(with_volume(*shared_, [&](Volume& volume, const Caller&) {
-        return volume.write(handle_, offset, bytes);
+    return finish(in_pieces(*shared_, bytes.size(), [&](Volume& volume, u64 done, u64 part) {
+        return volume.write(handle_, offset + done, bytes.subspan(done, part));
     }));
 }
 

@@ -93,12 +93,15 @@ void remove_directory(NativeVolume& self, const nb::bytes& path) {
               });
 }
 
-nb::tuple remove_tree(NativeVolume& self, const nb::bytes& path) {
+nb::tuple remove_tree(NativeVolume& self, const nb::bytes& path, nb::object progress) {
     Removal removal;
+    LongCall call(std::move(progress));
     with_name(*self, path, Errc::busy,
               [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
-                  return volume.remove_tree(caller, directory, name, removal);
+                  return volume.remove_tree(caller, directory, name, removal,
+                                            [&](u64 done) { return call.goes_on(done); });
               });
+    call.finish(removal.files + removal.directories);
     return nb::make_tuple(removal.files, removal.directories, removal.blocks);
 }
 
@@ -160,7 +163,7 @@ void add_names(VolumeClass& volume) {
         .def("read_link", &read_link)
         .def("unlink", &unlink)
         .def("remove_directory", &remove_directory)
-        .def("remove_tree", &remove_tree)
+        .def("remove_tree", &remove_tree, nb::arg(), nb::arg().none())
         .def("rename", &rename)
         .def("open", &open);
 }

@@ -113,15 +113,22 @@ class Collector {
         return true;
     }
 
-    /// The columns by name. Requires: the scan is over, and the GIL is held.
-    nb::dict finish() {
+    /// Puts the columns together. Requires: the scan is over.
+    void gather() {
+        for (std::size_t i = 0; i < wanted_.numbers.size(); ++i)
+            arrays_.push_back(gather(i, *wanted_.numbers[i]));
+        if (wanted_.names) names_ = gather_names();
+        if (wanted_.paths) paths_ = gather_paths();
+    }
+    /// The columns by name.
+    nb::dict to_python() {
         nb::dict answer;
-        for (std::size_t i = 0; i < wanted_.numbers.size(); ++i) {
-            const Column& column = *wanted_.numbers[i];
-            answer[nb::str(column.name.data(), column.name.size())] = gather(i, column);
+        for (std::size_t i = 0; i < arrays_.size(); ++i) {
+            const std::string_view name = wanted_.numbers[i]->name;
+            answer[nb::str(name.data(), name.size())] = std::move(arrays_[i]);
         }
-        if (wanted_.names) answer["name"] = gather_names().to_python();
-        if (wanted_.paths) answer["path"] = gather_paths().to_python();
+        if (wanted_.names) answer["name"] = names_.to_python();
+        if (wanted_.paths) answer["path"] = paths_.to_python();
         return answer;
     }
 
@@ -239,6 +246,9 @@ class Collector {
     const std::string root_;
     cli::PerThread<Rows> rows_;
     std::atomic<u64> count_{0};
+    std::vector<Array> arrays_;
+    Text names_;
+    Text paths_;
 };
 
 /// The path as text that all paths below it begin with: "/" or "/a/b".
@@ -284,23 +294,29 @@ nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
                 caller, left, [&](const Scanned& entry) { return collector.visit(entry); }, filter,
                 steps));
         }
+        if (!call.is_stopped()) collector.gather();
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, text);
     call.finish(collector.count());
-    return collector.finish();
+    return collector.to_python();
 }
 
-nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool counts_links) {
+nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool counts_links,
+               nb::object progress) {
     const std::string text(view(path));
     std::vector<DirectoryUsage> found;
+    LongCall call(std::move(progress));
+    const UsageOptions options{.depth_max = depth_max,
+                               .counts_links = counts_links,
+                               .progress = [&](u64 done) { return call.goes_on(done); }};
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const auto root = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
         if (!root) return root.code();
-        return volume.usage(caller, root->handle,
-                            {.depth_max = depth_max, .counts_links = counts_links}, found);
+        return volume.usage(caller, root->handle, options, found);
     });
-    if (code != Errc::ok) raise_error(code, text);
+    if (code != Errc::ok && !call.is_stopped()) raise_error(code, text);
+    call.finish(found.empty() ? 0 : found[0].entries);
     const auto count = static_cast<i64>(found.size());
     nb::dict answer;
     const auto add = [&](const char* name, auto member) {
@@ -331,7 +347,7 @@ nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool co
 void add_scan(VolumeClass& volume) {
     using nb::arg;
     volume.def("scan", &scan, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg().none())
-        .def("usage", &usage);
+        .def("usage", &usage, arg(), arg(), arg(), arg().none());
 }
 
 }  // namespace warren::python

@@ -209,11 +209,23 @@ def test_progress_by_tqdm(volume: warren.Volume) -> None:
         lambda update: volume.read_many(names, progress=update),
         lambda update: volume.hash(names, progress=update),
         lambda update: volume.lookup_many(names, progress=update),
+        lambda update: volume.rebuild("/", progress=update),
     ]
     for call in calls:
         with tqdm(total=len(names), file=io.StringIO()) as bar:
             call(bar.update)
             assert bar.n == len(names)
+    volume.mkdir("/tree")
+    volume.create_many(names, directory="/tree", strict=True)
+    trees: list[Callable[[Callable[[int], object]], object]] = [
+        lambda update: volume.find("/tree", progress=update),
+        lambda update: volume.usage("/tree", progress=update),
+        lambda update: volume.remove_tree("/tree", progress=update),
+    ]
+    for call in trees:  # the directory itself counts too
+        with tqdm(total=len(names) + 1, file=io.StringIO()) as bar:
+            call(bar.update)
+            assert bar.n == len(names) + 1
 
 
 def test_pandas(twins: tuple[warren.Volume, Path]) -> None:

@@ -28,7 +28,8 @@ def volume(tmp_path: Path) -> Iterator[warren.Volume]:
         made.mkdir("/d")
         made.write_many(NAMES, DATA, strict=True)
         large = random.randbytes(1 << 20) * (LARGE >> 20)
-        made.write_many(["/large", "/empty"], [large, b""], strict=True)
+        made.write_many(["/large", "/empty", "/holes"], [large, b"", b""], strict=True)
+        made.truncate("/holes", len(BUFFER))
         yield made
     check = subprocess.run(
         [sys.executable, "-m", "warren", "fsck", str(tmp_path / "v.img")],
@@ -58,6 +59,7 @@ def interrupted(call: Callable[[], object], seconds: float = 0.15) -> float:
 
 
 MANY = NAMES * 200
+BUFFER = bytearray(100 << 20)  # more than is read in one go
 CALLS: dict[str, Callable[[warren.Volume], object]] = {
     "read_many": lambda v: v.read_many(MANY[:20_000]),
     "read_many by handle": lambda v: v.read_many(np.tile(v.handle("/empty"), (2_000_000, 1))),
@@ -70,6 +72,7 @@ CALLS: dict[str, Callable[[warren.Volume], object]] = {
     "lookup_many": lambda v: v.lookup_many(MANY),
     "exists_many": lambda v: v.exists_many(MANY),
     "create_many": lambda v: v.create_many(MANY),
+    "read_into": lambda v: v.open("/holes").read_into(BUFFER),
     "find": lambda v: v.find(columns=["path", "size"]),
     "usage": lambda v: v.usage(depth_max=5),
     "rebuild": lambda v: v.rebuild("/d"),
@@ -150,9 +153,13 @@ def test_callback_that_ends_the_call(volume: warren.Volume) -> None:
         lambda: volume.hash(NAMES, progress=fail),
         lambda: volume.find(progress=fail),
         lambda: volume.dedup(NAMES, progress=fail),
+        lambda: volume.usage(progress=fail),
+        lambda: volume.rebuild("/d", progress=fail),
+        lambda: volume.remove_tree("/d", progress=fail),
     ):
         with pytest.raises(ZeroDivisionError):
             call()
+    assert not volume.exists("/d")  # what has lost its name is removed to the end
 
 
 def test_other_threads_run_during_a_call(volume: warren.Volume) -> None:

@@ -38,6 +38,23 @@ def test_read_into(volume: warren.Volume) -> None:
         file.read_into(part)
 
 
+def test_read_into_in_pieces(tmp_path: Path) -> None:
+    """More than is moved between two looks at signals."""
+    size = 70 << 20
+    data = np.arange(size // 8, dtype=np.int64)
+    with warren.Volume.create(tmp_path / "v.img", 256 << 20) as volume:
+        with volume.open("/f", "w+") as file:
+            assert file.write_from(data) == size
+            back = np.zeros(size + 100, np.uint8)
+            assert file.read_into(back) == size
+            assert (back[:size].view(np.int64) == data).all() and not back[size:].any()
+            assert file.readall() == data.tobytes()
+            assert file.write(data.tobytes()) == size and file.tell() == 2 * size
+        with pytest.raises(OSError) as caught, volume.open("/full", "w") as full:
+            full.write_from(np.zeros(300 << 20, np.uint8))
+        assert caught.value.errno == errno.ENOSPC
+
+
 def test_map(volume: warren.Volume) -> None:
     numbers = np.arange(4096, dtype=np.int32)
     volume.write_many(["f", "empty"], [numbers.tobytes(), b""], strict=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Progress = Callable[[int], object] | None
 
 _WILD = re.compile("[*?[]")
 
@@ -243,9 +244,9 @@ class Paths:
         """Removes an empty directory."""
         self._native.remove_directory(os.fsencode(path))
 
-    def remove_tree(self, path: Path) -> Removal:
-        """Removes a file or a directory with all below it, at once."""
-        return Removal(*self._native.remove_tree(os.fsencode(path)))
+    def remove_tree(self, path: Path, *, progress: Progress = None) -> Removal:
+        """Removes a file or a directory with all below it, at once. Ctrl-C does not end it."""
+        return Removal(*self._native.remove_tree(os.fsencode(path), progress))
 
     # Names.
 

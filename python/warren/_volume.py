@@ -7,14 +7,14 @@ import errno
 import os
 import stat
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn, Union, cast
 
 from . import _native
 from ._file import READ, WRITE, File
 from ._native import Array, Map
-from ._paths import Path, Paths
+from ._paths import Path, Paths, Progress
 from ._program import Finding, examine
 from ._results import Contents, Digests, Found, Rebuilt
 from ._table import Strings, Table, table
@@ -38,7 +38,6 @@ _KINDS = {
     "b": stat.S_IFBLK,
     "c": stat.S_IFCHR,
 }
-Progress = Callable[[int], object] | None
 
 
 class Volume(Paths):
@@ -327,7 +326,14 @@ class Volume(Paths):
         """All that is below a path, itself included, as columns; see find()."""
         return self.find(path, columns=columns, progress=progress)
 
-    def usage(self, path: Path = "/", *, depth_max: int = 0, counts_links: bool = False) -> Table:
+    def usage(
+        self,
+        path: Path = "/",
+        *,
+        depth_max: int = 0,
+        counts_links: bool = False,
+        progress: Progress = None,
+    ) -> Table:
         """The space that a directory takes with all below it, and that of directories below it.
 
         One row for the directory, which is the first, and for each directory down to `depth_max`
@@ -336,7 +342,7 @@ class Volume(Paths):
         4 KiB), bytes (int64[n]), name (text; empty for the first). A file with several names counts
         at one of them, or with `counts_links` at each.
         """
-        return table(self._native.usage(os.fsencode(path), depth_max, counts_links))
+        return table(self._native.usage(os.fsencode(path), depth_max, counts_links, progress))
 
     def map(
         self,
@@ -427,9 +433,9 @@ class Volume(Paths):
         tree = self.find(files, types="f", columns=["handle", "path"])
         return tree.array("handle"), tree.text("path")
 
-    def rebuild(self, directory: Directory) -> Rebuilt:
-        """Packs a directory's names into as few blocks as they need."""
-        return Rebuilt(*self._native.rebuild(_start(directory)))
+    def rebuild(self, directory: Directory, *, progress: Progress = None) -> Rebuilt:
+        """Packs a directory's names into as few blocks as they need. Ctrl-C leaves the rest."""
+        return Rebuilt(*self._native.rebuild(_start(directory), progress))
 
 
 def _start(directory: Directory) -> bytes | tuple[int, int] | None:

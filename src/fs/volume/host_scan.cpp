@@ -19,6 +19,7 @@
 #include "fs/bulk/scan/scan_run.hpp"
 #include "fs/bulk/scan/scan_worker.hpp"
 #include "fs/volume/command_way.hpp"
+#include "fs/volume/progress_teller.hpp"
 
 namespace warren {
 namespace {
@@ -118,6 +119,8 @@ struct Audience {
     const std::function<bool(const Scanned&)>* visit = nullptr;
     const std::function<bool()>* is_full = nullptr;
     std::vector<DirectoryUsage>* usage = nullptr;
+    ProgressTeller* progress = nullptr;
+    std::atomic<u64> measured = {0};            // names
     std::mutex mutex = {};                      // of `usage`
     std::atomic<bool> has_been_full = {false};  // so something was left for later
 };
@@ -151,6 +154,12 @@ class VisitTeller {
                        name_of(leaf, found));
             return true;
         });
+    }
+    void note_measured(u32 names) const {
+        if (audience_.progress == nullptr) return;
+        audience_.measured.fetch_add(names, std::memory_order_relaxed);
+        const auto count = [&] { return audience_.measured.load(std::memory_order_relaxed); };
+        if (!audience_.progress->goes_on(count)) fail_scan(ref_, Errc::canceled);
     }
 
  private:
@@ -304,7 +313,9 @@ class HostSite {
 
 Errc HostScan::scan(const ScanCall& call) {
     const ScanPosition first{call.root};
-    Audience audience{.visit = call.visit, .usage = call.usage};
+    ProgressTeller progress(call.progress);
+    Audience audience{
+        .visit = call.visit, .usage = call.usage, .progress = call.progress ? &progress : nullptr};
     HostSite site(volume_, call.plan, {&first, 1}, audience);
     const Errc code = run_scan(site);
     // Also after an error: what was added up before it.

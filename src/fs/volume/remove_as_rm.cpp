@@ -9,6 +9,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/format/inode.hpp"
+#include "fs/volume/progress_teller.hpp"
 
 namespace warren {
 
@@ -20,13 +21,16 @@ constexpr std::size_t names_at_once = 1024;
 
 class NameRemover {
  public:
-    NameRemover(VolumeImplementation& volume, const Caller& caller, Removal& removal)
-        : volume_(volume), caller_(caller), removal_(removal) {}
+    NameRemover(VolumeImplementation& volume, const Caller& caller, Removal& removal,
+                const ProgressCallback& progress)
+        : volume_(volume), caller_(caller), removal_(removal), progress_(progress) {}
 
     Errc remove(Handle directory, std::string_view name) {
         WARREN_TRY(enter(directory, name));
         while (!path_.empty()) {
             if (volume_.must_stop_reclaiming()) return Errc::busy;
+            static_cast<void>(
+                progress_.goes_on([&] { return removal_.files + removal_.directories; }));
             Level& level = path_.back();
             if (level.names.empty() && !level.is_listed) WARREN_TRY(note(list(level)));
             if (level.names.empty()) {
@@ -115,6 +119,7 @@ class NameRemover {
     VolumeImplementation& volume_;
     const Caller& caller_;
     Removal& removal_;
+    ProgressTeller progress_;
     std::vector<Level> path_;
     Errc refusal_ = Errc::ok;
 };
@@ -122,9 +127,9 @@ class NameRemover {
 }  // namespace
 
 Errc remove_as_rm(VolumeImplementation& volume, const Caller& caller, Handle directory,
-                  std::string_view name, Removal& removal) {
+                  std::string_view name, Removal& removal, const ProgressCallback& progress) {
     return or_no_memory(
-        [&] { return NameRemover(volume, caller, removal).remove(directory, name); });
+        [&] { return NameRemover(volume, caller, removal, progress).remove(directory, name); });
 }
 
 }  // namespace warren

@@ -14,6 +14,6 @@ namespace warren {
 /// the names in `removal`. What may not be removed stays, with the directories above it; returns
 /// the first refusal.
 Errc remove_as_rm(VolumeImplementation& volume, const Caller& caller, Handle directory,
-                  std::string_view name, Removal& removal);
+                  std::string_view name, Removal& removal, const ProgressCallback& progress = {});
 
 }  // namespace warren

@@ -164,6 +164,7 @@ Errc TreeRemover::remove_in_steps() {
         WARREN_TRY(prepare_next_step());
         if (volume_.must_stop_reclaiming()) return Errc::busy;
         const u64 done_before = std::exchange(done, total_.files + total_.directories);
+        static_cast<void>(progress_.goes_on([&] { return done; }));
         idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
         // A directory counts names that its leaves do not have.
         if (idle_steps == idle_steps_max) return Errc::corrupt;

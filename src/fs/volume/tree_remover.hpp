@@ -14,14 +14,15 @@
 
 #include "fs/bulk/remove_tree/reclaim_tree.hpp"
 #include "fs/volume/orphan_room.hpp"
+#include "fs/volume/progress_teller.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
 
 class TreeRemover {
  public:
-    explicit TreeRemover(VolumeImplementation& volume)
-        : volume_(volume), orphan_room_(volume.store()) {}
+    TreeRemover(VolumeImplementation& volume, const ProgressCallback& progress)
+        : volume_(volume), orphan_room_(volume.store()), progress_(progress) {}
 
     /// Frees the directory `root`, which is in the orphan directory, and all below it; adds the
     /// counts to `removal`.
@@ -57,6 +58,7 @@ class TreeRemover {
 
     VolumeImplementation& volume_;
     OrphanRoom orphan_room_;
+    ProgressTeller progress_;
     std::vector<Tally> tallies_;
     ops::FreeTally total_;     // of the steps so far
     std::vector<u64> rooted_;  // in the orphan directory; the step begins with them

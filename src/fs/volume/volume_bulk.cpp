@@ -13,6 +13,7 @@
 #include "fs/volume/host_scan.hpp"
 #include "fs/volume/item_parts.hpp"
 #include "fs/volume/part_tree.hpp"
+#include "fs/volume/progress_teller.hpp"
 #include "fs/volume/remove_as_rm.hpp"
 #include "fs/volume/volume_batches.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -22,7 +23,7 @@ namespace warren {
 using ops::Verb;
 
 Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_view name,
-                         Removal& removal) {
+                         Removal& removal, const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
         ops::Command detach = command_on(directory, caller);
@@ -46,11 +47,12 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
         const Result<Handle> detached =
             is_bound ? volume.detach_permitted(detach) : volume.ask<Verb::detach_tree>(detach);
         if (is_bound && detached.code() == Errc::canceled) {
-            return volume.count_freed(
-                removal, [&] { return remove_as_rm(volume, caller, directory, name, removal); });
+            return volume.count_freed(removal, [&] {
+                return remove_as_rm(volume, caller, directory, name, removal, progress);
+            });
         }
         if (!detached) return detached.code();
-        WARREN_TRY(volume.remove_detached(*detached, removal));
+        WARREN_TRY(volume.remove_detached(*detached, removal, progress));
         // A detach does not report a leaf that becomes empty.
         const core::Store& store = volume.store();
         const u64 hash =
@@ -196,25 +198,36 @@ namespace {
 /// Packs a part of a directory's tree, step by step.
 class Packing {
  public:
-    Packing(VolumeImplementation& volume, const Caller& caller, Handle directory)
-        : volume_(volume), command_(command_on(directory, caller)) {}
+    /// `names`: how many the directory has.
+    Packing(VolumeImplementation& volume, const Caller& caller, Handle directory, u64 names,
+            const ProgressCallback& progress)
+        : volume_(volume),
+          command_(command_on(directory, caller)),
+          names_(names),
+          progress_(progress) {}
 
     /// Packs level `height` for keys in [begin, end).
-    Errc pack_range(u64 begin, u64 end, u32 height) const {
+    Errc pack_range(u64 begin, u64 end, u32 height) {
         ops::Command command = command_;
         command.how = static_cast<u8>(height == 0 ? ops::Pack::leaves : ops::Pack::nodes);
         command.mode = height;
         for (command.from = begin; command.from < end;) {
             const Result<ops::Packed> step = volume_.ask<Verb::pack>(command);
             if (!step) return step.code();
-            if (step->is_done) break;
-            command.from = step->next_key;
+            const u64 next = step->is_done ? end : step->next_key;
+            // Relaxed: only told. They are at most all keys, and so do not overflow.
+            if (height == 0) {
+                packed_keys_.fetch_add(std::min(next, end) - command.from,
+                                       std::memory_order_relaxed);
+            }
+            if (!progress_.goes_on([&] { return done(); })) return Errc::canceled;
+            command.from = next;
         }
         return Errc::ok;
     }
 
     /// Packs the levels above the leaves and records that the directory is packed.
-    Errc finish() const {
+    Errc finish() {
         for (u32 height = 1; height < core::tree_height_max; ++height) {
             WARREN_TRY(pack_range(0, core::key_end, height));
         }
@@ -230,12 +243,25 @@ class Packing {
     }
 
  private:
+    /// The names under keys that are packed: hashes, which are spread evenly.
+    u64 done() const {
+        const double share = static_cast<double>(packed_keys_.load(std::memory_order_relaxed)) /
+                             static_cast<double>(core::key_end);
+        return static_cast<u64>(std::min(share, 1.0) * static_cast<double>(names_));
+    }
+
     VolumeImplementation& volume_;
     const ops::Command command_;
+    const u64 names_;
+    ProgressTeller progress_;
+    std::atomic<u64> packed_keys_{0};
 };
 
-Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Handle directory) {
-    const Packing packing(volume, caller, directory);
+Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Handle directory,
+                         const ProgressCallback& progress) {
+    const Result<u64> names = volume.ask<Verb::count_names>(command_on(directory));
+    if (!names) return names.code();
+    Packing packing(volume, caller, directory, *names, progress);
     const Result<std::vector<u64>> begins = part_directory(volume, directory);
     if (!begins) return begins.code();
     std::vector<Errc> errors(begins->size(), Errc::ok);
@@ -250,7 +276,8 @@ Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Han
 
 }  // namespace
 
-Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
+Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
+                     const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
         const Result<Attributes> before = attributes(directory);
@@ -263,7 +290,7 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt) {
         }
         if (packed == Errc::not_supported) {
             rebuilt.in_steps = !volume.works_on_host();
-            packed = rebuild_by_commands(volume, caller, directory);
+            packed = rebuild_by_commands(volume, caller, directory, progress);
         }
         WARREN_TRY(packed);
         const Result<Attributes> after = attributes(directory);
@@ -404,6 +431,7 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
         call.plan.counts_links = options.counts_links;
         call.plan.sums_depth = options.depth_max;
         call.usage = &answer;
+        call.progress = options.progress;
         const Errc added = volume.scan(call);
         for (std::size_t i = answer.size(); i-- > 1;) {
             DirectoryUsage& above = answer[answer[i].above];

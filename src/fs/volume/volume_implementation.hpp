@@ -221,7 +221,7 @@ class VolumeImplementation {
     /// that still hold names, and inodes that take too long. The next opening frees those.
     void reclaim_at_close();
     /// Frees a directory in the orphan directory, and all below it.
-    Errc remove_detached(Handle root, Removal& removal);
+    Errc remove_detached(Handle root, Removal& removal, const ProgressCallback& progress = {});
     /// Unlinks the files that a dying directory still names, each by a separate operation; adds how
     /// many to `files`.
     Errc remove_leftovers(u64 directory, u64& files);
@@ -408,7 +408,7 @@ class VolumeImplementation {
         return engine_memory_->add_frames();
     }
     Errc add_inode_frame();
-    Errc remove_in_turn(Handle root, Removal& removal);
+    Errc remove_in_turn(Handle root, Removal& removal, const ProgressCallback& progress);
     Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();

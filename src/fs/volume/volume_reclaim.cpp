@@ -76,22 +76,24 @@ Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
     }
 }
 
-Errc VolumeImplementation::remove_detached(Handle root, Removal& removal) {
+Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
+                                           const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
         const RemovalTurns::Turn turn(removal_turns_, root.inode);
         const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
         if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-        return remove_in_turn(root, removal);
+        return remove_in_turn(root, removal, progress);
     });
 }
 
-Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal) {
+Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal,
+                                          const ProgressCallback& progress) {
     if (BulkCommands* const bulk = engine_->bulk()) {
         const Errc removed = bulk->remove_tree(root.inode, removal);
         if (removed != Errc::not_supported) return removed;
     }
     if (works_on_host() && store().heads == nullptr) {
-        return TreeRemover(*this).remove(root.inode, removal);
+        return TreeRemover(*this, progress).remove(root.inode, removal);
     }
     return remove_by_commands(root.inode, removal);
 }

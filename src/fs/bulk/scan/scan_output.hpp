@@ -189,6 +189,7 @@ class OutputTeller {
 
     /// Whether no more is wanted for now.
     WARREN_HD bool is_full() const { return false; }
+    WARREN_HD void note_measured(u32 /*names*/) const {}
     /// Whether a leaf's entries have room, beside those of all other workers. One lane.
     WARREN_HD bool has_room() const {
         const u64 written = relaxed_load(ref_.state->written);
