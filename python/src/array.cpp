@@ -8,6 +8,9 @@
 #include <functional>
 #include <new>
 #include <numeric>
+#include <optional>
+
+#include "python/src/shared.hpp"
 
 namespace warren::python {
 namespace {
@@ -203,7 +206,10 @@ i64 Array::elements() const {
 }
 
 Array Array::copied() const {
+    constexpr u64 few_bytes = 256 * kib;
     Array copy = make(*type_, shape_);
+    std::optional<GilRelease> release;
+    if (size_bytes() > few_bytes) release.emplace();
     std::memcpy(copy.data_, data_, size_bytes());
     return copy;
 }

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which calls keep the GIL: those that take less than 100 us and never wait. All others let it go.
+
+Threads wait for the GIL and cannot demand it, for the switch interval is too long. They run as soon
+as a call lets it go, and not before.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import warren
+from warren import _native
+
+WAITERS = 8
+NAMES = [f"/d/{i:03}" for i in range(64)]
+ROWS = np.frombuffer(b"".join(b"d/%03d" % i for i in range(65)), np.uint8).reshape(65, 5)
+
+
+def lets_go(call: Callable[[], object], seconds: float) -> bool:
+    """Whether another thread runs while the call is made again and again for as long as that."""
+    ran: list[int] = []
+    gates = [threading.Lock() for _ in range(WAITERS)]
+
+    def wait(gate: threading.Lock) -> None:
+        with gate:
+            ran.append(1)
+
+    for gate in gates:
+        gate.acquire()
+    threads = [threading.Thread(target=wait, args=(gate,)) for gate in gates]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.02)  # until they wait for their gates
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        for gate in gates:
+            gate.release()  # from here on they wait for the GIL
+        begin = time.perf_counter()
+        while not ran and time.perf_counter() < begin + seconds:
+            call()
+        return bool(ran)
+    finally:
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
+
+
+class Site:
+    """The extension's objects for a volume with a directory of files."""
+
+    def __init__(self, path: Path) -> None:
+        self.volume = warren.Volume.create(path, 64 << 20)
+        self.volume.mkdir("/d")
+        self.volume.write_many(NAMES, [b"data"] * len(NAMES), strict=True)
+        self.volume.symlink("d", "/link")
+        self.volume.setxattr("/d", "user.a", b"1")
+        self.native = self.volume._native
+        self.file = self.native.open(b"/d/000", 6, False, False, False)
+        self.other = self.native.open(b"/d/001", 6, False, False, False)
+        self.map = self.native.map(b"/d/002", "uint8", None, 0, True)
+        self.large = np.zeros(4 << 20, np.uint8)
+        self.volume.write_many(["/large"], [self.large], strict=True)
+        self.array = self.native.read_many(["/large"], None, None, None, None, True, None)[0]
+        closed = warren.Volume.create(path.with_suffix(".closed"), 16 << 20)
+        closed.close()
+        self.closed = closed._native
+        self.kept: list[object] = []  # what would let the GIL go when it is freed
+        self.count = 0
+
+    def keep(self, made: object) -> None:
+        self.kept.append(made)
+
+    def next(self) -> bytes:
+        self.count += 1
+        return b"/new%d" % self.count
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("gil") / "v.img")
+    yield made
+    made.kept.clear()
+    made.volume.close()
+
+
+Call = Callable[[Site], object]
+KEEP: dict[str, Call] = {
+    "Volume.is_closed": lambda s: s.native.is_closed(),
+    "Volume.is_forked": lambda s: s.native.is_forked(),
+    "Volume.stat": lambda s: s.native.stat(b"/d/063", True),
+    "Volume.has_access": lambda s: s.native.has_access(b"/d/063", 4),
+    "Volume.exists_many": lambda s: s.native.exists_many(NAMES, None, None),
+    "File.size": lambda s: s.file.size(),
+}
+
+
+def refused(call: Callable[[], object]) -> None:
+    with pytest.raises(OSError):
+        call()
+
+
+LET_GO: dict[str, Call] = {
+    "Volume.format": lambda s: refused(lambda: _native.Volume.format(b"/none/v", 1, "", False)),
+    "Volume.close": lambda s: s.closed.close(b""),
+    "Volume.sync": lambda s: s.native.sync(),
+    "Volume.list": lambda s: s.native.list(b"/d"),
+    "Volume.make": lambda s: s.native.make(s.next(), 0o100644, b""),
+    "Volume.read_link": lambda s: s.native.read_link(b"/link"),
+    "Volume.unlink": lambda s: refused(lambda: s.native.unlink(b"/none")),
+    "Volume.remove_directory": lambda s: refused(lambda: s.native.remove_directory(b"/none")),
+    "Volume.remove_tree": lambda s: refused(lambda: s.native.remove_tree(b"/none", None)),
+    "Volume.rename": lambda s: s.native.rename(b"/d/003", b"/d/003"),
+    "Volume.open": lambda s: s.keep(s.native.open(b"/d/003", 4, False, False, False)),
+    "Volume.change_mode": lambda s: s.native.change_mode(b"/d/003", 0o644, True),
+    "Volume.change_owner": lambda s: s.native.change_owner(b"/d/003", 1, 1, True),
+    "Volume.change_times": lambda s: s.native.change_times(b"/d/003", (1, 1), True),
+    "Volume.truncate": lambda s: s.native.truncate(b"/d/003", 4),
+    "Volume.link": lambda s: refused(lambda: s.native.link(b"/d/003", b"/d/004")),
+    "Volume.get_attribute": lambda s: s.native.get_attribute(b"/d", b"user.a", True),
+    "Volume.list_attributes": lambda s: s.native.list_attributes(b"/d", True),
+    "Volume.set_attribute": lambda s: s.native.set_attribute(b"/d", b"user.a", b"1", 0, True),
+    "Volume.remove_attribute": lambda s: refused(
+        lambda: s.native.remove_attribute(b"/d", b"user.none", True)
+    ),
+    "Volume.statistics": lambda s: s.native.statistics(),
+    "Volume.lookup_many": lambda s: s.native.lookup_many(ROWS, None, True, False, None),
+    "Volume.exists_many of 65": lambda s: s.native.exists_many(ROWS, None, None),
+    "Volume.create_many": lambda s: s.native.create_many(NAMES, None, 0o100644, False, None),
+    "Volume.remove_many": lambda s: s.native.remove_many([b"/none"], None, False, False, None),
+    "Volume.move_many": lambda s: s.native.move_many([b"/d/004"], [b"/d/004"], None, False, None),
+    "Volume.read_many": lambda s: s.native.read_many(NAMES, None, None, None, None, False, None),
+    "Volume.write_many": lambda s: s.native.write_many(
+        [b"/d/005"], s.large, np.array([0, 4]), None, 0o100644, False, None
+    ),
+    "Volume.scan": lambda s: s.native.scan(
+        b"/", ["path"], b"", False, 0xFFFF, 9, (0, 1 << 60), (0, 1 << 62), None
+    ),
+    "Volume.usage": lambda s: s.native.usage(b"/", 1, False, None),
+    "Volume.map": lambda s: s.keep(s.native.map(b"/d/003", "uint8", None, 0, False)),
+    "Volume.hash": lambda s: s.native.hash(NAMES, None, "md5", False, None),
+    "Volume.compare": lambda s: s.native.compare(NAMES, None, 4096, "", False, False, None),
+    "Volume.rebuild": lambda s: s.native.rebuild(b"/d", None),
+    "File.read": lambda s: s.file.read(0, 4),
+    "File.write": lambda s: s.file.write(0, b"data"),
+    "File.read_into": lambda s: s.file.read_into(s.large, 0),
+    "File.write_from": lambda s: s.file.write_from(s.large[:4], 0),
+    "File.share_from": lambda s: s.file.share_from(s.other),
+    "File.truncate": lambda s: s.file.truncate(4),
+    "File.sync": lambda s: s.file.sync(),
+    "Map.write_back": lambda s: s.map.write_back(),
+    "chunk": lambda s: warren.chunk(s.large, "fastcdc"),
+    "Array.__dlpack__ of a large copy": lambda s: s.array.__dlpack__(
+        max_version=(1, 0), copy=True
+    ),
+}
+
+# They make objects of Python or wrap what is there, and never reach a volume.
+OF_PYTHON = {"Array.tolist", "arrow_stream", "arrow_device_array"}
+
+
+@pytest.mark.parametrize("name", KEEP)
+def test_short_calls_keep_the_gil(site: Site, name: str) -> None:
+    assert not lets_go(lambda: KEEP[name](site), 0.2)
+
+
+@pytest.mark.parametrize("name", KEEP)
+def test_calls_that_keep_the_gil_are_short(site: Site, name: str) -> None:
+    shortest = 1.0
+    for _ in range(1000):
+        begin = time.perf_counter()
+        KEEP[name](site)
+        shortest = min(shortest, time.perf_counter() - begin)
+    assert shortest < 100e-6
+
+
+@pytest.mark.parametrize("name", LET_GO)
+def test_other_calls_let_the_gil_go(site: Site, name: str) -> None:
+    assert lets_go(lambda: LET_GO[name](site), 60)
+
+
+def test_every_call_is_of_one_kind() -> None:
+    calls = {name for name, value in vars(_native).items() if callable(value)}
+    calls -= {"Array", "Map", "File", "Volume"}
+    for kind in (_native.Array, _native.Map, _native.File, _native.Volume):
+        calls |= {
+            f"{kind.__name__}.{name}"
+            for name, value in vars(kind).items()
+            if callable(value) and not name.startswith("_")
+        }
+    assert calls == {name for name in {*KEEP, *LET_GO, *OF_PYTHON} if " " not in name}
