@@ -18,6 +18,7 @@ function(warren_python_test name folder)
              WORKING_DIRECTORY "${folder}")
     set_tests_properties("python/${name}" PROPERTIES
                          LABELS python TIMEOUT 600 SKIP_RETURN_CODE 5
+                         FAIL_REGULAR_EXPRESSION "nanobind: leaked"
                          ENVIRONMENT "${environment}"
                          ENVIRONMENT_MODIFICATION "${modification}")
 endfunction()
@@ -29,6 +30,11 @@ foreach(file IN LISTS cases)
     warren_python_test("${name}" "${CMAKE_CURRENT_BINARY_DIR}" -m pytest -q -p no:cacheprovider
                        "${file}")
 endforeach()
+warren_python_test(test_soak.Long "${CMAKE_CURRENT_BINARY_DIR}" -m pytest -q -p no:cacheprovider
+                   "${CMAKE_CURRENT_SOURCE_DIR}/tests/test_soak.py")
+set_tests_properties("python/test_soak.Long" PROPERTIES
+                     LABELS long TIMEOUT 1800
+                     ENVIRONMENT "${environment};WARREN_SOAK_SECONDS=600")
 if(NOT WARREN_SANITIZE)
     set(checked warren)
     if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/examples")

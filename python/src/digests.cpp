@@ -11,7 +11,7 @@ namespace {
 
 using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr u64 buffer_bytes = 32 * mib;
+constexpr u64 buffer_bytes_max = 32 * mib;
 
 hash::Algorithm algorithm_of(const std::string& name) {
     const auto algorithm = hash::algorithm_by_name(name);
@@ -38,15 +38,18 @@ class Hasher {
         : volume_(volume),
           algorithm_(algorithm),
           digest_bytes_(hash::digest_bytes(algorithm)),
-          call_(call),
-          buffer_(buffer_bytes) {}
+          call_(call) {}
 
     /// Digests those files whose code is ok. Requires: a code for each, and digest_bytes().
     void run(std::span<const Result<Attributes>> files, std::span<Errc> codes, u8* digests) {
         codes_ = codes;
         digests_ = digests;
-        for (u64 i = 0; i < files.size(); ++i)
+        u64 bytes = 0;
+        for (u64 i = 0; i < files.size(); ++i) {
             sizes_.push_back(codes[i] == Errc::ok ? files[i]->size : 0);
+            bytes = std::min(bytes + std::min(sizes_[i], buffer_bytes_max), buffer_bytes_max);
+        }
+        buffer_.resize(bytes);
         Workers workers(0);
         for (u64 begin = 0; begin < files.size() && call_.goes_on(begin);) {
             const u64 end = next_batch(begin);
