@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of a file as an engine's code sees them: a kernel that is given a FileView reads and
-// writes the bytes in place, without a copy or a call. On the CPU engine the view is host memory,
-// so one source serves both.
+// The contents of a file as seen by code that runs on an engine: a kernel that receives a FileView
+// reads and writes the bytes in place, without a copy or a call. On the CPU engine the view is in
+// host memory, so the same source works on both.
 //
-// Invariant: all bytes of a view can be read for as long as the MappedFile that gave it lives.
+// Invariant: all bytes of a view can be read as long as the MappedFile that returned it exists.
 #pragma once
 
 #include "warren/types.hpp"
@@ -16,12 +16,12 @@ struct FileView {
     u64 bytes = 0;
     u64 offset = 0;  // in the file
 
-    /// The bytes as values of T, without a partial one at the end.
+    /// The bytes as values of T. A partial value at the end is not counted by count().
     template <class T>
     WARREN_HD T* as() const {
         return reinterpret_cast<T*>(data);
     }
-    /// How many values of T there are.
+    /// The number of complete values of T.
     template <class T>
     WARREN_HD u64 count() const {
         return bytes / sizeof(T);

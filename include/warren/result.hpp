@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors are values. `Errc` holds Linux errno numbers, so that FUSE, Python and a command's
-// completion pass them on unchanged; `Result<T>` is trivially copyable, so that a GPU can return
-// it. Numbers from 4096 on never leave the engine: each is a reason to retry, which the driver of
-// an operation serves before it starts the operation again.
+// completion can pass them on unchanged. `Result<T>` is trivially copyable if T is, so that a GPU
+// can return it. Numbers from 4096 on are retry reasons and never reach a caller of the public
+// interface: the driver of an operation serves the reason and then starts the operation again.
 #pragma once
 
 #include "warren/types.hpp"
@@ -14,7 +14,7 @@ enum class [[nodiscard]] Errc : i32{
     not_permitted = 1,    // EPERM
     no_entry = 2,         // ENOENT
     io = 5,               // EIO
-    no_such_address = 6,  // ENXIO: no data or hole behind this offset
+    no_such_address = 6,  // ENXIO: no data or no hole at or after this offset
     no_memory = 12,       // ENOMEM
     bad_handle = 9,       // EBADF
     access = 13,          // EACCES
@@ -35,30 +35,30 @@ enum class [[nodiscard]] Errc : i32{
     name_too_long = 36,   // ENAMETOOLONG
     not_empty = 39,       // ENOTEMPTY
     loop = 40,            // ELOOP
-    no_data = 61,         // ENODATA: an extended attribute that is not there
+    no_data = 61,         // ENODATA: the extended attribute does not exist
     overflow = 75,        // EOVERFLOW
     not_supported = 95,   // EOPNOTSUPP
     stale = 116,          // ESTALE
-    corrupt = 117,        // EUCLEAN: bytes on disk that cannot be right
+    corrupt = 117,        // EUCLEAN: bytes on disk that cannot be valid
     canceled = 125,       // ECANCELED
 
-    retry = 4096,         // what plan saw has changed: start again
-    need_block = 4097,    // a metadata block is not resident: load it, start again
-    need_commit = 4098,   // the journal has no room for this operation: commit, start again
-    need_space = 4099,    // no free block: commit so that freed ones can be used again
-    need_split = 4100,    // a tree node is full: split it, start again
-    need_prune = 4101,    // a tree leaf is empty: remove it, start again
-    need_inodes = 4102,   // no inode is free: make a frame of them, start again
-    need_reclaim = 4103,  // a removed inode holds too much for one step: reclaim it in several
-    need_frame = 4104,    // no metadata frame with memory is free: the engine adds memory
+    retry = 4096,         // a version that plan read has changed: start again
+    need_block = 4097,    // a metadata block is not resident: load it, then start again
+    need_commit = 4098,   // the journal has no room for this operation: commit, then start again
+    need_space = 4099,    // no block is free: commit, so that freed blocks can be reused
+    need_split = 4100,    // a tree node is full: split it, then start again
+    need_prune = 4101,    // a tree leaf is empty: remove it, then start again
+    need_inodes = 4102,   // no inode is free: make a block group of inodes, then start again
+    need_reclaim = 4103,  // a removed inode has too many blocks for one step: free them in several
+    need_frame = 4104,    // no metadata block group with memory is free: the engine adds memory
 };
 
-/// Whether `code` is an answer for the caller rather than a retry reason.
+/// Whether `code` is a result for the caller rather than a retry reason.
 WARREN_HD constexpr bool is_final(Errc code) {
     return static_cast<i32>(code) < 4096;
 }
 
-/// A value or the reason why there is none.
+/// A value, or the error because of which there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -68,7 +68,7 @@ class [[nodiscard]] Result {
 
     WARREN_HD constexpr explicit operator bool() const { return code_ == Errc::ok; }
     WARREN_HD constexpr Errc code() const { return code_; }
-    /// The value. Requires: the result is good.
+    /// The value. Requires: code() is Errc::ok.
     WARREN_HD constexpr const T& operator*() const { return value_; }
     WARREN_HD constexpr T& operator*() { return value_; }
     WARREN_HD constexpr const T* operator->() const { return &value_; }
@@ -78,7 +78,8 @@ class [[nodiscard]] Result {
     Errc code_ = Errc::io;
 };
 
-/// Returns early from a function whose result can be made from an Errc.
+/// Evaluates an Errc, and returns it from the enclosing function unless it is Errc::ok. The
+/// function may return any type that can be constructed from an Errc.
 #define WARREN_TRY(expression)                                                        \
     do {                                                                              \
         if (::warren::Errc try_code_ = (expression); try_code_ != ::warren::Errc::ok) \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The integer types of every layer. Sizes on disk and in commands are explicit, so `size_t` and
-// `long` never reach them. WARREN_HD marks functions for the CPU and the GPU.
+// `long` do not occur there. WARREN_HD marks functions that are compiled for both the CPU and the
+// GPU.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows paths inside a volume as the kernel would inside a mount: symbolic links on the way, "."
-// and "..". The volume itself knows handles and single names only.
+// Resolves paths inside a volume as the kernel would inside a mount, including symbolic links, "."
+// and "..". The volume itself knows only handles and single names.
 //
-// Invariant: never leaves the volume. An absolute path or link starts at the volume's root, as
-// after chroot; ".." of the root is the root; the empty path is the directory where it starts.
-// Everything here may throw std::bad_alloc.
+// Invariant: resolution never leaves the volume. An absolute path or link starts at the volume's
+// root, as after chroot(2); ".." of the root is the root; the empty path is the directory where it
+// starts. Every function here may throw std::bad_alloc.
 #pragma once
 
 #include <span>
@@ -15,10 +15,10 @@
 
 namespace warren {
 
-/// Whether a path whose last name is a symbolic link leads to the link or behind it.
+/// Whether to follow a symbolic link that is the last component of a path.
 enum class Follow : bool { no, yes };
 
-/// Where a path leads: its last name and the directory that holds it or would hold it.
+/// Where a path leads: its last component and the directory that contains it or would contain it.
 struct Located {
     Handle directory;
     std::string name;  // empty: the directory itself
@@ -28,9 +28,9 @@ class PathWalker {
  public:
     PathWalker(Volume& volume, const Caller& caller) : volume_(volume), caller_(caller) {}
 
-    /// The directory and last name of `path`; the last name need not be there.
+    /// Finds the directory and the last component of `path`. The last component need not exist.
     Errc locate(Handle from, std::string_view path, Located& located);
-    /// The inode that `path` names.
+    /// Finds the inode that `path` names.
     Result<Attributes> find(Handle from, std::string_view path, Follow follow);
 
  private:
@@ -41,19 +41,20 @@ class PathWalker {
     u32 links_followed_ = 0;
 };
 
-/// As Located, for one of many paths; the name is a part of the path.
+/// Like Located, for one of many paths; the name is part of the path's string.
 struct LocatedName {
     Handle directory;
     std::string_view name;  // empty: the directory itself
-    Errc code = Errc::ok;   // why the path leads nowhere
+    Errc code = Errc::ok;   // why the path could not be resolved
 };
 
-/// PathWalker::locate() for each path. A directory that many of them lead through is looked up
-/// once. Requires: as many `located` as paths.
+/// Performs PathWalker::locate() for each path. A directory that several paths pass through is
+/// looked up once. Requires: `located` has as many elements as `paths`.
 void locate_many(Volume& volume, const Caller& caller, Handle from,
                  std::span<const std::string_view> paths, std::span<LocatedName> located);
 
-/// PathWalker::find() for each path, by Volume::lookup_many(). Requires: as many `found` as paths.
+/// Performs PathWalker::find() for each path, by Volume::lookup_many(). Requires: `found` has as
+/// many elements as `paths`.
 void find_many(Volume& volume, const Caller& caller, Handle from,
                std::span<const std::string_view> paths, Follow follow,
                std::span<Result<Attributes>> found);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes (ranks) that do one walk together: how they send each other messages while it
-// lasts, and what they agree on before and after it.
+// The processes (ranks) that perform one walk together: how they exchange messages during it, and
+// what they agree on before and after it.
 //
-// Invariant: send() and receive() never wait; messages between two ranks arrive in the order in
-// which they were sent. What a rank sends by send_to_rank_0() arrives there in one piece.
+// Invariant: send() and receive() never wait. Messages between two ranks arrive in the order in
+// which they were sent, and a message of send_to_rank_0() arrives as one message.
 #pragma once
 
 #include <chrono>
@@ -24,46 +24,47 @@ class Group {
     virtual ~Group() = default;
 
     virtual u32 rank() const = 0;
-    /// The node of each rank, as an arbitrary number.
+    /// For each rank an arbitrary number that identifies its node.
     virtual const std::vector<u32>& nodes() const = 0;
     u32 ranks() const { return static_cast<u32>(nodes().size()); }
 
-    /// All ranks call both, around each walk: a message never arrives in a later walk.
+    /// All ranks call both, around each walk. A message never arrives in a later walk.
     virtual void begin_walk() = 0;
     virtual void end_walk() = 0;
-    /// Both in a walk only, from the thread that called walk(). Requires: `to` is another rank.
+    /// Both only during a walk, on the thread that called walk(). Requires: `to` is another rank.
     virtual void send(u32 to, std::string message) = 0;
     virtual bool receive(u32& from, std::string& message) = 0;
-    /// Waits for wake(), at most `microseconds`. Returns whether wake() was called since the last
-    /// wait. Call it on the thread that called walk().
+    /// Waits for wake(), for at most `microseconds`. Returns whether wake() was called since the
+    /// last wait. Called on the thread that called walk().
     virtual bool wait(u32 microseconds) {
         std::unique_lock lock(mutex_);
         wake_.wait_for(lock, std::chrono::microseconds(microseconds), [this] { return is_woken_; });
         return std::exchange(is_woken_, false);
     }
-    /// Wakes this rank from wait(); from any thread.
+    /// Ends this rank's wait(). Can be called from any thread.
     virtual void wake() {
         std::lock_guard lock(mutex_);
         is_woken_ = true;
         wake_.notify_one();
     }
-    /// Whether every message to this rank wakes it too.
+    /// Whether every message to this rank also wakes it.
     virtual bool messages_wake() const { return false; }
-    /// Returns the bytes of each rank, by rank number. All ranks call it, outside of a walk.
+    /// Returns the bytes of all ranks, indexed by rank. All ranks call it, outside of a walk.
     virtual std::vector<std::string> gather(std::string_view own) = 0;
 
-    /// Returns the bytes of rank 0 on all ranks. All ranks call it, outside of a walk.
+    /// Returns the bytes passed by rank 0 on all ranks. All ranks call it, outside of a walk.
     std::string share(std::string_view of_rank_0);
 
-    /// What this rank has sent to each other rank in all walks: messages and bytes, alternating.
+    /// What this rank has sent to each rank in all walks: the numbers of messages and bytes,
+    /// alternating.
     const std::vector<u64>& traffic() const { return traffic_; }
 
-    /// Sends a message of the caller to rank 0, during a walk or at the next flush(); from any
-    /// thread. Waits while many bytes are on their way. Requires: this is not rank 0.
+    /// Sends a message of the caller to rank 0, during a walk or at the next flush(). Can be called
+    /// from any thread. Waits while too many bytes are in transit. Requires: this is not rank 0.
     void send_to_rank_0(u8 kind, std::string_view bytes);
-    /// Rank 0 calls `receiver` with each of these messages, on one thread at a time.
+    /// Sets what rank 0 calls with each of these messages, on one thread at a time.
     void set_receiver(std::function<void(u32 from, u8 kind, std::string_view bytes)> receiver);
-    /// Delivers to rank 0 what was sent outside of walks. All ranks call it.
+    /// Delivers to rank 0 the messages that were sent outside of walks. All ranks call it.
     void flush();
 
  private:
@@ -82,21 +83,21 @@ class Group {
 
     std::vector<u64> traffic_;
     std::function<void(u32, u8, std::string_view)> receiver_;
-    std::mutex mutex_;  // what follows
+    std::mutex mutex_;  // guards the members below
     std::condition_variable arrived_;
     std::condition_variable wake_;
     bool is_woken_ = false;
     std::vector<CallerMessage> caller_messages_;
-    u64 under_way_bytes_ = 0;  // of caller messages that rank 0 has not received
+    u64 under_way_bytes_ = 0;  // of caller messages that rank 0 has not received yet
     bool in_walk_ = false;
 };
 
-/// The ranks of the MPI job that this process belongs to: Open MPI or MPICH, whichever has started
-/// the process, is loaded at the first call and left when the process ends. Null with an empty
-/// `problem` if there is no such job, or if the job has one rank only; null with a `problem` also
-/// where another launcher has started several processes, each of which would do all of the work.
-/// `WARREN_WALK_NODE` (a name) or `WARREN_WALK_RANKS_PER_NODE` stand in for the nodes that the
-/// ranks are on, for tests.
+/// The ranks of the MPI job to which this process belongs. The first call loads the MPI that
+/// started the process, Open MPI or MPICH; it is finalized when the process ends. Returns null with
+/// an empty `problem` if there is no such job or it has only one rank. Returns null with the reason
+/// in `problem` after an error, and also if another launcher has started several processes, each of
+/// which would do all of the work. For tests `WARREN_WALK_NODE` (a name) or
+/// `WARREN_WALK_RANKS_PER_NODE` replace the actual nodes of the ranks.
 Group* mpi_group(std::string& problem);
 
 }  // namespace warren::walk
