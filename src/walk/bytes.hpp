@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and strings one after the other, as they travel between ranks of one program on machines
-// of one kind, and as checkpoints keep them.
+// Serializes numbers and strings one after the other: for messages between ranks, which run the
+// same program on machines of one architecture, and for checkpoints.
 //
-// Invariant: a reader never looks behind its end. No byte is written uninitialized.
+// Invariant: a reader never reads past its end, and no uninitialized byte is written.
 #pragma once
 
 #include <cstring>
@@ -24,7 +24,7 @@ class ByteWriter {
         static_assert(std::has_unique_object_representations_v<T>, "its padding would be written");
         bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    /// Seven bits a byte, the lowest first: small numbers are short.
+    /// Writes seven bits per byte, the lowest first, so that small numbers take few bytes.
     void put_number(u64 value) {
         for (; value >= 0x80; value >>= 7)
             bytes_.push_back(static_cast<char>(value | 0x80));
@@ -35,7 +35,7 @@ class ByteWriter {
         bytes_.append(bytes);
     }
     const std::string& bytes() const { return bytes_; }
-    /// Leaves the first `size` bytes.
+    /// Drops all but the first `size` bytes.
     void truncate(size_t size) { bytes_.resize(size); }
     std::string take() { return std::move(bytes_); }
 
@@ -43,13 +43,13 @@ class ByteWriter {
     std::string bytes_;
 };
 
-/// Where bytes come from.
+/// Where the bytes that a reader reads come from, which decides what malformed bytes cause.
 enum class Origin : u8 {
-    peer,  // a rank of this job, or this process: bytes that cannot be right end the program
-    file   // it may be forged: bytes that cannot be right make a reader fail
+    peer,  // a rank of this job, or this process: malformed bytes abort the program
+    file   // a file, which may be forged: malformed bytes make the reader fail
 };
 
-/// A reader that has failed is at its end, reads zeros and is not good().
+/// A reader that has failed is at its end: it returns zeros, and good() is false.
 class ByteReader {
  public:
     explicit ByteReader(std::string_view bytes, Origin origin = Origin::peer)
@@ -77,9 +77,9 @@ class ByteReader {
         }
         return 0;
     }
-    /// How many things follow, each of `least_bytes` or more.
+    /// Reads the number of elements that follow, each of which takes at least `least_bytes`.
     u64 get_count(size_t least_bytes) { return expect_count(get<u32>(), least_bytes); }
-    /// The same where the count has been read; 0 if they cannot be there.
+    /// Checks a count that has been read already; 0 if so many elements cannot follow.
     u64 expect_count(u64 count, size_t least_bytes) {
         return expect(count <= left_.size() / least_bytes) ? count : 0;
     }
@@ -90,7 +90,7 @@ class ByteReader {
         left_.remove_prefix(size);
         return bytes;
     }
-    /// Fails if this is not so; whether it has not failed.
+    /// Makes the reader fail unless `is_so`. Returns whether the reader is still good.
     bool expect(bool is_so) {
         WARREN_CHECK(is_so || origin_ == Origin::file);
         if (is_so) return good_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work batches in the file are the first of all: a new one is last in memory, and when that is
-// more than it may take the oldest of them is written behind those in the file.
+// The file holds the oldest work batches. A new one is appended in memory; when memory exceeds its
+// limit, the oldest batches there are moved to the end of the file.
 #include "walk/central_queue.hpp"
 
 #include <algorithm>
@@ -14,13 +14,15 @@ namespace warren::walk {
 
 namespace {
 
-constexpr u64 truncate_bytes = 1 * mib;  // of the file are given back together
+constexpr u64 truncate_bytes = 1 * mib;  // free space at the file's end that is given back to the
+                                         // file system at once
 
 u32 checksum_of(std::string_view bytes) {
     return crc32c(std::as_bytes(std::span(bytes)));
 }
 
-/// Counts the results by owner and lease. Items of one directory share a lease, so there are few.
+/// Counts the results by owner and lease. Items of one directory share a lease, so the list is
+/// short.
 std::vector<CentralQueue::Due> due_of(std::string_view batch) {
     std::map<Owner, u64> results;
     WorkBatch::Content content{};
@@ -51,7 +53,8 @@ Errc CentralQueue::push(std::string batch) {
     while (used_bytes_ > memory_bytes_ && spilled_ < waiting_.size()) {
         Waiting& oldest = waiting_[spilled_];
         if (const Errc code = store_->write(end_, oldest.bytes); code != Errc::ok) {
-            store_->truncate(stored_ = end_);  // others may need the room that is left
+            store_->truncate(stored_ = end_);  // keep no part of what was written: other files may
+                                               // need the remaining space
             return code;
         }
         oldest.checksum = checksum_of(oldest.bytes);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of rank 0 in the schedulers where all work goes through it: work batches as they came,
-// up to a limit in memory, the oldest beyond it in a temporary file. The youngest goes out first,
-// so that a branch of the tree is done before the next is begun: with the oldest first nearly all
-// directories of a tree would be unfinished at once, on the other ranks, which keep them.
+// The queue of rank 0 under the schedulers that pass all work through it. It keeps work batches as
+// they were received: in memory up to a limit, and beyond it the oldest in a temporary file. The
+// youngest batch is taken first, so that one branch of the tree is finished before the next is
+// begun. Taking the oldest first would leave nearly all directories of the tree unfinished at once,
+// each kept in memory by the rank that read it.
 //
-// Invariant: the file holds the oldest work batches, one behind the other in the order of their
-// age. For each of them the owners of its items stay in memory, so if one cannot be read again its
-// owners still get (empty) results.
+// Invariant: the file holds the oldest work batches, ordered by age. The owners of their items stay
+// in memory: if a batch cannot be read back, its owners still get (empty) results.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ namespace warren::walk {
 
 class CentralQueue {
  public:
-    /// How many results the waiting items will return under one lease of an owner.
+    /// How many results the waiting items will return to an owner under one of its leases.
     struct Due {
         Owner owner;
         u64 results;
@@ -31,23 +31,26 @@ class CentralQueue {
 
     explicit CentralQueue(u64 memory_bytes, std::unique_ptr<SpillStore> store = temporary_store());
 
-    /// Takes the work batch in any case. After an error more than the limit is in memory.
+    /// Takes the work batch in any case. If writing to the file fails, returns the error, and
+    /// memory exceeds its limit.
     Errc push(std::string batch);
-    /// Takes out the youngest work batch. After an error it is gone, and `lost` has the results
-    /// due. Requires: there is one.
+    /// Removes and returns the youngest work batch. If it cannot be read back, it is dropped all
+    /// the same, and `lost` lists the results that its owners wait for. Requires: the queue is not
+    /// empty.
     Errc pop(std::string& batch, std::vector<Due>& lost);
-    /// Shows all work batches, the oldest first, until there is an error.
+    /// Calls `visitor` with each work batch, the oldest first. Stops at the first error and returns
+    /// it.
     Errc visit(const std::function<void(std::string_view)>& visitor) const;
 
     bool is_empty() const { return waiting_.empty(); }
     u64 work_batches() const { return waiting_.size(); }
     u64 items() const { return items_; }
-    /// In the file.
+    /// Bytes of work batches in the file.
     u64 spilled_bytes() const { return end_; }
 
  private:
     struct Waiting {
-        std::string bytes;  // empty: in the file
+        std::string bytes;  // empty: the batch is in the file
         u64 offset = 0;
         u32 size = 0;
         u32 checksum = 0;
@@ -62,11 +65,11 @@ class CentralQueue {
     const u64 memory_bytes_;
     std::unique_ptr<SpillStore> store_;
     std::deque<Waiting> waiting_;
-    size_t spilled_ = 0;  // the first so many
-    u64 used_bytes_ = 0;  // by the others
+    size_t spilled_ = 0;  // how many of `waiting_`, from the front, are in the file
+    u64 used_bytes_ = 0;  // memory of the others
     u64 items_ = 0;
-    u64 end_ = 0;     // of what the file holds
-    u64 stored_ = 0;  // and of what lies behind it and has been read again
+    u64 end_ = 0;     // where the work batches in the file end
+    u64 stored_ = 0;  // size of the file, which may still contain batches that were read back
 };
 
 }  // namespace warren::walk

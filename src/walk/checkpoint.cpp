@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file is written under another name, synced, renamed, and its folder synced. It ends with a
-// checksum of all before.
+// A file is written under a temporary name, synced, renamed, and then its folder is synced. It ends
+// with a checksum of all bytes before it.
 #include "walk/checkpoint.hpp"
 
 #include <fcntl.h>
@@ -26,7 +26,8 @@ Errc last_error() {
     return static_cast<Errc>(errno);
 }
 
-/// Before each work batch of a queue, which may be looked into before the file's end has come.
+/// Precedes each work batch of a queue. Has a checksum of its own because the batch is used before
+/// the end of the file, with the file's checksum, has been read.
 struct WorkBatchHead {
     u32 size;
     u32 checksum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A courier that has nothing to send sleeps until a message or a worker wakes it. Messages from
-// other machines cannot wake it, so it polls for them: without pause while something happens, then
-// in pauses that grow up to half a millisecond, which leave a shared core to the workers.
+// other machines cannot wake it, so it polls for them: without a pause while it is busy, then with
+// pauses that grow to half a millisecond, so that it leaves a shared core to the workers.
 #include "walk/courier.hpp"
 
 #include <time.h>
@@ -16,12 +16,13 @@ namespace {
 
 constexpr u32 shortest_pause_us = 20;
 constexpr u32 longest_pause_us = 500;
-constexpr u32 longest_sleep_us = 5000;            // where every message wakes
-constexpr double longest_refusal_seconds = 2e-3;  // between requests that are refused
+constexpr u32 longest_sleep_us = 5000;            // if every message wakes the rank
+constexpr double longest_refusal_seconds = 2e-3;  // longest pause after refused requests
 constexpr double meter_seconds = 0.25;
-constexpr i64 round_items_each = 8;  // of a worker, in h-drqs-batches
+constexpr i64 round_items_each = 8;  // items per worker and round of h-drqs-batches
 constexpr i64 all_items = i64{1} << 40;
-constexpr u32 round_pauses = 100;  // after so many the end of a round is not waited for
+constexpr u32 round_pauses = 100;  // after so many pauses the courier no longer waits for the round
+                                   // to end
 
 double now_seconds() {
     timespec time{};
@@ -106,30 +107,31 @@ void Courier::step() {
         const double wait = 1e-6 * (shortest_pause_us << std::min(fruitless_, 8u));
         next_request_ = now + (fruitless_ == 0 ? 0 : std::min(wait, longest_refusal_seconds));
     }
-    // Takes work from a central queue that was loaded from a checkpoint of cp. With cp itself rank
-    // 0 does no work.
+    // Takes work from a central queue that was loaded from a checkpoint of a cp walk. Under cp
+    // itself rank 0 processes no items.
     if (!keeps_queue()) refill();
     rank_.step(*this, now >= next_request_);
     let_work();
     look_at_clock(now);
 }
 
-/// Where the pool has a gate, grants the workers the next items.
+/// If the pool has a gate, grants the workers their next items.
 void Courier::let_work() {
     Pool& pool = engine_.pool_;
     const bool is_one = is_central() && rank_.holds_item();
     if ((!is_one && !in_rounds()) || is_working() || pool.queued() == 0) return;
     if (in_rounds()) return pool.grant(round_items());
-    // Only the item itself is done here: what was found in it goes back to rank 0.
+    // The workers may process only the item itself: what they find in it goes back to rank 0.
     if (pool.items_done() == rank_.done_before_item()) pool.grant(1);
 }
 
-/// Returns whether a message or a worker ended the pause.
+/// Sleeps until a message, a worker or the time limit ends the pause. Returns whether a message or
+/// a worker did.
 bool Courier::pause() {
     const u32 doublings = std::min(pauses_++, 5u);
     double wait = std::min(shortest_pause_us << doublings, longest_pause_us);
     if (group_.messages_wake()) {
-        // At most until the next request may be sent.
+        // Sleeps at most until the next request may be sent.
         const double refusal = 1e6 * (next_request_ - now_seconds());
         wait = refusal > 0 ? std::min<double>(refusal + 1, longest_sleep_us) : longest_sleep_us;
     }
@@ -141,7 +143,7 @@ bool Courier::has_queued() const {
 }
 
 bool Courier::is_working() const {
-    // In this order: a worker counts itself as working before it takes a grant.
+    // The order matters: a worker counts itself as working before it takes a grant.
     return (engine_.pool_.has_granted() && engine_.pool_.queued() > 0) ||
            engine_.pool_.in_hand() > 0;
 }
@@ -151,7 +153,7 @@ bool Courier::is_idle() const {
 }
 
 bool Courier::owes() const {
-    // Acquire: the partner is Engine::root_done().
+    // Acquire: pairs with Engine::root_done().
     if (engine_.roots_left_.load(std::memory_order_acquire) != 0) return true;
     if (group_.has_caller_messages()) return true;
     std::lock_guard lock(mutex_);
@@ -164,14 +166,14 @@ u64 Courier::items_done() const {
 
 void Courier::drop() {
     engine_.stopped_.store(true, std::memory_order_relaxed);
-    // One work batch at each call: its results are sent before the next one is unpacked.
+    // One work batch per call: its results are sent before the next batch is unpacked.
     if (!central_.is_empty()) {
         std::string batch;
         std::vector<CentralQueue::Due> lost;
         if (central_.pop(batch, lost) == Errc::ok) end_all(batch, walks_since_);
         end_without(lost);
     }
-    // The workers empty the queues: after a stop an item is done without being walked.
+    // The workers empty the queues: after a stop they discard items without processing them.
     if (is_central() || in_rounds()) engine_.pool_.grant(all_items);
 }
 
@@ -335,7 +337,7 @@ void Courier::query_link(u64 device, u64 inode, u32 links, Node* node, std::stri
         query.nodes.push_back(node);
         query.amounts += amount;
     } catch (const std::bad_alloc&) {
-        // The three lists must stay of equal length.
+        // The three lists must keep the same length.
         query.files.truncate(files);
         query.nodes.resize(nodes);
         throw;
@@ -358,7 +360,8 @@ void Courier::send_queries() {
     }
 }
 
-/// Answers which of these names are the first of their files, whose names this rank counts.
+/// Answers, for each file of a query, whether this is the first of its names to be reported. This
+/// rank counts the names of these files.
 void Courier::answer_query(u32 from, ByteReader& reader) {
     ByteWriter writer;
     writer.put(Kind::link_answer);
@@ -384,7 +387,7 @@ void Courier::take_answer(ByteReader& reader) {
         {nullptr, Payload::make(std::as_bytes(std::span(&query, 1))), Work::link_answers});
 }
 
-/// Returns whether there was anything to send.
+/// Sends everything that is queued. Returns whether there was anything to send.
 bool Courier::send_all() {
     const bool any = send_results();
     const u64 before = messages_;
@@ -404,7 +407,7 @@ void Courier::send_caller_messages() {
     }
 }
 
-/// Sends the counts for Options::meter to rank 0, which adds up those of all ranks.
+/// Sends this rank's counts for Options::meter to rank 0, which adds up those of all ranks.
 void Courier::send_meter() {
     const double now = now_seconds();
     if (now < next_meter_ || rank_.is_ending()) return;

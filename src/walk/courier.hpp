@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a rank that exchanges messages with the other ranks while the workers walk: it
-// gives work away and takes it over, returns results to their owners, and asks which name of a file
-// with several names came first.
+// The thread of a rank that exchanges messages with the other ranks while the workers walk. It
+// sends and receives work, returns results to their owners, and finds out which name of a file with
+// several names was reported first.
 //
-// Invariant: a directory of which work was given away has a lease and stays unfinished until all
-// results under that lease are back. So a directory is finished on the rank that read it, after
-// everything below it on all ranks.
+// Invariant: a directory part of whose work was given away has a lease, and stays unfinished until
+// all results under that lease have come back. So a directory is finished on the rank that read it,
+// after everything below it has been done on all ranks.
 #pragma once
 
 #include <memory>
@@ -27,10 +27,12 @@
 
 namespace warren::walk {
 
-/// A query about names of files that have several, sent to the rank that counts their names.
+/// A query about names of files with several names, sent to the rank that counts the names of these
+/// files.
 struct LinkQuery {
     ByteWriter files;          // device, inode, links
-    std::vector<Node*> nodes;  // to whose results the amounts are added; null: the whole walk's
+    std::vector<Node*> nodes;  // nodes whose results get the amounts; null: the result of the whole
+                               // walk
     std::string amounts;       // results, one after the other
     std::string firsts;        // the answers: '1' if the name was the first, else '0'
 };
@@ -39,22 +41,24 @@ class Courier : private RankCallbacks {
  public:
     Courier(Engine& engine, Group& group);
 
-    /// The hash of the roots, which a checkpoint stores and compares.
+    /// Sets the hash of the roots, which a checkpoint stores and a resumed walk compares.
     void set_roots(u64 hash);
-    /// Loads the checkpoint; false, with a report, if that cannot be done. All ranks call it.
+    /// Loads the checkpoint. If that is not possible, reports the reason and returns false. All
+    /// ranks call it.
     bool resume(std::span<const std::string> roots);
-    /// Exchanges messages until the walk is over on all ranks. Call it on the thread that called
+    /// Exchanges messages until the walk is over on all ranks. Called on the thread that called
     /// walk().
     void run();
-    /// After run() has thrown in a walk that was stopped: waits until the workers are done. For one
-    /// rank without others.
+    /// Waits until the workers are done, after run() has thrown in a walk that was stopped. For a
+    /// group of one rank.
     void end_alone();
 
-    /// From any thread: queues the result of work that came from another rank, to be sent to its
-    /// owner. Without memory it throws, and nothing is queued.
+    /// Queues the result of work that came from another rank, to be sent to its owner. Can be
+    /// called from any thread. If memory runs out it throws, and nothing is queued.
     void return_result(const Owner& owner, const void* bytes, size_t size);
-    /// From any thread: asks rank_of_file() whether this name of the file is the first. The caller
-    /// has added a count to the node's `pending`, which the answer releases.
+    /// Asks rank_of_file() whether this name of the file is the first. Can be called from any
+    /// thread. The caller has added a count to the node's `pending`, which is released when the
+    /// answer arrives.
     void query_link(u64 device, u64 inode, u32 links, Node* node, std::string_view amount);
     /// The rank that counts the names of a file.
     u32 rank_of_file(u64 device, u64 inode) const;
@@ -71,7 +75,8 @@ class Courier : private RankCallbacks {
         caller_message,
         caller_message_arrived,
         meter,
-        // Checkpoints: to rank 0, from rank 0, between all ranks, to rank 0, from rank 0.
+        // Messages of checkpoints. `interrupt` and `saved` go to rank 0, `pause` and `go_on` come
+        // from rank 0, `mark` goes from each rank to each other.
         interrupt,
         pause,
         mark,
@@ -79,18 +84,18 @@ class Courier : private RankCallbacks {
         go_on
     };
     enum class Pausing : u8 { no, working, flushing, waiting, saved };
-    /// Results that wait to be sent to one owner.
+    /// Results queued for one owner.
     struct Returning {
         ByteWriter bytes;
         u64 count = 0;
     };
 
-    /// The bytes that were read of a rank's file, and its parts, which refer to them.
+    /// The bytes of a rank's file and its parsed form, which refers to them.
     struct SavedBytes {
         std::string bytes;
         SavedRank parts;
     };
-    using SavedRanks = std::deque<SavedBytes>;  // elements never move
+    using SavedRanks = std::deque<SavedBytes>;  // a deque, because elements must not move
 
     // RankCallbacks
     void send(u32 to, Message message) override;
@@ -169,10 +174,10 @@ class Courier : private RankCallbacks {
     Group& group_;
     Random random_;
     Rank rank_;
-    Leases<Node*> leases_;  // null: a root
+    Leases<Node*> leases_;  // null: the item is a root
     CentralQueue central_;
-    // How often the walk was resumed since the work batches of central_ were packed: the number of
-    // ranks of each run.
+    // The number of ranks of each run that resumed the walk since the work batches in central_ were
+    // packed; see owner_after().
     std::vector<u32> walks_since_;
     bool has_reported_no_room_ = false;
     bool has_reported_lost_ = false;
@@ -189,8 +194,8 @@ class Courier : private RankCallbacks {
     u32 pauses_ = 0;
 
     Pausing pausing_ = Pausing::no;
-    Manifest manifest_;  // of the checkpoint that is being made, or was last
-    Manifest written_;   // the one on the disk; rank 0
+    Manifest manifest_;  // of the checkpoint in progress, or of the last one
+    Manifest written_;   // rank 0: of the checkpoint on the disk
     double next_checkpoint_ = 0;
     bool was_interrupted_ = false;
     std::string caller_state_;
@@ -199,10 +204,10 @@ class Courier : private RankCallbacks {
     Errc save_error_ = Errc::ok;
     std::vector<Item> loaded_;
 
-    mutable std::mutex mutex_;          // what follows
-    std::vector<Returning> returning_;  // to each rank
+    mutable std::mutex mutex_;          // guards the members below
+    std::vector<Returning> returning_;  // by rank
     u64 results_waiting_ = 0;
-    std::vector<LinkQuery> next_queries_;  // to each rank
+    std::vector<LinkQuery> next_queries_;  // by rank
 };
 
 }  // namespace warren::walk

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How all ranks reach a moment at which a checkpoint can be written. Rank 0 sends a pause to all:
-// workers finish what they have in hand, and no rank asks for work or gives any. A rank that waits
-// for no answer sends a mark to all others. A rank that has received the marks of all others has
-// received everything that was sent to it before. Results that came meanwhile become part of the
-// saved state. Only then rank 0 asks its caller for its state: that includes the messages (lines,
-// failures) of other ranks about entries that their states count as done.
+// How all ranks reach a state of which a checkpoint can be written. Rank 0 sends `pause` to all:
+// the workers finish the items in hand, and no rank requests or gives work. A rank that waits for
+// no answer sends `mark` to all others. A rank that has received the marks of all others has
+// received everything that was sent to it earlier. Results that arrived in the meantime become part
+// of the saved state. Rank 0 asks its caller for its state only after that, so that this state
+// includes the messages (lines, failures) of other ranks about entries that their states count as
+// done.
 #include <algorithm>
 
 #include "walk/courier.hpp"
@@ -31,7 +32,7 @@ void Courier::send_to_all(Kind kind, u64 number) {
     }
 }
 
-/// Rank 0 begins a checkpoint when it is time; the other ranks report an interrupt to it.
+/// Rank 0 begins a checkpoint when it is due; the other ranks report an interrupt to rank 0.
 void Courier::look_at_clock(double now) {
     const Options& options = engine_.options_;
     if (options.checkpoint.empty() || rank_.is_ending() || rank_.has_left()) return;
@@ -67,8 +68,8 @@ void Courier::step_checkpoint() {
         case Pausing::no:
             return;
         case Pausing::working:
-            // Callbacks::save() may call send_to_rank_0(), which must not wait for room: so all
-            // messages of before must have arrived.
+            // Callbacks::save() may call send_to_rank_0(), which must not wait for room here. So
+            // all earlier messages must have arrived.
             if (!is_quiet() || group_.has_under_way()) return;
             engine_.pool_.halt(Pool::Halt::all);
             if (group_.rank() != 0) ask_caller();
@@ -108,7 +109,7 @@ void Courier::note_saved(Errc code) {
     if (code != Errc::ok) save_error_ = code;
 }
 
-/// Rank 0, when the files of all ranks are on the disk.
+/// Ends the pause. Called on rank 0 when the files of all ranks are on the disk.
 void Courier::end_pause() {
     const CheckpointFolder folder(engine_.options_.checkpoint);
     const Manifest before = written_;
@@ -123,7 +124,7 @@ void Courier::end_pause() {
         engine_.report(engine_.options_.checkpoint, "write checkpoint",
                        static_cast<i32>(save_error_));
     }
-    // The interval begins now, so that a slow checkpoint is not followed by the next at once.
+    // The interval starts here, so that a slow checkpoint is not immediately followed by the next.
     next_checkpoint_ = 0;
     send_to_all(Kind::go_on, was_interrupted_ ? 1 : 0);
     go_on(was_interrupted_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves the state of a rank in a checkpoint and loads it again. All files are read and checked
-// before a walk resumes from any of them.
+// Saves the state of a rank in a checkpoint and loads it. All files are read and checked before any
+// of them is used.
 #include <unistd.h>
 
 #include "walk/courier.hpp"
@@ -10,7 +10,7 @@ namespace warren::walk {
 
 namespace {
 
-/// Numbers directories so that a parent's number is below its children's.
+/// Numbers directories so that a parent's number is lower than those of its children.
 class Numbers {
  public:
     u32 of(Node* node) {
@@ -70,7 +70,7 @@ Errc Courier::state(std::string& bytes) {
     return save_queue();
 }
 
-/// The work batches of a central queue, into their own file.
+/// Writes the work batches of a central queue to a file of their own.
 Errc Courier::save_queue() {
     if (central_.is_empty()) return Errc::ok;
     const CheckpointFolder folder(engine_.options_.checkpoint);
@@ -104,7 +104,7 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
     node->identity = saved.identity;
     node->complete = saved.complete;
     node->position = saved.position;
-    // The rank that has loaded the owner's state has its leases too.
+    // The rank that loads the owner's state loads its leases too.
     node->owner = {saved.owner.rank % group_.ranks(), saved.owner.lease};
     node->children.store(saved.children, std::memory_order_relaxed);
     if (!is_owed(node->kind, above != nullptr)) return node;
@@ -112,15 +112,15 @@ Node* Courier::make_node(const SavedRank::Directory& saved, Node* above) {
     return node;
 }
 
-/// Loads the state that a rank has saved, if `takes`. Of the files whose names are being counted,
-/// loads those that this rank counts now, in any case.
+/// Loads the state that a rank has saved, if `takes`. In any case loads the counts of those files
+/// with several names that this rank counts in the resumed walk.
 void Courier::load(const SavedRank& saved, bool takes) {
     leases_.go_on_from(saved.counts.leases_issued);
     if (takes) {
         engine_.entries_.fetch_add(saved.counts.entries, std::memory_order_relaxed);
         engine_.directories_.fetch_add(saved.counts.directories, std::memory_order_relaxed);
         engine_.failures_.fetch_add(saved.counts.failures, std::memory_order_relaxed);
-        const std::string result(saved.result);  // aligned
+        const std::string result(saved.result);  // a copy, which is aligned
         if (!result.empty()) engine_.merge_into(nullptr, result.data());
         load_work(saved);
     }
@@ -134,7 +134,8 @@ void Courier::load_work(const SavedRank& saved) {
     std::vector<Node*> nodes = {nullptr};
     for (const SavedRank::Directory& directory : saved.directories)
         nodes.push_back(make_node(directory, nodes[directory.above]));
-    // A directory is held by items that wait in it, results due to it and directories in it.
+    // A directory is held by its waiting items, the results due to it and its unfinished
+    // subdirectories.
     const auto hold = [&](Node* node, u64 times) {
         if (node == nullptr) {
             engine_.roots_left_.fetch_add(times, std::memory_order_relaxed);
@@ -154,12 +155,12 @@ void Courier::load_work(const SavedRank& saved) {
         leases_.set(lease.number, {nodes[lease.directory], lease.due});
         hold(nodes[lease.directory], lease.due);
     }
-    // Releases the count that Node::make() gave to its caller.
+    // Releases the count with which Node::make() starts.
     for (size_t at = 1; at < nodes.size(); ++at)
         nodes[at]->pending.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Whether `code` is ok on all ranks. Reports this rank's error, if it has one.
+/// Whether `code` is Errc::ok on all ranks. A rank with an error reports it.
 bool Courier::agrees(Errc code, const std::string& path) {
     bool all_good = true;
     for (const std::string& of_rank : group_.gather(code == Errc::ok ? "good" : "bad"))
@@ -171,7 +172,7 @@ bool Courier::agrees(Errc code, const std::string& path) {
 bool Courier::resume(std::span<const std::string> roots) {
     const CheckpointFolder folder(engine_.options_.checkpoint);
     const Manifest mine = manifest_;
-    std::string path = folder.manifest_name();  // of what was read last
+    std::string path = folder.manifest_name();  // the file that was read last
     Errc code = group_.rank() == 0 ? folder.read_manifest(manifest_) : Errc::ok;
     if (code == Errc::ok && group_.rank() == 0 &&
         (manifest_.roots_hash != mine.roots_hash || manifest_.result_bytes != mine.result_bytes)) {
@@ -200,7 +201,7 @@ bool Courier::resume(std::span<const std::string> roots) {
     return true;
 }
 
-/// Reads the files of all ranks. Rank 0 also checks that their leases match.
+/// Reads the files of all ranks. Rank 0 also checks that leases and results due match.
 Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& path) {
     const CheckpointFolder folder(engine_.options_.checkpoint);
     SavedLeases leases;
@@ -221,13 +222,13 @@ Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& 
     return leases.are_even() ? Errc::ok : Errc::corrupt;
 }
 
-/// Whether this rank takes over the state of that rank of the saved walk.
+/// Whether this rank takes over the state of `rank` of the saved walk.
 bool Courier::takes(u32 rank) const {
     return rank % group_.ranks() == group_.rank();
 }
 
-/// Loads the saved central queue into rank 0's, whatever the scheduler now: a rank that walks
-/// itself unpacks a work batch of it when it has nothing else to do.
+/// Loads the saved central queue into that of rank 0, under any scheduler: a rank that processes
+/// items itself unpacks one of its work batches whenever it has nothing else to do.
 Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLeases& leases) {
     walks_since_ = saved.walks_since;
     walks_since_.push_back(group_.ranks());
@@ -242,7 +243,7 @@ Errc Courier::load_queue(const SavedWalk& walk, const SavedRank& saved, SavedLea
     });
 }
 
-/// Queues what was loaded.
+/// Moves the loaded items into the pool.
 void Courier::queue_loaded() {
     for (const Item& item : loaded_) {
         if (item.work == Work::merge) {

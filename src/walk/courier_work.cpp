@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs work for other ranks and unpacks theirs. Of a directory that is being read the next part is
-// read and its names are given away; the directory itself stays, and is read on from there.
+// Packs work for other ranks and unpacks what they send. Of a directory that is being read, the
+// next part is read and its names are given away; the directory itself stays, and this rank
+// continues reading it after that part.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,11 +28,12 @@ bool is_being_read(const Item& item) {
 
 std::string Courier::give(Split split) {
     refill();
-    // A rank whose workers are idle keeps one item for itself.
+    // If all workers are idle, one item is kept for them.
     const u64 kept = engine_.pool_.in_hand() == 0 ? 1 : 0;
     std::vector<Item> items = engine_.pool_.take_part(split, random_, items_most, kept);
     if (items.empty() && in_rounds()) {
-        // That item may stay and yet give the next names of its directory.
+        // The kept item may be a directory being read: it can stay and still give away its next
+        // names.
         items = engine_.pool_.take_part(split, random_, 1, 0);
         if (!std::all_of(items.begin(), items.end(), is_being_read)) {
             engine_.pool_.put_back(items);
@@ -50,15 +52,16 @@ std::string Courier::give_all_but(u32 kept) {
     return pack(engine_.pool_.take_part({}, random_, items_most, kept));
 }
 
-/// What cannot be given away is put back. Names are many bytes for little work: they are given if
-/// there is nothing else.
+/// Packs items; those that cannot be given away are put back. Names are many bytes for little work,
+/// so they are given only if there is nothing else.
 std::string Courier::pack(const std::vector<Item>& items) {
     WorkBatch batch;
     std::vector<Item> kept;
     const bool gives_names = std::all_of(items.begin(), items.end(), is_being_read);
     for (const Item& item : items) {
         if (is_being_read(item)) {
-            // As many parts as a round has items, if they fit into the work batch; else one.
+            // In h-drqs-batches as many parts as a round has items, if they fit into the batch;
+            // else one part.
             const i64 parts = !gives_names ? 0 : in_rounds() ? round_items() : 1;
             for (i64 part = 0; part < parts && pack_part(item, batch); ++part) {
             }
@@ -73,20 +76,20 @@ std::string Courier::pack(const std::vector<Item>& items) {
     return batch.take();
 }
 
-/// The next names of a directory whose reader waits in the queue, if there are any.
+/// Packs the next names of a directory whose reader waits in the queue, if there are any.
 bool Courier::pack_part(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
-    if (!node.opened) return false;  // not yet since the walk was resumed
-    // Where files are items of their own the reader itself gives them away. With a single worker
-    // rank 0 would only keep the names for the rank that has read them.
+    if (!node.opened) return false;  // not reopened since the walk was resumed
+    // If files are items of their own, the reader gives them away itself. With a single worker
+    // rank, rank 0 would only store the names for the rank that has read them.
     if (engine_.gives_files_ || (is_central() && group_.ranks() == 2)) return false;
     buffer_.resize(records_most);
     learn_identity(node);
     if (!node.has_identity || !batch.begin_item(node, buffer_.size())) return false;
     engine_.limit().take();
     const long size = ::syscall(SYS_getdents64, node.descriptor, buffer_.data(), buffer_.size());
-    if (size <= 0) return false;  // the reader sees the same
-    // Relaxed: the item holds a count.
+    if (size <= 0) return false;  // the reader will meet the end or the error too
+    // Relaxed: the item holds a count of the node.
     node.pending.fetch_add(1, std::memory_order_relaxed);
     const std::string names =
         pack_names({reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(size)});
@@ -95,8 +98,8 @@ bool Courier::pack_part(const Item& item, WorkBatch& batch) {
     return true;
 }
 
-/// Packs a directory that has not been opened, or a payload that belongs to one. Work that came
-/// from another rank is given on with its owner, so its result does not pass through this rank.
+/// Packs a directory that has not been opened, or a payload that belongs to a directory. Work that
+/// came from another rank keeps its owner, so its result does not pass through this rank.
 void Courier::pack_item(const Item& item, WorkBatch& batch) {
     Node& node = *item.node;
     Node* const above = node.above;
@@ -116,7 +119,7 @@ void Courier::pack_item(const Item& item, WorkBatch& batch) {
     learn_identity(node);
     if (node.has_identity) content.directory.identity = node.identity;
     // If this item's count is the only one, no other thread uses the node, and it may be destroyed
-    // here. Acquire: the partner is release() by a thread that had another count until now.
+    // here. Acquire: pairs with release() by a thread that has dropped another count.
     const bool is_whole =
         passes_on(node.kind, item.work, node.pending.load(std::memory_order_acquire));
     content.owner = is_whole ? node.owner : leases_.issue(group_.rank(), &node);
@@ -125,19 +128,19 @@ void Courier::pack_item(const Item& item, WorkBatch& batch) {
     if (is_whole) forget(node);
 }
 
-/// Removes a node whose work another rank has now. The count that an own node has of the directory
-/// above goes over to the lease; other nodes release theirs.
+/// Removes a node whose work another rank has taken. The count that an `own` node holds of the
+/// directory above it passes to the lease; other nodes release theirs.
 void Courier::forget(Node& node) {
     Node* const above = node.above;
-    const bool was_own = node.kind == NodeKind::own;  // its lease is of the directory above
+    const bool was_own = node.kind == NodeKind::own;  // the lease is one of the directory above
     engine_.descriptors_.close(node);
     Node::destroy(&node);
     if (was_own) return;
     engine_.root_done();
-    engine_.release(above);  // a ghost, or null
+    engine_.release(above);  // `above` is a ghost or null
 }
 
-/// Makes `ghosts` the path of the next group, from the root.
+/// Makes `ghosts` the nodes of the path to the next group, starting at the root.
 void Courier::enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghosts) {
     WARREN_CHECK(reader.kept_steps() <= ghosts.size());
     leave_path(ghosts, reader.kept_steps());
@@ -150,20 +153,20 @@ void Courier::enter_path(const WorkBatchReader& reader, std::vector<Node*>& ghos
     }
 }
 
-/// Releases ghosts, the deepest first, until `kept` of them are left. From then on only the nodes
-/// below keep them alive.
+/// Releases ghosts, the deepest first, until `kept` are left. After that only the nodes below them
+/// keep them alive.
 void Courier::leave_path(std::vector<Node*>& ghosts, u64 kept) {
     for (; ghosts.size() > kept; ghosts.pop_back())
         engine_.release(ghosts.back());
 }
 
-/// Rank 0 with a central queue keeps the work batch packed until its turn comes.
+/// Rank 0 with a central queue keeps the work batch packed until it is needed.
 void Courier::accept(const std::string& work) {
     if (!keeps_queue()) return unpack(work);
     keep(work);
 }
 
-/// Adds it to the central queue.
+/// Adds a work batch to the central queue. Reports the first error.
 void Courier::keep(std::string batch) {
     const Errc code = central_.push(std::move(batch));
     if (code == Errc::ok || has_reported_no_room_) return;
@@ -177,8 +180,8 @@ void Courier::refill() {
         unpack_youngest();
 }
 
-/// Moves the youngest work batch into the pool. If it cannot be read its entries are missing in the
-/// walk, and its owners get empty results.
+/// Moves the youngest work batch into the pool. If it cannot be read, its entries are missing from
+/// the walk, and its owners get empty results.
 void Courier::unpack_youngest() {
     std::string batch;
     std::vector<CentralQueue::Due> lost;
@@ -218,7 +221,7 @@ void Courier::take_over(Node* under, const WorkBatch::Content& content, const Ow
         const std::string_view bytes = names ? *names : content.payload;
         payload = Payload::make(std::as_bytes(std::span(bytes)));
     }
-    // Relaxed: only this thread decides by it.
+    // Relaxed: only this thread bases decisions on it.
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     engine_.pool_.push(0, {node, payload, content.work});
 }
@@ -235,7 +238,8 @@ void Courier::end_all(std::string_view work, std::span<const u32> walks) {
     }
 }
 
-/// Returns an item to its owner undone, with the result that it had.
+/// Returns the result of an item that is not processed to its owner: the result that it arrived
+/// with.
 void Courier::end_without(const Owner& owner, std::string_view result) {
     engine_.roots_left_.fetch_add(1, std::memory_order_relaxed);
     return_result(owner, result.data(), result.size());

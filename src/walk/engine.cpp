@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of items, roots and results. Where memory runs out every function here gives back
-// what it has counted and throws, and the worker gives the walk up.
+// Items, roots and results. If memory runs out, every function here undoes what it has counted and
+// throws; the worker then gives up the walk.
 #include "walk/engine.hpp"
 
 #include <dirent.h>
@@ -24,7 +24,8 @@ namespace warren::walk {
 namespace {
 
 constexpr size_t buffer_bytes = 128 * kib;
-constexpr size_t sorted_buffer_bytes = 2 * mib;  // inode order is worth more the more is sorted
+constexpr size_t sorted_buffer_bytes = 2 * mib;  // sorting by inode is more effective for larger
+                                                 // parts
 constexpr u32 threads_most = 32;
 constexpr u32 open_least = 16;
 
@@ -45,7 +46,7 @@ bool is_central(const Options& options) {
            has_central_queue(options.scheduler);
 }
 
-/// And what the file server allows.
+/// This rank's share of the operations per second that the file server allows.
 u64 own_rate(const Options& options) {
     const u64 rate = options.operations_per_second;
     return rate == 0 || options.group == nullptr ? rate
@@ -113,7 +114,7 @@ Totals Engine::totals() const {
 }
 
 void Engine::give_up() {
-    // Relaxed: what comes of it is looked at when the threads have ended.
+    // Relaxed: the consequences are drawn after the threads have ended.
     given_up_.store(true, std::memory_order_relaxed);
     stopped_.store(true, std::memory_order_relaxed);
 }
@@ -123,7 +124,7 @@ void Engine::work(u32 number, std::span<const std::string> roots) {
     or_give_up([&] { prepare(worker); });
     if (number == 0 && shows_roots()) {
         or_give_up([&] { show_roots(worker, roots); });
-        root_done();  // that of the roots themselves
+        root_done();  // releases the count of the roots themselves
         pool_.done();
     }
     Item item;
@@ -163,7 +164,7 @@ void Engine::show_root(Worker& worker, const std::string& root) {
         try {
             queue_directory(worker, nullptr);
         } catch (const std::bad_alloc&) {
-            // Relaxed: that of the roots themselves is still there.
+            // Relaxed: the count of the roots themselves is still held.
             roots_left_.fetch_sub(1, std::memory_order_relaxed);
             throw;
         }
@@ -216,8 +217,8 @@ void Engine::show_entry(Worker& worker) {
     keep_own_result(worker, visit.node);
 }
 
-/// Asks for the type where the directory does not list it, or lists that of a link to follow.
-/// False if there is nothing to show.
+/// Reads the type if the directory does not list it, or if the entry is a link to follow. Returns
+/// false if there is no entry to show.
 bool Engine::find_type(Worker& worker) {
     Visit& visit = worker.visit;
     const Type listed = visit.entry.type();
@@ -249,14 +250,14 @@ void Engine::queue_directory(Worker& worker, Node* above) {
     try {
         pool_.push(worker.number, {node});
     } catch (const std::bad_alloc&) {
-        // Relaxed: the caller's own count is still there.
+        // Relaxed: the caller's own count is still held.
         if (above != nullptr) above->pending.fetch_sub(1, std::memory_order_relaxed);
         Node::destroy(node);
         throw;
     }
 }
 
-/// What no directory has begun with goes to the one above.
+/// Merges the entry's own result into the directory above, unless a queued directory has taken it.
 void Engine::keep_own_result(Worker& worker, Node* above) {
     Visit& visit = worker.visit;
     if (!visit.has_own_result) return;
@@ -265,7 +266,7 @@ void Engine::keep_own_result(Worker& worker, Node* above) {
     visit.has_own_result = false;
 }
 
-/// Gives what the worker has gathered to the directory (null: to the whole walk).
+/// Merges what the worker has gathered into the result of the directory (null: of the whole walk).
 void Engine::settle(Worker& worker, Node* node) {
     Visit& visit = worker.visit;
     if (!visit.has_result) return;
@@ -286,7 +287,8 @@ void Engine::merge_into(Node* node, const void* from) {
 }
 
 void Engine::release(Node* node) {
-    // Acquire and release: the thread that finishes a directory sees what all others did.
+    // Acquire and release: the thread that finishes a directory sees what all other threads did in
+    // it.
     while (node != nullptr && node->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         Node* const above = node->above;
         const bool is_root = above == nullptr && node->kind == NodeKind::own;
@@ -296,7 +298,7 @@ void Engine::release(Node* node) {
     }
 }
 
-/// Nothing is thrown here: the result must get to the directory above or the owner in any case.
+/// Does not throw: the result must reach the directory above or the owner in any case.
 void Engine::finish(Node& node) {
     const bool is_here = node.kind == NodeKind::own || node.kind == NodeKind::adopted;
     if (is_here && callbacks_.finish && !stopped_.load(std::memory_order_relaxed)) {
@@ -320,8 +322,8 @@ void Engine::call_finish(Node& node) {
 }
 
 void Engine::root_done() {
-    // Acquire and release: the thread that closes the pool sees what all others did, and so does
-    // Courier::owes().
+    // Acquire and release: the thread that closes the pool sees what all other threads did. Also
+    // pairs with Courier::owes().
     const bool was_last = roots_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     if (was_last && courier_ == nullptr) pool_.close();
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk of one process: workers take directories from the pool, read them in parts, show the
-// entries and queue the directories among them.
+// The walk of one process: workers take directories from the pool, read them in parts, pass the
+// entries to the callback and queue the directories among them.
 //
-// Invariant: a directory's `pending` counts its reader, every worker that has a part of it in hand,
-// its unfinished children and tasks, and what other ranks have of it; the thread that takes it to
-// zero finishes it and goes on with the one above. The walk is over when the last root is finished.
-// Where memory runs out no count is lost: the walk stops, and ends as one that was stopped does.
+// Invariant: a directory's `pending` counts its reader, every worker that processes a part of it,
+// its unfinished children and tasks, and its results due from other ranks. The thread that reduces
+// it to zero finishes the directory and releases a count of the one above. The walk is over when
+// the last root is finished. If memory runs out no count is lost: the walk stops as if a callback
+// had ended it.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,7 @@
 
 namespace warren::walk {
 
-/// Bytes that a callback has queued, behind this header.
+/// Bytes queued with an item; they follow this header.
 struct Payload {
     size_t size;
     std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -32,7 +33,7 @@ struct Payload {
     static void destroy(Payload* payload);
 };
 
-/// A payload that ends with the scope.
+/// Deleter of OwnPayload.
 struct PayloadEnd {
     void operator()(Payload* payload) const { Payload::destroy(payload); }
 };
@@ -40,7 +41,7 @@ using OwnPayload = std::unique_ptr<Payload, PayloadEnd>;
 
 class Courier;
 
-/// A group of this process only.
+/// A group that consists of this process only.
 std::unique_ptr<Group> lone_group();
 
 class Engine {
@@ -71,7 +72,7 @@ class Engine {
     Totals totals_of_all_ranks() const;
     bool is_first_rank() const;
 
-    /// Runs `body`; where memory runs out in it the walk is given up.
+    /// Runs `body`; if memory runs out in it, gives up the walk.
     template <class Body>
     void or_give_up(const Body& body) {
         try {
@@ -123,17 +124,17 @@ class Engine {
     RateLimit limit_;
     int status_flags_;
     bool needs_identity_;
-    bool is_central_;   // all that is found goes to rank 0
-    bool gives_files_;  // and what is no directory is an item of its own
+    bool is_central_;   // everything that is found goes to rank 0
+    bool gives_files_;  // files are items of their own
     std::atomic<u64> roots_left_{1};
     std::atomic<u64> entries_{0};
     std::atomic<u64> directories_{0};
     std::atomic<u64> failures_{0};
     std::atomic<bool> stopped_{false};
-    std::atomic<bool> given_up_{false};  // for want of memory; then it is stopped too
+    std::atomic<bool> given_up_{false};  // memory ran out; stopped_ is set too
     LinkSet own_links_;
     bool interrupted_ = false;
-    Courier* courier_ = nullptr;  // in a walk with other ranks
+    Courier* courier_ = nullptr;  // null in a walk without a group
     u64 messages_ = 0;
     u64 message_bytes_ = 0;
 };

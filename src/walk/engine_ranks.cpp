@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk of one rank among others: what its workers do with what came from other ranks, and what
-// all ranks agree on before and after the walk.
+// The walk of one rank among others: what its workers do with messages of other ranks, and what all
+// ranks agree on before and after the walk.
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,9 +58,10 @@ void Engine::lead(Courier& courier) {
     }
 }
 
-/// False, with a report and nothing walked, if what is asked for cannot be done.
+/// Prepares to write checkpoints, or resumes from one. If that is not possible, reports the reason
+/// and returns false; nothing is walked then.
 bool Engine::prepare_checkpoints(Courier& courier, const std::vector<std::string>& roots) {
-    u64 hash = 0xcbf29ce484222325u;  // FNV-1a, over each root and its end
+    u64 hash = 0xcbf29ce484222325u;  // FNV-1a over all roots, each with its terminating zero
     for (const std::string& root : roots) {
         for (const char* at = root.c_str(); at <= root.c_str() + root.size(); ++at)
             hash = (hash ^ static_cast<u8>(*at)) * 0x100000001b3u;
@@ -82,7 +83,7 @@ bool Engine::prepare_checkpoints(Courier& courier, const std::vector<std::string
     return is_good;
 }
 
-/// Goes to where a checkpoint says that reading goes on, or counts a directory that begins.
+/// Continues reading where a checkpoint says, or counts a directory that is read from its start.
 bool Engine::seek(Node& node) {
     if (node.position == 0) {
         directories_.fetch_add(1, std::memory_order_relaxed);
@@ -116,7 +117,7 @@ Totals Engine::totals_of_all_ranks() const {
     return sum;
 }
 
-/// Returns the result of a node to its owner, which waits for it: if there is no memory for these
+/// Returns the result of a node to its owner, which waits for it. If there is no memory for these
 /// few bytes, tries again until there is.
 void Engine::return_result(Node& node) {
     for (bool is_queued = false; !is_queued;) {
@@ -128,7 +129,7 @@ void Engine::return_result(Node& node) {
     }
 }
 
-/// Shows names that another rank has read.
+/// Processes names that another rank has read.
 void Engine::show_names(Worker& worker, Item item) {
     Node& node = *item.node;
     Hold hold(*this, node, false);
@@ -142,7 +143,7 @@ void Engine::show_names(Worker& worker, Item item) {
     }
 }
 
-/// Merges the result of work that was given away.
+/// Merges the result of work that was given away into the directory, and releases its count.
 void Engine::take_result(Item item) {
     if (item.payload->size != 0) merge_into(item.node, item.payload->bytes());
     Payload::destroy(item.payload);
@@ -159,7 +160,7 @@ void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const vo
         if (callbacks_.merge) callbacks_.merge(visit.result.data(), amount);
         return;
     }
-    // Relaxed: the caller holds a count of the directory, or the roots' own.
+    // Relaxed: the caller holds a count of the directory, or the count of the roots themselves.
     if (visit.node != nullptr) {
         visit.node->pending.fetch_add(1, std::memory_order_relaxed);
     } else {
@@ -169,7 +170,7 @@ void Engine::count_once(Visit& visit, u64 device, u64 inode, u32 names, const vo
         courier_->query_link(device, inode, names, visit.node,
                              {static_cast<const char*>(amount), options_.result_bytes});
     } catch (const std::bad_alloc&) {
-        // Relaxed: the caller's own count is still there.
+        // Relaxed: the caller's own count is still held.
         if (visit.node != nullptr) {
             visit.node->pending.fetch_sub(1, std::memory_order_relaxed);
         } else {
@@ -184,7 +185,7 @@ void Engine::take_link_answers(Item item) {
     std::memcpy(&pointer, item.payload->bytes(), sizeof pointer);
     Payload::destroy(item.payload);
     const std::unique_ptr<LinkQuery> query(pointer);
-    // Results are aligned in memory, not in what travelled.
+    // Results must be aligned in memory; in a message they are not.
     std::vector<u64> amount;
     or_give_up([&] { amount.resize((options_.result_bytes + 7) / 8); });
     for (size_t at = 0; at < query->nodes.size(); ++at) {

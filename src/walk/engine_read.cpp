@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that fills a buffer is put back into the queue before its names are looked at, so
-// that an idle worker reads the next part meanwhile and a directory of any size is never in memory
-// as a whole: what it queues lies above it and is done first.
+// A directory that fills a buffer is queued again before its names are processed, so that an idle
+// worker can read the next part meanwhile. A directory of any size is never in memory as a whole:
+// the subdirectories that it queues are younger than its own item, so they are processed first.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,8 +17,10 @@ namespace warren::walk {
 
 namespace {
 
-constexpr u64 names_a_look = 64;        // until it is asked again whether statuses take long
-constexpr u32 children_at_once = 4096;  // queued before a directory counts as large
+constexpr u64 names_a_look = 64;        // names after which the walk checks again whether statuses
+                                        // are slow
+constexpr u32 children_at_once = 4096;  // queued subdirectories from which a directory counts as
+                                        // large
 
 /// The types of <dirent.h> are the upper bits of a mode.
 Type type_of_name(u8 type) {
@@ -28,12 +30,12 @@ Type type_of_name(u8 type) {
 }  // namespace
 
 void Engine::read_directory(Worker& worker, Node& node) {
-    // One that is open is in use since the part before.
+    // An open directory is still in use since its previous part.
     Hold hold(*this, node, node.opened);
     if (node.opened || begin(node, hold)) read(worker, node);
 }
 
-/// Opens the directory; whether it is to be read.
+/// Opens the directory. Returns whether it is to be read.
 bool Engine::begin(Node& node, Hold& hold) {
     if (stopped_.load(std::memory_order_relaxed)) return false;
     limit_.take();
@@ -46,7 +48,8 @@ bool Engine::begin(Node& node, Hold& hold) {
     return admit(node) && seek(node);
 }
 
-/// Whether the opened directory is one that is walked.
+/// Whether the opened directory belongs to the walk: on the same file system if required, and no
+/// loop.
 bool Engine::admit(Node& node) {
     if (!needs_identity_) return true;
     Identity identity;
@@ -72,7 +75,7 @@ bool Engine::admit(Node& node) {
     return true;
 }
 
-/// Reads parts of the directory until its end or until another worker may go on.
+/// Reads parts of the directory until its end, or until another worker may continue.
 void Engine::read(Worker& worker, Node& node) {
     while (!stopped_.load(std::memory_order_relaxed)) {
         limit_.take();
@@ -86,7 +89,7 @@ void Engine::read(Worker& worker, Node& node) {
         const auto part = std::span(worker.buffer).first(static_cast<size_t>(size));
         const bool is_full = part.size() > worker.buffer.size() / 2;
         const bool is_large = node.children.load(std::memory_order_relaxed) >= children_at_once;
-        // Names that are given away would else all be queued first.
+        // Otherwise all names to be given away would be queued first.
         const bool may_share = options_.share_directories || gives_files_;
         const bool hands_on = is_large || (is_full && may_share);
         if (hands_on) share_reading(worker, node);
@@ -97,9 +100,10 @@ void Engine::read(Worker& worker, Node& node) {
     }
 }
 
-/// Queues the directory again, while the caller keeps the part that it has in hand.
+/// Queues the directory again, while the caller processes the part that it has read.
 void Engine::share_reading(Worker& worker, Node& node) {
-    // Relaxed: this worker holds a count. The item has one of its own, and a use of the descriptor.
+    // Relaxed: this worker holds a count. The item gets a count and a use of the descriptor of its
+    // own.
     node.pending.fetch_add(1, std::memory_order_relaxed);
     static_cast<void>(descriptors_.use(node));  // it is open
     try {
@@ -142,8 +146,8 @@ void Engine::show_part(Worker& worker, Node& node, std::span<const std::byte> pa
     options_.meter->queued.store(pool_.queued(), std::memory_order_relaxed);
 }
 
-/// Shows the names that were kept, with the statuses of the next ones under way where that pays; so
-/// many entries.
+/// Processes the collected names, with the statuses of the next ones requested ahead if that is
+/// worthwhile. Returns the number of entries.
 u64 Engine::show_in_order(Worker& worker, Node& node) {
     StatusAhead& ahead = worker.visit.ahead;
     const std::span<const Name* const> names = worker.order;
@@ -159,7 +163,7 @@ u64 Engine::show_in_order(Worker& worker, Node& node) {
         try {
             entries += show_name(worker, node, *names[at]);
         } catch (const std::bad_alloc&) {
-            if (asks) ahead.end();  // the kernel still writes what it was asked for
+            if (asks) ahead.end();  // the kernel still writes the statuses it was asked for
             throw;
         }
     }
@@ -167,7 +171,7 @@ u64 Engine::show_in_order(Worker& worker, Node& node) {
     return entries;
 }
 
-/// 1 if it is an entry that was shown.
+/// Returns 1 if the name is an entry that was shown, else 0.
 u64 Engine::show_name(Worker& worker, Node& node, const Name& name) {
     if (is_dot(name.text)) return 0;
     if (worker.gives_files && type_of_name(name.type) != Type::directory) {
@@ -182,19 +186,20 @@ u64 Engine::show_name(Worker& worker, Node& node, const Name& name) {
     return 1;
 }
 
-/// Whether it pays to ask for statuses before they are wanted.
+/// Whether it is worthwhile to request statuses ahead.
 bool Engine::asks_ahead(const Worker& worker) const {
-    // With a limit one at a time is what is wanted; files that are given away are not shown.
+    // Under a rate limit requests must be made one at a time; files that are given away are not
+    // shown.
     if (options_.operations_per_second != 0 || worker.gives_files) return false;
     return options_.ahead == Ahead::always ||
            (options_.ahead == Ahead::measured && worker.visit.pace.is_slow());
 }
 
-/// As an item of the queue, for which some rank will ask.
+/// Queues the name as an item, which some rank will request.
 void Engine::queue_name(Worker& worker, Node& node, const Name& name) {
     const auto bytes = std::as_bytes(std::span(&name, 1)).data();
     OwnPayload payload(Payload::make({bytes, name.size}));
-    // Relaxed, as below: the caller holds a count of the directory.
+    // Relaxed, here and below: the caller holds a count of the directory.
     node.pending.fetch_add(1, std::memory_order_relaxed);
     try {
         pool_.push(worker.number, {&node, payload.get(), Work::names});

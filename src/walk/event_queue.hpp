@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a simulation, the earliest first. Nearly all of them lie a few messages ahead, so
-// they wait in a ring of short intervals, of which only the one that is now is kept in order.
+// The events of a simulation, the earliest first. Nearly all of them are a few message latencies
+// ahead, so they wait in a ring of short intervals, of which only the current one is kept sorted.
 //
-// Invariant: events come out by their time, and those of one moment in the order in which they were
-// pushed; none is pushed for a time before the last that came out.
+// Invariant: events are returned in the order of their times, events with equal times in the order
+// in which they were pushed. No event is pushed for a time before that of the last one returned.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace warren::walk {
 
 struct Event {
     double time;
-    u64 number;  // in the order in which they were pushed
+    u64 number;  // number of events pushed before
     u32 rank;
     u32 message;
     bool operator>(const Event& other) const {
@@ -33,7 +33,7 @@ class EventQueue {
 
     void push(double time, u32 rank, u32 message) { place({time, pushed_++, rank, message}); }
 
-    /// Requires: there is one.
+    /// Requires: the queue is not empty.
     Event pop() {
         while (now_.empty())
             go_on();
@@ -64,7 +64,7 @@ class EventQueue {
         }
     }
 
-    /// To the next interval, or over those in which nothing is.
+    /// Advances to the next interval, or skips intervals without events.
     void go_on() {
         at_ = near_ == 0 ? interval_of(far_.top()) : at_ + 1;
         std::vector<Event>& next = ring_[at_ % intervals];
@@ -78,7 +78,7 @@ class EventQueue {
         }
     }
 
-    u64 at_ = 0;  // the interval of now_
+    u64 at_ = 0;  // the current interval, whose events are in now_
     u64 near_ = 0;
     u64 pushed_ = 0;
     std::vector<Event> now_;  // a heap

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caller messages wait in memory until the courier of a walk sends them. Their size is bounded: a
-// thread that sends faster than rank 0 receives waits in send_to_rank_0().
+// Caller messages wait in memory until the courier of a walk sends them. Their total size is
+// bounded: a thread that sends faster than rank 0 receives waits in send_to_rank_0().
 #include "warren/walk_group.hpp"
 
 #include "walk/bytes.hpp"
@@ -11,7 +11,7 @@ namespace warren::walk {
 namespace {
 
 constexpr u64 under_way_most = 4 * mib;
-constexpr size_t flush_bytes = 1 * mib;  // of a rank, at once
+constexpr size_t flush_bytes = 1 * mib;  // per rank and round of flush()
 
 /// A group of a single rank.
 class LoneGroup : public Group {
@@ -40,7 +40,7 @@ std::string Group::share(std::string_view of_rank_0) {
 
 void Group::send_to_rank_0(u8 kind, std::string_view bytes) {
     std::unique_lock lock(mutex_);
-    // Outside of walks no courier sends messages: waiting for one would never end.
+    // Outside of walks no courier sends messages, so waiting for one would never end.
     arrived_.wait(lock, [&] { return !in_walk_ || under_way_bytes_ < under_way_most; });
     under_way_bytes_ += bytes.size();
     caller_messages_.push_back({kind, std::string(bytes)});

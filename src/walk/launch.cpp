@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpirun within a step of Slurm leaves the step's variables to its processes, so what an MPI
-// launcher says counts first. srun without PMI or PMIx starts processes that cannot find each
-// other.
+// mpirun within a Slurm step leaves the step's variables in the environment of its processes, so
+// the variables of an MPI launcher take precedence. srun without PMI or PMIx starts processes that
+// cannot find each other.
 #include "walk/launch.hpp"
 
 #include <charconv>
@@ -17,15 +17,15 @@ constexpr Mpi mpich = {"MPICH", "libwarren-mpi-mpich.so", "mpich"};
 
 struct Launcher {
     const char* name;
-    const char* size;  // null: it tells the rank only
+    const char* size;  // number of processes; null: the launcher sets only the rank
     const char* rank;
     const char* rank_here;
     const Mpi* mpi;
-    const char* needs;  // null, or what is set too if that MPI can be used
-    bool settles;       // what is said further below does not count
+    const char* needs;  // null, or a variable that must also be set for this MPI to be usable
+    bool settles;       // the launchers after this one are ignored
 };
 
-// SLURM_NTASKS is not among them: a script under sbatch has it and is one process.
+// SLURM_NTASKS is not listed: sbatch sets it for a script that is one process.
 constexpr Launcher launchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
      &open_mpi, nullptr, true},

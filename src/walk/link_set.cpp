@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files with several names are few; they are spread over locks by their inode.
+// Files with several names are few. They are distributed over locks by the hash of their inode.
 #include <mutex>
 #include <unordered_map>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of an MPI job, by the plug-in for their MPI.
+// The ranks of an MPI job, through the plug-in for their MPI.
 //
 // A blocking wait of MPI keeps a core busy, and another thread cannot end it. So ranks on one
-// machine wake each other by a futex: a word of shared memory for each rank.
+// machine wake each other by a futex on a word of shared memory, one for each rank.
 //
-// Invariant: all calls of the plug-in come from the thread that has loaded it.
+// Invariant: all calls of the plug-in are made on the thread that has loaded it.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -30,20 +30,20 @@ namespace warren::walk {
 namespace {
 
 constexpr size_t arriving_most = 64;
-constexpr u32 shortest_pause_us = 20;  // while MPI transfers something that wakes no rank
+constexpr u32 shortest_pause_us = 20;  // while MPI transfers a message that will not wake a rank
 constexpr u32 longest_pause_us = 500;
-constexpr u64 round_bytes = 128 * kib;  // of each rank, gathered in one call
-constexpr u64 rounds_bytes = 1 * gib;   // of all
+constexpr u64 round_bytes = 128 * kib;  // per rank, gathered in one call
+constexpr u64 rounds_bytes = 1 * gib;   // of all ranks together
 
-/// How a rank is woken. In memory that all ranks of a machine share, which is zeros at first.
+/// How a rank is woken. In memory shared by all ranks of a machine, initially zeros.
 struct alignas(64) WakeUp {
     std::atomic<u32> count;
-    std::atomic<u32> sleeps;  // whether its rank waits for the next wake-up
-    std::atomic<u32> posted;  // messages to its rank, from ranks of this machine
+    std::atomic<u32> sleeps;  // whether the rank is waiting
+    std::atomic<u32> posted;  // messages sent to the rank by ranks of this machine
 };
 static_assert(std::atomic<u32>::is_always_lock_free);
 
-/// MPI counts bytes by int.
+/// MPI counts bytes in int.
 int mpi_size(size_t bytes) {
     WARREN_CHECK(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()));
     return static_cast<int>(bytes);
@@ -82,10 +82,10 @@ class MpiGroup : public Group {
     std::vector<u32> nodes_;
     std::list<PendingMessage> sent_;
     std::list<PendingMessage> arriving_;
-    std::vector<WakeUp*> wake_ups_;  // of each rank; null: on another machine
+    std::vector<WakeUp*> wake_ups_;  // indexed by rank; null: on another machine
     bool messages_wake_ = false;
-    u32 seen_ = 0;      // wake-ups before the last wait's end
-    u32 received_ = 0;  // messages
+    u32 seen_ = 0;      // `count` at the end of the last wait
+    u32 received_ = 0;  // messages received
     u32 pauses_ = 0;
 };
 
@@ -111,8 +111,8 @@ std::string MpiGroup::node_name() const {
 }
 
 void MpiGroup::share_wake_ups() {
-    // MPI aligns for words only. All ranks map the memory where a page begins, so each finds the
-    // same aligned place in it.
+    // MPI aligns only to words. All ranks map the memory at page boundaries, so each finds the same
+    // aligned place in it.
     const size_t bytes = sizeof(WakeUp) + alignof(WakeUp);
     std::vector<void*> places(ranks());
     mpi_.share_memory(bytes, places.data());
@@ -128,7 +128,7 @@ void MpiGroup::share_wake_ups() {
 void MpiGroup::wake_rank(u32 rank) {
     WakeUp* const wake_up = wake_ups_[rank];
     if (wake_up == nullptr) return;
-    // Sequentially consistent: the partner is wait(), which stores `sleeps` and then reads `count`.
+    // Sequentially consistent: pairs with wait(), which stores `sleeps` and then reads `count`.
     wake_up->count.fetch_add(1, std::memory_order_seq_cst);
     if (wake_up->sleeps.load(std::memory_order_seq_cst) == 0) return;
     ::syscall(SYS_futex, &wake_up->count, FUTEX_WAKE, 1, nullptr, nullptr, 0);
@@ -138,14 +138,14 @@ void MpiGroup::wake() {
     wake_rank(rank_);
 }
 
-/// Whether there may be something to receive.
+/// Whether there may be a message to receive.
 bool MpiGroup::has_more() const {
-    // Acquire: what was sent before is there; the partner is send().
+    // Acquire: pairs with send(), so that messages counted in `posted` can be found.
     return !messages_wake_ || wake_ups_[rank_]->posted.load(std::memory_order_acquire) != received_;
 }
 
 bool MpiGroup::wait(u32 microseconds) {
-    // MPI transfers a large message in parts, and only while it is called.
+    // MPI transfers a large message in parts, and only during calls, so the wait must be short.
     if (sent_.empty() && !has_more()) {
         pauses_ = 0;
     } else {
@@ -153,12 +153,12 @@ bool MpiGroup::wait(u32 microseconds) {
             {microseconds, shortest_pause_us << std::min(pauses_++, 5u), longest_pause_us});
     }
     WakeUp& wake_up = *wake_ups_[rank_];
-    // The partner is ring_at(): the futex sees the new count, or wake_rank() sees `sleeps`.
+    // Pairs with wake_rank(): either the futex sees the new count, or wake_rank() sees `sleeps`.
     wake_up.sleeps.store(1, std::memory_order_seq_cst);
     const timespec time{0, long{microseconds} * 1000};
     ::syscall(SYS_futex, &wake_up.count, FUTEX_WAIT, seen_, &time, nullptr, 0);
     wake_up.sleeps.store(0, std::memory_order_relaxed);
-    // Acquire: what was done before the wake-up is visible; the partner is ring_at().
+    // Acquire: pairs with wake_rank(), so that what was done before the wake-up is visible.
     const u32 count = wake_up.count.load(std::memory_order_acquire);
     return std::exchange(seen_, count) != count;
 }
@@ -179,14 +179,14 @@ void MpiGroup::send(u32 to, std::string message) {
     pending.bytes = std::move(message);
     pending.peer = to;
     mpi_.begin_send(to, pending.bytes.data(), mpi_size(pending.bytes.size()), &pending.request);
-    // Release: the partner is has_more().
+    // Release: pairs with has_more().
     if (wake_ups_[to] != nullptr) wake_ups_[to]->posted.fetch_add(1, std::memory_order_release);
     wake_rank(to);
     forget_sent();
 }
 
-/// Drops messages that are sent. The receivers of the others are woken again: MPI may need their
-/// calls to go on.
+/// Drops messages that have been sent. Wakes the receivers of the others again: MPI may need calls
+/// of theirs to make progress.
 void MpiGroup::forget_sent() {
     for (auto pending = sent_.begin(); pending != sent_.end();) {
         const bool is_done = mpi_.test_request(&pending->request) != 0;
@@ -207,10 +207,10 @@ void MpiGroup::begin_arrivals() {
     }
 }
 
-/// Messages come out in the order in which MPI found them, however long each takes to arrive.
+/// Messages are returned in the order in which MPI found them, however long each takes to arrive.
 bool MpiGroup::receive(u32& from, std::string& message) {
     forget_sent();
-    // A call of MPI polls all transports, and yields the core if nothing is there.
+    // A call of MPI polls all transports, and yields the core if there is nothing.
     if (!has_more()) return false;
     begin_arrivals();
     if (arriving_.empty()) return false;
@@ -222,7 +222,7 @@ bool MpiGroup::receive(u32& from, std::string& message) {
     return true;
 }
 
-/// In rounds, since MPI counts bytes by int.
+/// Gathers in rounds, since MPI counts bytes in int.
 std::vector<std::string> MpiGroup::gather(std::string_view own) {
     std::vector<int> sizes(ranks(), mpi_size(sizeof(u64)));
     std::vector<int> offsets;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in lies beside the program in a build tree, and in LIBDIR/warren when it is installed. The
+// In a build tree a plug-in is beside the program, in an installation it is in LIBDIR/warren. The
 // program looks in each LIBDIR that its own prefix may have, so that an installation can be moved,
-// then in the one that this build installs to, for programs that only link the library.
+// and then in the one that this build installs to, for programs that only link the library.
 #include "walk/mpi_plugin.hpp"
 
 #include <dlfcn.h>
@@ -34,9 +34,9 @@ std::string last_error() {
     return reason == nullptr ? "no reason is known" : reason;
 }
 
-/// Sets `path` to where the plug-in is; null with the `problem` if it cannot be opened.
+/// Sets `path` to the plug-in's location. Returns null and sets `problem` if it cannot be opened.
 void* open_plugin(const Mpi& mpi, std::string& path, std::string& problem) {
-    // MPI's own plug-ins look for its symbols among all that is loaded.
+    // MPI's own plug-ins look up its symbols in the global scope.
     constexpr int mode = RTLD_NOW | RTLD_GLOBAL;
     std::string looked_in;
     for (const std::string& folder : folders_of_plugins()) {

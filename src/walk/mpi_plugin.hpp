@@ -9,8 +9,8 @@
 
 namespace warren::walk {
 
-/// Null, with the `problem`, if there is no such plug-in, if it cannot be loaded or if it has
-/// another version of the interface.
+/// Returns null and sets `problem` if there is no such plug-in, if it cannot be loaded, or if its
+/// interface has another version.
 const warren_mpi_plugin_table* load_mpi_plugin(const Mpi& mpi, std::string& problem);
 
 }  // namespace warren::walk

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that lie beside each other in a directory are often numbered: what is new of one, and by
-// how much its inode differs, are a few bytes in place of 24 and the name.
+// Names that are neighbours in a directory are often numbered. So a name's difference from the
+// previous one and the difference of their inodes take a few bytes instead of 24 and the whole
+// name.
 #include "walk/names.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t name_at = offsetof(Name, text);
 
-/// Small for small differences of either sign.
+/// Maps differences of either sign to numbers that are small if the difference is small.
 u64 fold(u64 difference) {
     return difference << 1 ^ (static_cast<i64>(difference) < 0 ? ~u64{0} : 0);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of a part of a directory: as getdents64(2) writes them, and as they travel, where a
-// name is written as its difference to the one before.
+// The names of a part of a directory: in the format of getdents64(2), and packed for messages,
+// where a name is written as its difference from the previous one.
 //
-// Invariant: unpacked, the records have the names, types and inodes of those that were packed, in
-// their order, without "." and "..".
+// Invariant: the unpacked records have the names, types and inodes of the records that were packed,
+// in the same order, without "." and "..".
 #pragma once
 
 #include <optional>
@@ -27,18 +27,20 @@ inline bool is_dot(const char* name) {
     return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-/// Whether an entry can have this name, and it leads to nothing else.
+/// Whether a directory entry can have this name: not empty, no '/' or NUL, and neither "." nor
+/// "..".
 bool is_entry_name(std::string_view name);
 
-/// So many bytes of a directory are given away at once.
+/// How many bytes of a directory are given away at once.
 inline constexpr size_t records_most = 128 * kib;
 
-/// Whether these are at most records_most bytes as getdents64(2) writes them, without "." and "..".
+/// Whether these are at most records_most bytes in the format of getdents64(2), without "." and
+/// "..".
 bool are_records(std::string_view bytes);
 
-/// At most as long as `records`.
+/// The result is at most as long as `records`.
 std::string pack_names(std::string_view records);
-/// Nothing if pack_names() does not make such bytes of records_most or less.
+/// Returns nothing if pack_names() does not produce such bytes from records_most bytes or less.
 std::optional<std::string> unpack_names(std::string_view packed);
 
 }  // namespace warren::walk

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor is closed early only when the limit is passed, and then it is that of a directory
-// above the new one: in a chain of any depth the last few stay open, and a directory that is
-// finished leads back up by "..".
+// A descriptor is closed early only when the limit is exceeded, and then it is one of a directory
+// above the new one: in a chain of any depth the last few stay open, and from a finished directory
+// the walk gets back up by "..".
 #include "walk/node.hpp"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace warren::walk {
 namespace {
 
 constexpr int open_flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-constexpr u32 rooms_looked_at = 64;  // directories above that may be closed instead
+constexpr u32 rooms_looked_at = 64;  // directories above that are considered for closing
 
 }  // namespace
 
@@ -109,13 +109,13 @@ int Descriptors::open(Node& node) {
     return 0;
 }
 
-/// Whether it is what another rank said that the directory is, if one did.
+/// Whether the directory has the identity that another rank has sent, if one did.
 bool Descriptors::is_known(int descriptor, const Node& node) {
     Identity identity;
     return !node.has_identity || (identify(descriptor, identity) && identity == node.identity);
 }
 
-/// Opens what the name in the directory above leads to.
+/// Opens the directory by its name in the directory above it.
 int Descriptors::open_from_above(Node& node) {
     if (node.above == nullptr) {
         return ::openat(AT_FDCWD, node.name(), open_flags | (follow_roots_ ? 0 : O_NOFOLLOW));
@@ -149,7 +149,7 @@ void Descriptors::done(Node& node) {
     if (open_.load(std::memory_order_relaxed) > limit_) close_idle(node);
 }
 
-/// Makes `descriptor` that of the node, if it is the directory that the node was.
+/// Makes `descriptor` the node's, if it refers to the directory with the node's identity.
 int Descriptors::take(Node& node, int descriptor) {
     if (descriptor < 0) return -1;
     Identity identity;
@@ -169,7 +169,7 @@ int Descriptors::take(Node& node, int descriptor) {
     return node.descriptor;
 }
 
-/// Goes down from the nearest directory above that is open, or from the root.
+/// Opens the path from the nearest open directory above, or from the root.
 int Descriptors::reopen(Node& node) {
     std::vector<Node*> chain;
     int at = -1;
@@ -237,7 +237,7 @@ void Descriptors::close(Node& node) {
     open_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Closes a directory above that no thread uses at the moment, if there are too many.
+/// Closes a directory above that no thread uses at the moment, if too many are open.
 void Descriptors::make_room(const Node& node) {
     if (open_.load(std::memory_order_relaxed) < limit_ || node.above == nullptr) return;
     u32 looked_at = 0;
@@ -247,7 +247,7 @@ void Descriptors::make_room(const Node& node) {
     }
 }
 
-/// Closes what can be opened again and is not in use; whether it was.
+/// Closes a directory that is not in use and can be opened again. Returns whether it has.
 bool Descriptors::close_idle(Node& node) {
     std::lock_guard lock(node.mutex);
     if (node.descriptor < 0 || node.users != 0) return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of the walk, from the moment its name is met until all below it is done, and its
-// descriptor, which may be closed in between when too many are open.
+// A directory of the walk, from the moment its name is found until everything below it is done, and
+// its descriptor, which may be closed meanwhile if too many are open.
 //
-// Invariant: a node lives as long as anything below it does, so the way up is always there. A
-// directory that is opened a second time is reached from an open one above it without following
-// links, and must have the identity (device, inode) that it had: a tree that is changed under the
-// walk cannot lead it elsewhere.
+// Invariant: a node exists as long as any node below it, so the path to the root is always
+// available. A directory that is opened again is reached from an open directory above it without
+// following links, and must have the same identity (device, inode) as before: a concurrent change
+// of the tree cannot lead the walk elsewhere.
 #pragma once
 
 #include <atomic>
@@ -26,16 +26,16 @@ struct Identity {
 };
 
 enum class NodeKind : u8 {
-    own,      // met here
+    own,      // found by this rank
     adopted,  // taken over from another rank as a whole
-    part,     // names or tasks of a directory that is another rank's
-    ghost     // only on the path to an adopted or part node: nothing of it is done here
+    part,     // names or tasks of a directory that another rank reads
+    ghost     // part of the path to an adopted or part node; nothing is done in it here
 };
 
-/// A lease's number: the rank that has issued it above these bits, and below them its counter.
+/// A lease number: the rank that issued it in the bits from here on, its counter in the bits below.
 inline constexpr u32 lease_rank_shift = 40;
 
-/// The rank that waits for a result, and its lease of the directory that the result belongs to.
+/// The rank that waits for a result, and the lease that it has issued for the result's directory.
 struct Owner {
     u32 rank = 0;
     u64 lease = 0;
@@ -44,64 +44,66 @@ struct Owner {
 
 struct Node {
     Node* above = nullptr;  // null: a root
-    /// One for each thread that reads the directory or works in it, one for each unfinished child
-    /// or task.
+    /// One for each thread that reads the directory or processes a part of it, and one for each
+    /// unfinished child or task.
     std::atomic<u32> pending{1};
     u32 depth = 0;
     u32 name_size = 0;
     u32 result_size = 0;
-    std::mutex mutex;  // descriptor, users, identity, result
+    std::mutex mutex;  // guards descriptor, users, identity, result
     int descriptor = -1;
-    u32 users = 0;  // of the descriptor, which then stays open
+    u32 users = 0;  // threads that use the descriptor, which stays open meanwhile
     Identity identity;
     bool has_identity = false;
-    bool opened = false;  // once
+    bool opened = false;  // has been opened once
     bool complete = false;
     NodeKind kind = NodeKind::own;
-    Owner owner;                   // unless own
-    std::atomic<u32> children{0};  // directories queued
-    i64 position = 0;              // where reading goes on after a checkpoint; 0: at the begin
+    Owner owner;                   // unset if kind is own
+    std::atomic<u32> children{0};  // subdirectories queued
+    i64 position = 0;              // where reading resumes after a checkpoint; 0: at the start
 
     const char* name() const { return reinterpret_cast<const char*>(this + 1) + result_size; }
     std::string_view name_view() const { return {name(), name_size}; }
     void* result() { return this + 1; }
 
-    /// A node with a result of zeros; counted in `pending` of `above`.
+    /// Creates a node whose result is zeros. It is counted in `pending` of `above`.
     static Node* make(Node* above, std::string_view name, u32 result_bytes);
     static void destroy(Node* node);
 };
 
-/// The path: the root's as it was given, then the names below it.
+/// The path: the root as it was given, followed by the names below it.
 std::string path_of(const Node& node);
-/// directory + "/" + name, with one slash between them.
+/// Appends "/" and the name, without doubling a slash.
 void append_name(std::string& path, std::string_view name);
 
-/// Whether the directory (null: none) or one above it has this number on some file system.
+/// Whether the directory or one above it has this inode number on any file system. `node` may be
+/// null.
 bool has_inode(const Node* node, u64 inode);
-/// Whether it is the directory or one above it.
+/// Whether the directory or one above it has this identity.
 bool is_loop(const Node* node, const Identity& identity);
 
-/// Opens and closes the descriptors of nodes, no more than `limit` at once as far as possible.
+/// Opens and closes the descriptors of nodes. Tries to keep at most `limit` of them open.
 class Descriptors {
  public:
-    /// `work_goes_away`: a directory that no thread uses any more is not needed soon, for other
-    /// ranks go on with what lies in it; beyond the limit it is closed at once.
+    /// `work_goes_away`: other ranks continue in the directories below, so a directory that no
+    /// thread uses is not needed soon, and is closed at once if the limit is exceeded.
     Descriptors(u32 limit, bool follow_roots, bool follow_all, bool work_goes_away)
         : limit_(limit),
           follow_roots_(follow_roots),
           follow_all_(follow_all),
           work_goes_away_(work_goes_away) {}
 
-    /// Opens the directory for reading, for the first time; 0 or errno, ESTALE if it is known to be
-    /// another one. It is in use then.
+    /// Opens the directory for the first time, and marks its descriptor as used. Returns 0 or an
+    /// errno value; ESTALE if it is known to be a different directory.
     int open(Node& node);
-    /// The open descriptor, in use until done(); -1 with errno if it cannot be reached any more.
+    /// Returns the open descriptor, in use until done(); -1 with errno if it cannot be reached any
+    /// more.
     int use(Node& node);
     void done(Node& node);
-    /// The same for the directory above, where `node` is already finished and may help to find it.
+    /// Like use(), for the directory above the finished `node`, whose descriptor may lead to it.
     int use_above(Node& node);
     void close(Node& node);
-    /// What the path of a root leads to, if anything.
+    /// The identity of what the path of a root leads to, if it exists.
     std::optional<Identity> identify_root(const Node& node) const;
 
  private:
@@ -120,7 +122,7 @@ class Descriptors {
     bool work_goes_away_;
 };
 
-/// The identity of what is open; false with errno if there is none.
+/// Reads the identity of an open file. Returns false and sets errno if that fails.
 bool identify(int descriptor, Identity& identity);
 
 }  // namespace warren::walk

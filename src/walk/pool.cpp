@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items are directories, microseconds of work each, so a mutex a queue costs nothing that could be
-// measured. Threads are started when the first item waits for one: a small tree needs none.
+// Items are directories that take microseconds each, so a mutex for each queue has no measurable
+// cost. Threads are started when the first item waits for one: a small tree needs none.
 #include "walk/pool.hpp"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace warren::walk {
 
 namespace {
 
-constexpr u32 steal_most = 256;    // items at once
-constexpr u32 rounds_awake = 100;  // looks at all queues before sleeping
+constexpr u32 steal_most = 256;    // items per call
+constexpr u32 rounds_awake = 100;  // searches of all queues before a worker sleeps
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Pool::Pool(u32 workers, Split split) : queues_(workers), split_(split) {}
 void Pool::insert(Queue& queue, Item item) {
     std::lock_guard lock(queue.mutex);
     queue.items.push_back(item);
-    // Sequentially consistent: the partner is anything_queued().
+    // Sequentially consistent: pairs with anything_queued().
     queue.size.store(static_cast<u32>(queue.items.size()), std::memory_order_seq_cst);
 }
 
@@ -55,7 +55,7 @@ void Pool::push_here(Item item) {
 
 void Pool::done(bool counts) {
     if (counts) items_done_.fetch_add(1, std::memory_order_relaxed);
-    // Release: a thread that sees that nothing is in hand or unfinished sees what was done.
+    // Release: a thread that sees that nothing is in hand or unfinished also sees what was done.
     const bool hand_is_empty = in_hand_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     const bool was_last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     if (idle_callback_ && (was_last || (gated_ && hand_is_empty))) idle_callback_();
@@ -64,13 +64,13 @@ void Pool::done(bool counts) {
 void Pool::grant(i64 items) {
     granted_.store(items, std::memory_order_relaxed);
     {
-        std::lock_guard lock(mutex_);  // no worker is between its last look and sleeping
+        std::lock_guard lock(mutex_);  // so that no worker is between its last check and sleeping
     }
     wake_.notify_all();
 }
 
 bool Pool::wake_one() {
-    // Sequentially consistent: the twin of anything_queued().
+    // Sequentially consistent: pairs with anything_queued().
     if (sleeping_.load(std::memory_order_seq_cst) == 0) return false;
     std::lock_guard lock(mutex_);
     wake_.notify_one();
@@ -80,10 +80,10 @@ bool Pool::wake_one() {
 void Pool::start_thread() {
     std::lock_guard lock(mutex_);
     const u32 number = started_.load(std::memory_order_relaxed);
-    // Acquire: the partner is close().
+    // Acquire: pairs with close().
     if (number == queues_.size() || closed_.load(std::memory_order_acquire)) return;
     started_.store(number + 1, std::memory_order_relaxed);
-    // Where the system gives no more threads, or no memory for them, those that run do the work.
+    // If the system refuses another thread, or memory for it, the existing threads do the work.
     try {
         threads_.emplace_back([this, number] { work_(number); });
     } catch (const std::system_error&) {
@@ -105,12 +105,12 @@ bool Pool::take_own(Queue& queue, Item& item) {
     return true;
 }
 
-/// Takes an item as the gate and a halt allow it.
+/// Takes an item if the gate and a halt allow it.
 bool Pool::take_any(u32 worker, Random& random, Item& item) {
     if (!anything_queued()) return false;
-    // Counted before the item leaves the queue, so that every thread sees it in one or the other;
-    // and before halt_ is read. Sequentially consistent: the partner is halt(), which stores halt_
-    // before in_hand_ is read.
+    // Counted before the item leaves the queue, so that every thread sees it in one place or the
+    // other, and before halt_ is read. Sequentially consistent: pairs with halt(), which stores
+    // halt_ before in_hand_ is read.
     in_hand_.fetch_add(1, std::memory_order_seq_cst);
     const Halt halt = halt_.load(std::memory_order_seq_cst);
     if (halt != Halt::all && take_own(here_, item)) return true;
@@ -124,10 +124,10 @@ bool Pool::take_any(u32 worker, Random& random, Item& item) {
     return false;
 }
 
-/// Takes one of what was granted, if there is one.
+/// Takes one of the granted items, if any is left.
 bool Pool::take_grant() {
     i64 left = granted_.load(std::memory_order_relaxed);
-    // Release: a thread that sees it gone sees what is in hand; the partner is has_granted().
+    // Release: a thread that sees the grant taken also sees in_hand_; pairs with has_granted().
     while (left > 0 && !granted_.compare_exchange_weak(left, left - 1, std::memory_order_release,
                                                        std::memory_order_relaxed)) {
     }
@@ -135,7 +135,7 @@ bool Pool::take_grant() {
 }
 
 void Pool::halt(Halt halt) {
-    // The partner is take_any(): it sees this, or in_hand() shows what it takes.
+    // Pairs with take_any(): either it sees the halt, or in_hand() counts the item that it takes.
     halt_.store(halt, std::memory_order_seq_cst);
     if (halt != Halt::none) return;
     std::lock_guard lock(mutex_);
@@ -196,7 +196,8 @@ bool Pool::steal(u32 worker, Random& random, Item& item) {
     return false;
 }
 
-/// Takes the oldest of another queue, the first into `item`, the others into `own`; so many.
+/// Takes the oldest items of another queue, the first into `item`, the others into `own`. Returns
+/// their number.
 u64 Pool::take_from(Queue& queue, Queue& own, Random& random, Item& item) {
     std::scoped_lock lock(queue.mutex, own.mutex);
     const u64 there = queue.items.size();
@@ -207,7 +208,7 @@ u64 Pool::take_from(Queue& queue, Queue& own, Random& random, Item& item) {
     try {
         own.items.insert(own.items.begin(), begin + 1, begin + static_cast<i64>(part));
     } catch (const std::bad_alloc&) {
-        part = 1;  // for which there is room in `item`
+        part = 1;  // for one item there is room in `item`
     }
     item = queue.items.front();
     queue.items.erase(begin, begin + static_cast<i64>(part));
@@ -217,8 +218,8 @@ u64 Pool::take_from(Queue& queue, Queue& own, Random& random, Item& item) {
 }
 
 bool Pool::anything_queued() const {
-    // Sequentially consistent: either this sees what a push has stored, or that push sees
-    // sleeping_.
+    // Sequentially consistent: either this thread sees the size that a push has stored, or the
+    // pushing thread sees sleeping_.
     const auto has_items = [](const Queue& queue) {
         return queue.size.load(std::memory_order_seq_cst) > 0;
     };
@@ -232,11 +233,11 @@ bool Pool::anything_queued() const {
 bool Pool::take(u32 worker, Item& item) {
     Random random(worker * 0x9e3779b9u + queued_.load(std::memory_order_relaxed));
     u32 rounds = 0;
-    // Acquire: the partner is close().
+    // Acquire: pairs with close().
     while (!closed_.load(std::memory_order_acquire)) {
         if (take_any(worker, random, item)) return true;
-        // With a gate what comes next is a message away: to look for it would only keep it from
-        // coming where there are more threads than cores.
+        // With a gate the next item depends on a message. Polling for it would only delay it if
+        // there are more threads than cores.
         if (!gated_ && ++rounds < rounds_awake) {
             std::this_thread::yield();
             continue;
@@ -252,7 +253,7 @@ bool Pool::take(u32 worker, Item& item) {
 
 void Pool::close() {
     std::lock_guard lock(mutex_);
-    // Release: a thread that sees it sees what was done before.
+    // Release: a thread that sees the pool closed also sees what was done before.
     closed_.store(true, std::memory_order_release);
     wake_.notify_all();
 }

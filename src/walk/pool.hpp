@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues of the workers of one process. A worker takes the youngest of its own items, so that
-// it stays where it is and what waits is small; an idle one takes the oldest of another's, which
-// are the largest subtrees, and so does another rank.
+// The work queues of one process, one for each worker. A worker takes the youngest of its own
+// items, so that it stays in one part of the tree and few items wait. An idle worker takes the
+// oldest items of another, which are the largest subtrees; so does another rank.
 //
 // Invariant: an item is in one queue or in the hands of one worker, and unfinished() counts both. A
 // worker sleeps only if all queues were empty after it had counted itself as sleeping.
@@ -28,11 +28,11 @@ struct Payload;
 
 /// What is to be done with the node of an item.
 enum class Work : u8 {
-    directory,    // to open, or to go on reading
-    task,         // that a callback added; the payload is its bytes
-    names,        // a part of the directory that another rank has read; as getdents64(2) wrote it
-    merge,        // a result came back from another rank; the payload is its bytes
-    link_answers  // of another rank, to a query about files with several names
+    directory,    // open it, or continue to read it
+    task,         // run a task that a callback has queued; the payload is its bytes
+    names,        // process a part of it that another rank has read; in the format of getdents64(2)
+    merge,        // merge a result that another rank has returned; the payload is its bytes
+    link_answers  // process another rank's answers to a query about files with several names
 };
 
 struct Item {
@@ -46,59 +46,66 @@ class Pool {
     Pool(u32 workers, Split split);
 
     u32 workers() const { return static_cast<u32>(queues_.size()); }
-    /// Requires: `worker` is the caller's own number, or the caller is no worker. Without memory it
-    /// throws, and nothing is queued.
+    /// Queues an item. Requires: `worker` is the caller's own number, or the caller is not a
+    /// worker. If memory runs out it throws, and nothing is queued.
     void push(u32 worker, Item item);
-    /// Queues what must be done in this process, and before all else. Without memory as push().
+    /// Queues an item that must be processed by this process, before all others. Throws like
+    /// push().
     void push_here(Item item);
-    /// The next item for the worker, waiting for one if need be; false when the pool is closed.
+    /// Takes the next item for the worker, and waits for one if needed. Returns false when the pool
+    /// is closed.
     bool take(u32 worker, Item& item);
-    /// Call when an item that was taken is done with all that it has queued; `counts`: as one of
-    /// items_done().
+    /// Called when an item that was taken is done, after everything it led to has been queued.
+    /// `counts`: it counts as one of items_done().
     void done(bool counts = true);
     /// Wakes all workers: there will be no more items.
     void close();
-    /// Runs `work(number)` on the caller, and on further threads once there is something for them.
+    /// Runs `work(number)` on the calling thread, and on further threads once there are items for
+    /// them.
     void run(const std::function<void(u32)>& work);
-    /// The same with all workers on threads of their own, while the caller does `lead`.
+    /// Like the above, but runs all workers on threads of their own, and `lead` on the calling
+    /// thread.
     void run(const std::function<void(u32)>& work, const std::function<void()>& lead);
 
-    /// Takes the oldest items, a part of them as `split` says (all, if it says nothing) but no more
-    /// than `most`, and leaves `kept` of them; nothing that was pushed here.
+    /// Takes the oldest items of each queue: the part given by `split`, or all without one, but at
+    /// most `most`, and leaves `kept` items. Items of push_here() are not taken.
     std::vector<Item> take_part(std::optional<Split> split, Random& random, u64 most, u64 kept);
     /// Puts items back as the oldest ones.
     void put_back(std::span<const Item> items);
-    /// Items that wait and could be given away.
+    /// The number of waiting items that could be given away.
     u64 queued() const { return queued_.load(std::memory_order_relaxed); }
-    /// Items that wait or are being worked on. At 0 new items can come only from other ranks.
+    /// The number of items that wait or are being processed. At 0, new items can come only from
+    /// other ranks.
     u64 unfinished() const {
-        // Acquire: the partner is done().
+        // Acquire: pairs with done().
         return unfinished_.load(std::memory_order_acquire);
     }
     u64 in_hand() const {
-        // Sequentially consistent: the partners are done() and take_any().
+        // Sequentially consistent: pairs with done() and take_any().
         return in_hand_.load(std::memory_order_seq_cst);
     }
     u64 items_done() const { return items_done_.load(std::memory_order_relaxed); }
 
-    /// Begins with something in hand, for which done() is to be called. Before run().
+    /// Counts an item as in hand at the start, for which done() must be called. Called before
+    /// run().
     void take_in_hand() {
         unfinished_.fetch_add(1, std::memory_order_relaxed);
         in_hand_.fetch_add(1, std::memory_order_relaxed);
     }
-    /// Called when no item is unfinished or, with a gate, when none is in hand; from any thread.
+    /// Sets what is called, on any thread, when no item is unfinished or, with a gate, when none is
+    /// in hand.
     void set_idle_callback(std::function<void()> callback) { idle_callback_ = std::move(callback); }
-    /// From now on items are taken only as grant() allows it.
+    /// After this, workers take items only as grant() allows it.
     void set_gate() { gated_ = true; }
     void grant(i64 items);
-    /// Stops the workers: nothing is begun but what was pushed here, or nothing at all.
+    /// Stops the workers from taking items: those of the queues, or also those of push_here().
     enum class Halt : u8 { none, queues, all };
     void halt(Halt halt);
-    /// All items there are, while the workers are stopped and nothing is in hand.
+    /// All items. Requires: the workers are halted and nothing is in hand.
     std::vector<Item> all_items() const;
-    /// Whether some of what was granted has not been taken.
+    /// Whether some granted items have not been taken.
     bool has_granted() const {
-        // Acquire: the partner is take_grant().
+        // Acquire: pairs with take_grant().
         return granted_.load(std::memory_order_acquire) > 0;
     }
 
@@ -134,7 +141,7 @@ class Pool {
     std::atomic<u32> sleeping_{0};
     std::atomic<bool> closed_{false};
     std::atomic<u32> started_{1};
-    std::mutex mutex_;  // threads_, and sleeping on wake_
+    std::mutex mutex_;  // guards threads_, and sleeping on wake_
     std::condition_variable wake_;
     std::vector<std::thread> threads_;
     std::function<void(u32)> work_;

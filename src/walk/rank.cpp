@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why an acknowledgement: Dijkstra's rule assumes that a message arrives at once. A rank that gives
-// work away stays active until the receiver has acknowledged it, which has the same effect.
+// Why acknowledgements: Dijkstra's algorithm assumes that a message arrives at once. A rank that
+// gives work away stays active until the receiver has acknowledged it, which has the same effect.
 //
 // Why three messages at the end: a rank that receives `end` may still wait for the answer to a
 // request, so the other ranks must stay to answer it. Rank 0 sends `leave` when each rank has sent
-// `ended`, which says that it waits for no answer.
+// `ended`, by which the rank says that it waits for no answer.
 #include "walk/rank.hpp"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ using Kind = Message::Kind;
 
 namespace {
 
-/// cp: a worker that reads a huge directory sends so many work batches of it, then waits until rank
-/// 0 has acknowledged one. Otherwise they would pile up in the worker's memory where rank 0 or the
-/// network is slower.
+/// cp: a worker that reads a huge directory sends this many work batches of it, then waits until
+/// rank 0 has acknowledged one. Otherwise batches would accumulate in the worker's memory if rank 0
+/// or the network is slower.
 constexpr u32 handed_back_most = 2;
 
 }  // namespace
@@ -91,7 +91,7 @@ u32 Rank::choose_victim(RankCallbacks& callbacks) {
                                    : nodes_->far_one(rank_, callbacks.choose(far));
     }
     if (scheduler_ == Scheduler::pa_drqs_list) {
-        // Cycles through a list: first the ranks of the own node, then the others, node by node.
+        // Cycles through a list: first the ranks of its own node, then the others, node by node.
         const u32 turn = fruitless_ % (near + far);
         return turn < near ? nodes_->near_one(rank_, turn) : nodes_->far_one(rank_, turn - near);
     }
@@ -158,15 +158,16 @@ void Rank::serve_waiting(RankCallbacks& callbacks) {
         Message message;
         message.kind = gives ? Kind::work : Kind::nothing;
         if (gives) message.work = callbacks.give_one();
-        if (gives && message.work.empty()) return;  // it is being queued: not to be taken yet
+        if (gives && message.work.empty()) return;  // it is just being queued
         callbacks.send(waiting_.front(), std::move(message));
         waiting_.pop_front();
     }
 }
 
 void Rank::take_work(u32 from, const Message& message, RankCallbacks& callbacks) {
-    const u64 done_before = callbacks.items_done();  // a worker may finish it within accept()
-    // Work that arrives after the end (of an aborted walk) is dropped, but acknowledged.
+    const u64 done_before = callbacks.items_done();  // read first: a worker may finish the item
+                                                     // during accept()
+    // Work that arrives after the end of an aborted walk is dropped, but acknowledged.
     if (ending_) {
         callbacks.decline(message.work);
     } else {
@@ -214,23 +215,23 @@ void Rank::step(RankCallbacks& callbacks, bool may_ask) {
     callbacks.send(choose_victim(callbacks), {});
 }
 
-/// cp: rank 0 ends the walk when all others wait for work; these hand back what they found, then
-/// ask for the next item.
+/// cp: rank 0 ends the walk when all other ranks wait for work. These hand back what they found,
+/// then request the next item.
 void Rank::step_worker(RankCallbacks& callbacks) {
     if (rank_ == 0) {
-        serve_waiting(callbacks);  // its own callbacks may have queued something
+        serve_waiting(callbacks);  // callbacks on rank 0 may have queued something
         if (callbacks.is_idle() && waiting_.size() == ranks() - 1) begin_end(false, callbacks);
         return;
     }
     if (request_out_ || unacknowledged_ != 0 || callbacks.is_working()) return;
-    // A queue without an item of rank 0: what was loaded from a checkpoint.
+    // A queue without an item of rank 0 was loaded from a checkpoint.
     if (holds_item_ || callbacks.has_queued()) {
         if (holds_item_ && callbacks.items_done() == done_before_) return;
         const u32 kept = scheduler_ == Scheduler::cp_keep_one ? 1 : 0;
         std::string found = callbacks.give_all_but(kept);
         holds_item_ = callbacks.has_queued();
         if (!found.empty()) {
-            // A rank that asks for an item next needs no receipt: the answer serves as one.
+            // A rank that requests an item next needs no acknowledgement: the answer serves as one.
             const bool wants_receipt = ++handed_back_ >= handed_back_most && holds_item_;
             unacknowledged_ = wants_receipt ? 1 : 0;
             callbacks.send(0, {Kind::work, wants_receipt, false, 0, std::move(found)});
@@ -257,13 +258,13 @@ void Rank::pass_token(RankCallbacks& callbacks) {
     black_ = false;
 }
 
-/// Rank 0, passive, has the token back: either the walk is over, or the token goes round again.
+/// Called on rank 0, passive, when the token is back: ends the walk or sends the token round again.
 void Rank::judge_token(RankCallbacks& callbacks) {
     const i64 under_way = token_balance_ + balance_;
     const bool is_white = !token_black_ && !black_;
     const bool is_over = is_white && (termination_ == Termination::dijkstra || under_way == 0);
     if (!is_over) return pass_token(callbacks);
-    // Dijkstra's colours and Safra's count must agree that no work is on its way.
+    // Dijkstra's colours and Safra's count must agree that no work is in transit.
     WARREN_CHECK(under_way == 0);
     begin_end(false, callbacks);
 }
@@ -321,7 +322,7 @@ std::string Rank::fingerprint() const {
     for (const bool flag : {request_out_, holds_item_, black_, has_token_, has_begun_, token_black_,
                             ending_, aborted_, reported_, left_})
         text += flag ? '1' : '0';
-    // Of the count of refused requests only the next victim matters.
+    // Of the number of refused requests only its effect on the next victim matters.
     const u64 turn = scheduler_ == Scheduler::pa_drqs        ? fruitless_ % 2
                      : scheduler_ == Scheduler::pa_drqs_list ? fruitless_ % (ranks() - 1)
                                                              : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a walk from asking a file server more often than its owner allows.
+// Limits how often a walk calls a file server.
 //
-// Invariant: in any second no more operations begin than the limit, from all threads together.
+// Invariant: within any second no more operations begin than the limit, on all threads together.
 #pragma once
 
 #include <time.h>
@@ -14,7 +14,7 @@ namespace warren::walk {
 
 class RateLimit {
  public:
-    /// 0: no limit.
+    /// 0: unlimited.
     explicit RateLimit(u64 operations_per_second)
         : interval_(operations_per_second == 0 ? 0 : second / operations_per_second) {
         if (interval_ != 0) next_.store(now(), std::memory_order_relaxed);
@@ -23,8 +23,8 @@ class RateLimit {
     /// Waits until one more operation may begin.
     void take() {
         if (interval_ == 0) return;
-        // Each caller draws the moment at which its operation begins. What was not used in the past
-        // is lost, or a pause would be followed by a burst.
+        // Each caller reserves the time at which its operation begins. Unused times in the past are
+        // lost, so that no burst follows a pause.
         u64 next = next_.load(std::memory_order_relaxed);
         u64 mine = 0;
         do {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory is finished when all that holds it is done: directories in it, what waits in it, and
-// results due under its lease. So a state is whole if each directory has one of these, and each
-// lease as many results due as other ranks owe.
+// A directory is finished when everything that holds it is done: its subdirectories, its waiting
+// items and the results due under its lease. So a state is consistent if each directory is held by
+// at least one of these, and as many results are due under each lease as other ranks owe.
 #include "walk/saved_rank.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace warren::walk {
 
 namespace {
 
-/// The fixed part of a directory.
+/// The fixed part of a directory record.
 struct DirectoryRecord {
     u32 above;
     u8 kind;
@@ -35,10 +35,10 @@ static_assert(std::has_unique_object_representations_v<DirectoryRecord>, "it has
 constexpr size_t least_waiting_bytes = sizeof(u8) + sizeof(u32) + sizeof(u8);
 constexpr size_t lease_bytes = sizeof(u64) + sizeof(u32) + sizeof(u64);
 constexpr u64 lease_number_mask = (u64{1} << lease_rank_shift) - 1;
-constexpr u64 most_leases_issued = lease_number_mask / 2;  // room for those to come
+constexpr u64 most_leases_issued = lease_number_mask / 2;  // leaves room for those to be issued
 constexpr u64 most_holds = std::numeric_limits<u32>::max() / 2;
 
-/// Whether a directory or an item can have this name: that of an entry, or of one of the roots.
+/// Whether a directory or an item can have this name: the name of an entry, or of one of the roots.
 bool is_name(std::string_view name, bool is_root, std::span<const std::string> roots) {
     return is_root ? std::ranges::find(roots, name) != roots.end() : is_entry_name(name);
 }
@@ -53,7 +53,7 @@ void write_directory(ByteWriter& writer, const SavedRank::Directory& directory) 
     writer.put_bytes(directory.result);
 }
 
-/// Reads a state and judges it part by part.
+/// Reads a saved state and checks each part of it.
 class Loader {
  public:
     Loader(std::string_view bytes, const SavedWalk& walk, SavedRank& saved)
@@ -103,7 +103,8 @@ class Loader {
         if (!reader_.expect(fits)) return;
         const auto kind = static_cast<NodeKind>(record.kind);
         const bool is_ghost = kind == NodeKind::ghost;
-        // What was taken over lies below ghosts, and all else below what is walked here.
+        // Directories taken over lie below ghosts, all others below directories that are walked
+        // here.
         reader_.expect(record.above == 0 || (kind != NodeKind::own) == is_at_ghost(record.above));
         reader_.expect(is_name(name, record.above == 0, walk_.roots));
         reader_.expect(is_ghost ? result.empty() : is_result(result));
@@ -140,7 +141,7 @@ class Loader {
         }
         const NodeKind kind = saved_.directories[item.directory - 1].kind;
         const bool is_walked = kind == NodeKind::own || kind == NodeKind::adopted;
-        // One reader each.
+        // at most one reader per directory
         return !item.payload && is_walked && read_.insert(item.directory).second;
     }
 
@@ -156,7 +157,8 @@ class Loader {
         saved_.leases.push_back(lease);
     }
 
-    /// Counts what holds a directory, or the whole walk; whether it may.
+    /// Counts something that holds a directory, or the whole walk (0). Returns whether that is
+    /// allowed.
     bool holds(u32 directory, u64 times) {
         if (directory >= holds_.size() || is_at_ghost(directory)) return false;
         holds_[directory] += times;
@@ -170,7 +172,7 @@ class Loader {
     ByteReader reader_;
     const SavedWalk& walk_;
     SavedRank& saved_;
-    std::vector<u64> holds_;  // of each directory; first those of the whole walk
+    std::vector<u64> holds_;  // by directory; index 0: the whole walk
     std::set<u32> read_;
 };
 
@@ -233,7 +235,7 @@ Owner owner_after(Owner owner, std::span<const u32> walks) {
 bool check_saved_batch(std::string_view batch, const SavedWalk& walk,
                        const std::function<void(const Owner&)>& visitor) {
     WorkBatchReader reader(batch, Origin::file);
-    u64 depth = 0;  // of the group's items
+    u64 depth = 0;  // of the group's directory
     WorkBatch::Content content{};
     while (reader.begin_group()) {
         if (reader.kept_steps() > depth) return false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one rank between two checkpoints as bytes: directories that are not finished, with
-// what they have so far, what waits, leases, and files whose names are being counted. A directory
-// is numbered after that above it, from 1; 0 stands for none. Another rank may load the state.
+// The state of one rank in a checkpoint, as bytes: unfinished directories with the results that
+// they have so far, waiting items, leases, and files whose names are being counted. Directories are
+// numbered from 1, each after the one above it; 0 stands for none. Another rank may load the state.
 //
-// Invariant: a walk can resume from a state that was read, also if it was forged: a number leads to
-// something that is there, ways up end, a name is that of an entry or of a root of this walk, and
-// everything that is unfinished has something that will finish it. Nothing is used before all of it
-// is read.
+// Invariant: a walk can resume from a state that was read, even a forged one: each number refers to
+// something that exists, each path ends at a root, each name is that of an entry or of a root of
+// this walk, and everything unfinished is held by something that will finish it. The state is used
+// only after all of it has been read.
 #pragma once
 
 #include <functional>
@@ -24,14 +24,14 @@
 
 namespace warren::walk {
 
-/// What a walk that goes on knows without its checkpoint.
+/// What a resumed walk knows independently of its checkpoint.
 struct SavedWalk {
-    u32 ranks = 0;  // that have written the checkpoint
+    u32 ranks = 0;  // that wrote the checkpoint
     u32 result_bytes = 0;
     std::span<const std::string> roots;
 };
 
-/// All strings belong to what it is written from, or to the bytes that were read.
+/// All strings refer to the data that are written, or to the bytes that were read.
 struct SavedRank {
     struct Counts {
         u64 leases_issued = 0;
@@ -49,7 +49,7 @@ struct SavedRank {
         i64 position = 0;
         u32 children = 0;
         std::string_view name;
-        std::string_view result;  // none of a ghost
+        std::string_view result;  // empty for a ghost
     };
     struct Waiting {
         Work work = Work::directory;
@@ -67,11 +67,12 @@ struct SavedRank {
         u32 names_left = 0;
     };
 
-    u64 work_batches = 0;          // in the file of the rank's queue; there is none without
-    std::vector<u32> walks_since;  // of the walks that went on since: how many ranks each had
+    u64 work_batches = 0;          // in the file of the rank's queue; 0: no file
+    std::vector<u32> walks_since;  // the number of ranks of each run that has resumed the walk
+                                   // since
     Counts counts;
-    std::string_view result;  // of the whole walk, at the rank that has it
-    std::string_view caller;  // what Callbacks::save() said
+    std::string_view result;  // of the whole walk, on the rank that has it
+    std::string_view caller;  // what Callbacks::save() returned
     std::vector<Directory> directories;
     std::vector<Waiting> waiting;
     std::vector<Lease> leases;
@@ -79,16 +80,16 @@ struct SavedRank {
 };
 
 std::string write_saved(const SavedRank& saved);
-/// Errc::corrupt: no rank of such a walk wrote that.
+/// Errc::corrupt: no rank of such a walk can have written these bytes.
 Errc read_saved(std::string_view bytes, const SavedWalk& walk, SavedRank& saved);
 
-/// Whether each result that is due will come, all ranks and the queue of rank 0 taken together.
+/// Checks that each result due will come, over all ranks and the queue of rank 0.
 class SavedLeases {
  public:
-    /// Adds a rank's leases and the results that it owes. False: another rank has one of the
-    /// leases.
+    /// Adds a rank's leases and the results that it owes. Returns false if another rank has one of
+    /// the same leases.
     bool add(u32 rank, const SavedRank& saved);
-    /// Something in the queue of rank 0 that will end with a result.
+    /// Counts an item in the queue of rank 0, which will return a result.
     void owe(const Owner& owner) { ++owed_[owner]; }
     bool are_even() const { return due_ == owed_; }
 
@@ -98,12 +99,12 @@ class SavedLeases {
     std::map<Owner, u64> owed_;
 };
 
-/// The rank that has taken over the leases in the last of `walks`, which may have had fewer ranks
-/// than the one before.
+/// The rank that took over the owner's leases in the last of `walks`, each of which may have had
+/// fewer ranks than the one before.
 Owner owner_after(Owner owner, std::span<const u32> walks);
 
-/// Whether a work batch of a queue that was saved can be taken over; calls `visitor` with the
-/// owner of each item. If it cannot be, `visitor` was called for the items before the error.
+/// Whether a work batch of a saved queue is valid. Calls `visitor` with the owner of each item; for
+/// an invalid batch, with those of the items before the error.
 bool check_saved_batch(std::string_view batch, const SavedWalk& walk,
                        const std::function<void(const Owner&)>& visitor);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank's threads are run ahead by at most a quantum, or until they have nothing to do; then
-// the rank's talker looks at its messages. An item in a message is so short that a string needs no
-// memory of its own for one.
+// The threads of a rank are run ahead by at most a quantum, or until they have nothing to do; then
+// the rank's talker looks at its messages. A packed item is so short that a string stores it
+// without allocating memory.
 #include "walk/simulator.hpp"
 
 #include <algorithm>
@@ -21,13 +21,13 @@ namespace warren::walk {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr u64 part_names = 4096;    // of a large directory, read at once
-constexpr u64 files_at_once = 256;  // given out by a central queue, as if one by one
+constexpr u64 part_names = 4096;    // names of a large directory read per call
+constexpr u64 files_at_once = 256;  // given out together by a central queue, but counted one by one
 
 enum class What : u8 {
-    directory,  // with so many files in it and below it
-    names,      // the rest of one that is being read
-    files       // that were read, where they are items of their own
+    directory,  // with so many files in and below it
+    names,      // the rest of a directory that is being read
+    files       // files that were read, if they are items of their own
 };
 
 struct Item {
@@ -36,7 +36,7 @@ struct Item {
     What what;
 };
 
-/// An item in a message: the seed, the number's five lowest bytes.
+/// The size of a packed item: the seed, and the five lowest bytes of the number.
 constexpr size_t packed_bytes = 13;
 
 void pack(const Item& item, char* bytes) {
@@ -53,7 +53,7 @@ Item unpack(const char* bytes) {
     return {seed, number >> 2, static_cast<What>(number & 3)};
 }
 
-/// A rank with its queue, its threads' work and the messages that it sends.
+/// A rank with its queue, the work of its threads and the messages that it sends.
 class Process : public RankCallbacks {
  public:
     Process(u32 number, const SimulatedWorld& world, std::shared_ptr<const Nodes> nodes)
@@ -76,7 +76,7 @@ class Process : public RankCallbacks {
         const u64 part = split == Split::half ? (count + 1) / 2 : random_.below(count) + 1;
         return take_oldest(std::min(part, most_items_));
     }
-    /// Files go out together as soon as there are enough of them, or nothing else is left.
+    /// Files are sent together once there are enough of them or nothing else is left.
     std::string give_one() override {
         std::string work(packed_bytes, '\0');
         if (files_waiting_ >= files_at_once || queue.empty()) {
@@ -114,9 +114,9 @@ class Process : public RankCallbacks {
 
     Rank rank;
     SimulatedRank facts;
-    u64 done = 0;             // items
+    u64 done = 0;             // items done
     std::deque<Item> queue;   // the oldest first
-    std::vector<Hand> hands;  // what its threads are at
+    std::vector<Hand> hands;  // what its threads are working on
     std::vector<std::pair<u32, Message>> outbox;
     double walked_until = 0;
     double next_request = 0;
@@ -131,7 +131,7 @@ class Process : public RankCallbacks {
         }
         return work;
     }
-    /// Of files that are kept as one item all but one.
+    /// Of files kept as one item, hands back all but one.
     std::string keep_one_file(u32 kept) {
         if (kept == 0 || queue.empty()) return {};
         Item& last = queue.back();
@@ -144,7 +144,7 @@ class Process : public RankCallbacks {
 
     static constexpr u64 most_items_ = mib / packed_bytes;
     u64 ranks_;
-    bool collects_files_;  // rank 0 of a central queue
+    bool collects_files_;  // rank 0 with a central queue
     u64 files_waiting_ = 0;
     Random random_;
 };
@@ -158,15 +158,15 @@ class Simulator {
     static constexpr u32 no_message = ~0u;
     struct UnderWay {
         u32 from = 0;
-        u32 next = no_message;  // that has arrived at the same rank
+        u32 next = no_message;  // the next that has arrived at the same rank
         Message message;
     };
-    /// What most events of a rank look at, apart from the rest so that it stays in the cache.
+    /// What most events of a rank read, apart from the rest so that it stays in the cache.
     struct Talker {
         double wakes_at = never;
-        double talks_until = 0;  // it is busy so long
+        double talks_until = 0;  // it is busy until then
         double quiet_since = 0;
-        u32 first = no_message;  // of those that have arrived
+        u32 first = no_message;  // first of the messages that have arrived
         u32 last = no_message;
     };
 
@@ -190,7 +190,7 @@ class Simulator {
     SimulatedWorld world_;
     SimulatedCosts costs_;
     bool is_central_;
-    bool gives_files_;  // one by one
+    bool gives_files_;  // files are sent one by one
     std::vector<u32> node_of_;
     std::vector<std::unique_ptr<Process>> processes_;
     std::vector<Talker> talkers_;
@@ -219,7 +219,7 @@ Simulator::Simulator(const SimulatedWorld& world, const SimulatedCosts& costs)
     }
 }
 
-/// How many messages this one stands for.
+/// The number of messages that this one stands for.
 u64 Simulator::messages_in(const Message& message) const {
     const bool may_be_many = is_central_ && message.work.size() == packed_bytes;
     if (!gives_files_ || !may_be_many) return 1;
@@ -240,7 +240,7 @@ u64 Simulator::bytes_of(const Message& message) const {
     return costs_.message_bytes + costs_.path_bytes + items * costs_.item_bytes;
 }
 
-/// Lets a rank look for messages at `time`, unless it does so before that.
+/// Schedules a look for messages at `time`, unless an earlier one is scheduled.
 void Simulator::wake(u32 number, double time) {
     Talker& talker = talkers_[number];
     if (talker.wakes_at <= time) return;
@@ -248,8 +248,8 @@ void Simulator::wake(u32 number, double time) {
     events_.push(time, number, no_message);
 }
 
-/// When the talker looks at a message: one from its own machine wakes it; for others it looks in
-/// pauses that grow while nothing happens.
+/// When the talker looks at a message. A message from its own machine wakes it; for others it polls
+/// with pauses that grow while nothing happens.
 double Simulator::next_look(const Talker& talker, bool from_near, double now) const {
     double time = std::max(talker.quiet_since, talker.talks_until);
     if (time >= now) return time;
@@ -273,7 +273,7 @@ void Simulator::deliver(u32 to, u32 message, double now) {
     wake(to, next_look(talker, is_near(under_way_[message].from, to), now));
 }
 
-/// What this item costs; a large directory gives its rest back to the queue at once.
+/// The cost of an item. The rest of a large directory is put back into the queue at once.
 double Simulator::begin_item(Process& process, Item& item, u64& own) {
     if (item.what == What::files) return begin_files(process, item.files);
     const bool is_directory = item.what == What::directory;
@@ -288,7 +288,7 @@ double Simulator::begin_item(Process& process, Item& item, u64& own) {
     return costs_.directory + path_seconds() + of_name * static_cast<double>(own);
 }
 
-/// Files that came together are asked for and brought one by one.
+/// The cost of files that came in one message but are requested and sent one by one.
 double Simulator::begin_files(Process& process, u64 files) {
     process.facts.files += files;
     const bool is_alone = world_.ranks_per_node >= world_.ranks;
@@ -300,7 +300,7 @@ double Simulator::begin_files(Process& process, u64 files) {
            trip * static_cast<double>(files - 1);
 }
 
-/// Counts what was read and queues the subdirectories.
+/// Counts what was read, and queues the subdirectories.
 void Simulator::finish(Process& process, const Process::Hand& hand) {
     const Item& item = hand.item;
     ++process.done;
@@ -312,7 +312,7 @@ void Simulator::finish(Process& process, const Process::Hand& hand) {
         process.queue.push_back({0, hand.own, What::files});
     }
     if (item.what == What::names) return;
-    // What one batch did not hold is an item of its own.
+    // What did not fit into one part is an item of its own.
     const u64 own = hand.own < part_names ? hand.own : own_files(item.seed, item.files);
     for_each_child(item.seed, item.files, own, [&process](u64 seed, u64 files) {
         process.queue.push_back({seed, files, What::directory});
@@ -322,7 +322,7 @@ void Simulator::finish(Process& process, const Process::Hand& hand) {
 void Simulator::begin(Process& process, double now) {
     const bool is_allowed = process.rank.may_work() && (!is_central_ || process.rank.holds_item());
     const size_t threads = is_central_ ? 1 : world_.threads;
-    // With a central queue the talker lets a thread begin, which has slept.
+    // With a central queue the talker wakes a sleeping thread to begin the item.
     if (is_central_) now += costs_.wake;
     while (is_allowed && process.hands.size() < threads && !process.queue.empty()) {
         Item item = process.queue.back();
@@ -334,7 +334,7 @@ void Simulator::begin(Process& process, double now) {
     }
 }
 
-/// Runs the threads up to `until`, or to where they have nothing more to do.
+/// Runs the threads up to `until`, or until they have nothing more to do.
 void Simulator::run_threads(Process& process, double until) {
     while (!process.hands.empty()) {
         const auto first = std::ranges::min_element(process.hands, {}, &Process::Hand::end);
@@ -347,7 +347,7 @@ void Simulator::run_threads(Process& process, double until) {
         process.hands.pop_back();
         process.walked_until = done.end;
         finish(process, done);
-        // The talker of a worker of cp decides what comes after each item.
+        // Under cp the worker's talker decides after each item what comes next.
         if (is_central_) return;
         begin(process, done.end);
     }
@@ -361,7 +361,7 @@ void Simulator::count(u32 from, u32 to, u64 messages, u64 bytes) {
     result_.pair_bytes[u64{from} * world_.ranks + to] += bytes;
 }
 
-/// Sends the messages of the rank; each takes its time on the side that sends.
+/// Sends the messages of the rank. Each takes time on the sending side.
 void Simulator::post(u32 from, Process& process, double& clock) {
     for (auto& [to, message] : process.outbox) {
         const u64 messages = messages_in(message);
@@ -369,7 +369,7 @@ void Simulator::post(u32 from, Process& process, double& clock) {
             bytes_of(message) + (messages - 1) * (costs_.message_bytes + costs_.path_bytes);
         double cost = costs_.message * static_cast<double>(messages) +
                       costs_.byte * static_cast<double>(bytes);
-        // The requests for those behind the first.
+        // The requests for the files after the first.
         cost += costs_.message * static_cast<double>(messages - 1);
         if (messages > 1) {
             count(to, from, messages - 1, (messages - 1) * costs_.message_bytes);
@@ -402,7 +402,7 @@ void Simulator::look(u32 number, double now) {
     u32 arrived = std::exchange(talker.first, no_message);
     bool was_busy = arrived != no_message;
     while (arrived != no_message) {
-        // Moved away: what is sent meanwhile may take its place.
+        // Moved out, since a message sent meanwhile may take its slot.
         const UnderWay arrival = std::move(under_way_[arrived]);
         free_.push_back(arrived);
         arrived = arrival.next;
@@ -421,7 +421,7 @@ void Simulator::look(u32 number, double now) {
         process.next_request =
             clock + (process.fruitless == 0 ? 0 : std::min(wait, costs_.longest_refusal));
     }
-    // Twice: what the first step sends may be all that was left to do before it asks for more.
+    // Twice: what the first step sends may be the last thing to do before the rank requests more.
     for (int step = 0; step < 2; ++step) {
         process.rank.step(process, clock >= process.next_request);
         was_busy |= !process.outbox.empty();

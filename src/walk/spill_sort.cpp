@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run is a row of records: the sizes of key and value as ByteWriter writes numbers, the key, the
-// value. A record that is larger than a run's buffer makes it grow.
+// A run is a sequence of records: the sizes of key and value in the format of
+// ByteWriter::put_number(), the key, the value. A record larger than a run's buffer makes the
+// buffer grow.
 #include "walk/spill_sort.hpp"
 
 #include <algorithm>
@@ -18,12 +19,12 @@ constexpr size_t sizes_bytes_most = 10;  // two numbers of 32 bits
 
 }  // namespace
 
-/// One sorted run, and while it is read the record it has come to.
+/// One sorted run and, while it is read, its current record.
 class SpillSort::Run {
  public:
     Run(u64 begin, u64 end) : offset_(begin), end_(end) {}
 
-    /// Requires: before the first advance().
+    /// Sets the buffer size. Requires: advance() has not been called.
     void take_buffer(u64 bytes) { buffer_bytes_ = bytes; }
     bool at_end() const { return taken_ == buffer_.size() && offset_ == end_; }
 
@@ -45,7 +46,7 @@ class SpillSort::Run {
     std::string_view value() const { return value_; }
 
  private:
-    /// Lets the buffer have `bytes` that were not taken, or all there are.
+    /// Fills the buffer with at least `bytes` unread bytes, or with all that remain.
     Errc fill(SpillStore& store, u64 bytes) {
         if (buffer_.size() - taken_ >= bytes || offset_ == end_) return Errc::ok;
         buffer_.erase(0, taken_);
@@ -59,11 +60,11 @@ class SpillSort::Run {
         return Errc::ok;
     }
 
-    u64 offset_;  // of what was not read yet
+    u64 offset_;  // of what has not been read yet
     u64 end_;
     u64 buffer_bytes_ = least_buffer_bytes;
     std::string buffer_;
-    size_t taken_ = 0;  // of the buffer
+    size_t taken_ = 0;  // bytes consumed from the buffer
     std::string_view key_;
     std::string_view value_;
 };
@@ -106,7 +107,7 @@ void SpillSort::sort() {
     });
 }
 
-/// Writes what is in memory as one run. Requires: mutex_.
+/// Writes the records in memory as one run. Requires: mutex_ is held.
 Errc SpillSort::spill() {
     sort();
     const u64 begin = stored_bytes_;
@@ -148,7 +149,7 @@ Errc SpillSort::begin_reading() {
     return Errc::ok;
 }
 
-/// Puts the next record of the run, if there is one, among the heads.
+/// Adds the next record of the run, if there is one, to the heads.
 Errc SpillSort::advance(size_t run) {
     if (runs_[run].at_end()) return Errc::ok;
     WARREN_TRY(runs_[run].advance(*store_));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that grow with a tree, in the order of their keys: up to a limit in memory, beyond it in
+// Sorts records by key, for lists that grow with a tree: in memory up to a limit, beyond it in
 // sorted runs in a temporary file, which are merged as they are read.
 //
-// Invariant: memory is bounded by the limit and a buffer for each run, however much is added. After
-// an error nothing more is taken or given, and error() tells it until the end.
+// Invariant: memory is bounded by the limit and one buffer per run, however much is added. After an
+// error nothing more is accepted or returned, and error() keeps returning it.
 #pragma once
 
 #include <memory>
@@ -29,17 +29,18 @@ class SpillSort {
     SpillSort(const SpillSort&) = delete;
     SpillSort& operator=(const SpillSort&) = delete;
 
-    /// Adds a record; from any thread. Requires: key and value are below 4 GiB each.
+    /// Adds a record. Can be called from any thread. Requires: key and value are below 4 GiB each.
     Errc add(std::string_view key, std::string_view value);
-    /// The next record by the bytes of the keys, equal ones as they were added; false behind the
-    /// last and after an error. Both are good until the next call. Requires: all was added; one
-    /// thread at a time.
+    /// Gets the next record in the byte order of the keys, records with equal keys in the order in
+    /// which they were added. Returns false after the last one and after an error. Both views are
+    /// valid until the next call. Requires: all records have been added. Called on one thread at a
+    /// time.
     bool next(std::string_view& key, std::string_view& value);
-    /// What went wrong first.
+    /// The first error.
     Errc error() const;
 
     u64 count() const { return count_; }
-    /// 0: all of it is in memory.
+    /// The number of runs in the file; 0: everything is in memory.
     size_t runs() const;
 
  private:
@@ -67,16 +68,16 @@ class SpillSort {
 
     const u64 memory_bytes_;
     std::unique_ptr<SpillStore> store_;
-    mutable std::mutex mutex_;  // what follows
+    mutable std::mutex mutex_;  // guards the members below
     Errc error_ = Errc::ok;
     u64 count_ = 0;
     std::string bytes_;  // keys and values
     std::vector<Place> places_;
     std::vector<Run> runs_;
     u64 stored_bytes_ = 0;
-    // While it is read:
+    // While reading:
     bool is_read_ = false;
-    size_t given_ = 0;  // of places_
+    size_t given_ = 0;  // records of places_ returned so far
     size_t last_run_ = ~size_t{0};
     std::priority_queue<Head, std::vector<Head>, std::greater<>> heads_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file without a name, made with the first bytes that are written.
+// An unnamed file, created at the first write.
 #include "walk/spill_store.hpp"
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ class TemporaryStore : public SpillStore {
         return got && *got != target.size() ? Errc::io : got.code();
     }
     void truncate(u64 bytes) override {
-        // What stays behind is written over later.
+        // If this fails, the bytes beyond are overwritten later.
         [[maybe_unused]] const int cut = ::ftruncate(file_.descriptor(), static_cast<off_t>(bytes));
     }
 

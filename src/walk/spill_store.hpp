@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where goes what does not fit in the memory that it may take: a temporary file, as bytes by their
-// place, or a test's double of it.
+// Storage for what exceeds a memory limit: a temporary file, addressed by byte offset, or a test's
+// substitute.
 //
-// Invariant: all of what was asked for is written or read, or there is an error.
+// Invariant: a call writes or reads everything that was asked for, or returns an error.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ class SpillStore {
     virtual ~SpillStore() = default;
     virtual Errc write(u64 offset, std::string_view bytes) = 0;
     virtual Errc read(u64 offset, std::span<char> target) = 0;
-    /// Gives back the room of what lies behind so many bytes, as far as it can.
+    /// Releases the space beyond `bytes`, if possible.
     virtual void truncate(u64 bytes) = 0;
 };
 
-/// A file without a name in temporary_folder(), made when the first byte is written.
+/// An unnamed file in temporary_folder(), created at the first write.
 std::unique_ptr<SpillStore> temporary_store();
 
 }  // namespace warren::walk

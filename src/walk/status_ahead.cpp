@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and answers go through a window of `depth` places. One name of each part is left to the
-// walk itself, which takes the time of the call: so it is noticed when waiting pays no more.
+// Requests and results use a window of `depth` slots. One name of each part is left to the walk
+// itself, which measures its own statx(2) call: so the walk notices when requesting ahead is no
+// longer worthwhile.
 #include "walk/status_ahead.hpp"
 
 #include <fcntl.h>
@@ -20,9 +21,9 @@ namespace warren::walk {
 
 namespace {
 
-constexpr size_t least_names = 8;  // a ring is not worth it for fewer
+constexpr size_t least_names = 8;  // for fewer names a ring is not worthwhile
 
-/// Whether the kernel has refused a ring: it will again.
+/// Whether the kernel has refused to create a ring. It is not asked again.
 std::atomic<bool> is_refused{false};
 
 }  // namespace
@@ -52,8 +53,8 @@ bool StatusAhead::open() {
         return false;
     }
     queue->is_open = true;
-    // Else the kernel takes few threads, for it thinks of the processor. If it does not take the
-    // numbers it is slower, no more.
+    // The default limit of the kernel's worker threads follows the number of processors, which is
+    // too few for a network. If the kernel does not accept the numbers, requests are only slower.
     unsigned workers[2] = {depth, depth};
     ::io_uring_register_iowq_max_workers(&queue->ring, workers);
     queue_ = std::move(queue);
@@ -81,7 +82,7 @@ void StatusAhead::go_to(size_t at) {
     u32 requests = 0;
     for (; next_ < std::min(names_.size(), at + depth); ++next_) {
         Queue::Place& place = queue_->places[next_ % depth];
-        while (place.state == Queue::State::asked)  // in vain
+        while (place.state == Queue::State::asked)  // requested, but not needed
             take_answer();
         place.state = Queue::State::empty;
         const Name& name = *names_[next_];
@@ -91,7 +92,7 @@ void StatusAhead::go_to(size_t at) {
             continue;
         }
         io_uring_sqe* const entry = ::io_uring_get_sqe(&queue_->ring);
-        WARREN_CHECK(entry != nullptr);  // there are as many as places
+        WARREN_CHECK(entry != nullptr);  // the ring has as many entries as there are slots
         ::io_uring_prep_statx(entry, directory_, name.text, flags_, begun_mask_, &place.status);
         ::io_uring_sqe_set_data64(entry, next_ % depth);
         place.state = Queue::State::asked;
@@ -104,7 +105,7 @@ void StatusAhead::submit(u32 requests) {
     under_way_ += requests;
     while (requests > 0) {
         const int taken = ::io_uring_submit(&queue_->ring);
-        // The kernel is short of memory, or wants its answers fetched first.
+        // The kernel is short of memory, or wants its completions to be fetched first.
         if (taken == -EAGAIN || taken == -EBUSY || taken == -EINTR) {
             if (under_way_ > requests) take_answer();
             continue;
@@ -133,7 +134,7 @@ const struct statx* StatusAhead::find(u32 mask) {
     Queue::Place& place = queue_->places[at_ % depth];
     while (place.state == Queue::State::asked)
         take_answer();
-    // What failed is asked for once more, so that there is one who tells it.
+    // After an error the caller asks again by statx(2), and reports the error in one place.
     return place.state == Queue::State::answered && place.result == 0 ? &place.status : nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statuses of the next names of a directory, asked for by io_uring(7) before the callback wants
-// them. Such a request always goes through a thread of the kernel, which costs more than the call
-// itself where the answer is in memory; where it comes over a network, many are under way at once.
+// Requests the statuses of the next names of a directory by io_uring(7) before the callback needs
+// them. Such a request always runs on a kernel thread, which costs more than a statx(2) call if the
+// status is in memory; if it comes over a network, many requests are in flight at once.
 //
 // Invariant: outside of begin() and end() the kernel has no request that uses memory of the walk.
 #pragma once
@@ -18,7 +18,8 @@
 
 namespace warren::walk {
 
-/// Whether a file system takes long to tell a status: most of the last eight times that were taken.
+/// Whether a file system is slow to return a status, judged by the last eight calls that were
+/// timed.
 class StatusPace {
  public:
     static constexpr u64 slow_nanoseconds = 20'000;
@@ -40,30 +41,30 @@ class StatusPace {
     u32 calls_ = 0;
 };
 
-/// One thread's.
+/// Used by one thread.
 class StatusAhead {
  public:
-    static constexpr u32 depth = 64;  // requests under way
+    static constexpr u32 depth = 64;  // requests in flight
 
     StatusAhead();
     ~StatusAhead();
     StatusAhead(const StatusAhead&) = delete;
     StatusAhead& operator=(const StatusAhead&) = delete;
 
-    /// Takes note that of a name of this type the status was asked for, or was not. Only the types
-    /// of whose names it always was are asked for ahead.
+    /// Records whether the status of a name of this type was needed. Only types whose statuses were
+    /// needed every time are requested ahead.
     void learn(u8 type, bool was_asked) {
         u8& asked = asked_[type % types];
         asked = was_asked ? static_cast<u8>(asked + (asked < always ? 1 : 0)) : u8{0};
     }
     void learn_mask(u32 mask) { mask_ |= mask; }
 
-    /// Begins with these names of an open directory, which stay where they are until end(). False:
-    /// the kernel allows no ring, or there is nothing to ask.
+    /// Begins with these names of an open directory, which must stay in place until end(). Returns
+    /// false if the kernel allows no ring, or there is nothing to request.
     bool begin(int directory, int flags, std::span<const Name* const> names);
-    /// The entry at hand is names[at], each in turn: has the next ones asked for.
+    /// Makes names[at] the current entry, each in turn, and requests the statuses of the next ones.
     void go_to(size_t at);
-    /// The status of the entry at hand; null if it has to be asked for.
+    /// The status of the current entry; null if the caller must read it.
     const struct statx* find(u32 mask);
     u32 mask() const { return begun_mask_; }
     void end();
@@ -85,9 +86,9 @@ class StatusAhead {
     u32 begun_mask_ = 0;
     int directory_ = -1;
     int flags_ = 0;
-    std::span<const Name* const> names_;  // empty: not begun
+    std::span<const Name* const> names_;  // empty: begin() was not called
     size_t at_ = 0;
-    size_t next_ = 0;  // of names_, to be asked for
+    size_t next_ = 0;  // index in names_ of the next to be requested
     bool has_left_one_ = false;
     u32 under_way_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is asked of the system or put together before the callback asks for it.
+// No system call is made and no path is built before a callback needs the result.
 #include "walk/visit.hpp"
 
 #include <cerrno>
@@ -58,7 +58,7 @@ i32 Visit::load_status(u32 mask) {
     if (begun != 0) pace.note(nanoseconds_now() - begun);
     const bool follows = (status_flags & AT_SYMLINK_NOFOLLOW) == 0;
     if (answer != 0 && follows && (errno == ENOENT || errno == ELOOP)) {
-        // A link that leads nowhere stands for itself.
+        // A dangling link stands for itself.
         status_flags |= AT_SYMLINK_NOFOLLOW;
         answer = ::statx(directory, entry.name(), status_flags, mask, &status);
     }
@@ -132,14 +132,14 @@ void* Entry::own_result_memory() const {
 }
 
 void Engine::add_task(Visit& visit, std::span<const std::byte> payload) {
-    // Work of a root that is in no directory is done at once.
+    // A task of a root, which is in no directory, is run at once.
     if (visit.node == nullptr) {
         visit.has_result = true;
         if (callbacks_.work) callbacks_.work({AT_FDCWD, "", payload, visit.result.data()});
         return;
     }
     Payload* const copy = Payload::make(payload);
-    // Relaxed, as below: the caller holds a count of the directory.
+    // Relaxed, here and below: the caller holds a count of the directory.
     visit.node->pending.fetch_add(1, std::memory_order_relaxed);
     try {
         pool_.push(visit.worker, {visit.node, copy, Work::task});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C face: each function is one call of the C++ library, and an exception becomes a number.
+// The C interface: each function makes one call of the C++ library and turns exceptions into error
+// numbers.
 #include <dirent.h>
 
 #include <cerrno>
@@ -118,7 +119,7 @@ int run(std::span<const char* const> given, const warren_walk_options& options,
     return 0;
 }
 
-/// 0, or ENOMEM: no exception is thrown through a callback.
+/// Returns 0, or ENOMEM. No exception may pass through a callback.
 template <class Call>
 int or_no_memory(const Call& call) {
     try {

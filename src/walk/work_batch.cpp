@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path is written from the root down. An item whose path is too long for a work batch is not
+// A path is written from the root down. An item whose path is too long for a work batch is not
 // given away.
 #include "walk/work_batch.hpp"
 
@@ -10,11 +10,11 @@ namespace warren::walk {
 namespace {
 
 constexpr size_t least_directory_bytes = 2;  // the length of its name, and no identity
-constexpr size_t item_bytes = 128;           // of an item's numbers, and of a group's
+constexpr size_t item_bytes = 128;           // upper limit for the numbers of an item and its group
 
-/// What begins an item; 0 ends a group.
+/// The flags with which an item begins; a zero byte ends a group.
 constexpr u8 is_item = 0x80;
-constexpr u8 is_same_directory = 0x40;  // that of the item before
+constexpr u8 is_same_directory = 0x40;  // the directory of the previous item
 constexpr u8 has_result = 0x20;
 constexpr u8 work_mask = 0x0f;
 
@@ -82,7 +82,8 @@ bool WorkBatch::begin_item(Node& node, size_t payload_bytes) {
     while (kept < std::min(path.size(), path_.size()) && path[kept] == path_[kept].node)
         ++kept;
     if (!path.empty()) learn_identity(*path.back());
-    // The directory that holds the items is written again if it was written without identity.
+    // If the directory that contains the items was written without its identity, it is written
+    // again.
     if (kept > 0 && kept == path.size() && !path_[kept - 1].is_known) --kept;
     if (has_group_) writer_.put(u8{0});
     writer_.put_number(kept);
@@ -102,7 +103,7 @@ bool WorkBatch::begin_item(Node& node, size_t payload_bytes) {
 void WorkBatch::add_item(const Node& node, const Content& content) {
     const bool is_zero =
         std::all_of(content.result.begin(), content.result.end(), [](char at) { return at == 0; });
-    // A directory is one item; several items in a row may be names or tasks of one directory.
+    // A directory is one item; several successive items may be names or tasks of one directory.
     const bool is_same = &node == last_ && content.work != Work::directory;
     writer_.put(static_cast<u8>(is_item | (is_same ? is_same_directory : 0) |
                                 (is_zero ? 0 : has_result) | static_cast<u8>(content.work)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread of the walk has of its own, and what it holds of a directory.
+// The state of a thread of the walk, and what it holds of a directory.
 #pragma once
 
 #include <vector>
@@ -16,10 +16,11 @@ struct Engine::Worker {
     Visit visit;
     std::vector<std::byte> buffer;
     std::vector<const Name*> order;
-    bool gives_files = false;  // of the part at hand
+    bool gives_files = false;  // of the current part
 };
 
-/// A count of a directory, and once it is used a use of its descriptor: both end with the scope.
+/// Holds a count of a directory and, after use(), a use of its descriptor. The destructor releases
+/// both.
 class Engine::Hold {
  public:
     Hold(Engine& engine, Node& node, bool uses) : engine_(engine), node_(node), uses_(uses) {}

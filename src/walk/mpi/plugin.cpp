@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plug-in: compiled once for each MPI, as cmake/mpi.cmake says. A program that was not started
-// by mpirun never loads it, and needs no MPI on its machine.
+// The plug-in, compiled once for each MPI (see cmake/mpi.cmake). A program that was not started by
+// mpirun never loads it, and needs no MPI on its machine.
 //
 // During a walk only non-blocking messages between two ranks are used, on a communicator of that
 // walk.
@@ -35,7 +35,7 @@ Value get(const warren_mpi_handle& handle) {
     return value;
 }
 
-/// There may be more ranks than cores, so the wait is a sleep between two looks.
+/// Polls with sleeps in between, because there may be more ranks than cores.
 void sleep_until_done(MPI_Request request) {
     int is_done = 0;
     for (long pause_us = 10;; pause_us = std::min(2 * pause_us, 500L)) {
@@ -93,7 +93,7 @@ static void share_memory(size_t bytes, void** places) noexcept {
     MPI_Comm_size(MPI_COMM_WORLD, &all);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     std::fill(places, places + all, nullptr);
-    // The memory of all has been zeroed when this is over.
+    // When the next call returns, all ranks have zeroed their memory.
     int* const worldwide = new int[static_cast<size_t>(near)];
     MPI_Allgather(&rank, 1, MPI_INT, worldwide, 1, MPI_INT, machine);
     for (int neighbour = 0; neighbour < near; ++neighbour) {
@@ -135,7 +135,7 @@ static int find_message(uint32_t* from, int* size, warren_mpi_handle* message) n
     int is_there = 0;
     MPI_Message found = MPI_MESSAGE_NULL;
     MPI_Status status{};
-    // A look that finds nothing fetches what has come: the second one sees that.
+    // A probe that finds nothing makes MPI fetch what has arrived; the second probe then finds it.
     for (int look = 0; look < 2 && is_there == 0; ++look)
         MPI_Improbe(MPI_ANY_SOURCE, 0, of_walk, &is_there, &found, &status);
     if (is_there == 0) return 0;
