@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A broken invariant stops the program: going on could write a damaged volume. Wrong bytes on disk
-// are never a broken invariant; they are Errc::corrupt.
+// A broken invariant stops the program: continuing could write a damaged volume. Invalid bytes on
+// disk are not a broken invariant; they give Errc::corrupt.
 #pragma once
 
 #include <cstdio>
@@ -11,12 +11,12 @@
 namespace warren {
 
 #if defined(__CUDACC_RDC__)
-/// Records the fault where the host finds it after the device has stopped. Defined once for all
-/// device code of a program that is linked together.
+/// Records the failed check where the host finds it after the device has stopped. Defined once per
+/// program, for all device code that is linked together.
 __device__ void record_fault(const char* what, const char* file, int line);
 #endif
 
-/// Says where an invariant broke and stops. Never returns.
+/// Prints where a check failed and stops the program, or the kernel. Never returns.
 [[noreturn]] WARREN_HD inline void check_failed(const char* what, const char* file, int line) {
 #if defined(__CUDA_ARCH__)
 #if defined(__CUDACC_RDC__)

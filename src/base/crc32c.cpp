@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ways to one number; which of them runs is decided once, at the first call.
+// Two implementations with the same result; the first call decides which of them runs.
 #include "base/crc32c.hpp"
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C (Castagnoli, reflected polynomial 0x82f63b78): finds torn, misplaced and flipped metadata.
-// The CPU's own instruction is used where it has one; the table is the reference and the fallback.
+// CRC32C (Castagnoli, reflected polynomial 0x82f63b78): detects torn, misplaced and flipped
+// metadata. Uses the CPU's instruction if it has one; the table is the reference and the fallback.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace warren {
 
-/// The CRC32C of `bytes`, going on from `previous` (0 to start).
+/// The CRC32C of `bytes`, continued from `previous` (0 to start).
 u32 crc32c(std::span<const std::byte> bytes, u32 previous = 0);
 
-/// The same by table, for tests and for processors without the instruction.
+/// The same computed by table, for tests and for processors without the instruction.
 u32 crc32c_by_table(std::span<const std::byte> bytes, u32 previous = 0);
 
 }  // namespace warren

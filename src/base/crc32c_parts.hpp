@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C by many lanes at once: each lane takes a part of the bytes, and the CRC of the whole
+// CRC32C computed by many lanes: each lane processes a part of the bytes, and the CRC of the whole
 // follows from the CRCs of the parts, because appending zeros multiplies by a power of x
 // (polynomials over GF(2), as in zlib's crc32_combine). For devices without a CRC instruction; the
 // host's crc32c() is the reference.
@@ -28,7 +28,8 @@ constexpr std::array<u32, 256> make_table() {
     return table;
 }
 
-/// The product of two polynomials modulo the CRC's own; the highest bit is the coefficient of x^0.
+/// The product of two polynomials modulo the CRC's polynomial; the highest bit is the coefficient
+/// of x^0.
 WARREN_HD constexpr u32 multiply(u32 a, u32 b) {
     u32 product = 0;
     for (u32 bit = 0x80000000u; bit != 0; bit >>= 1) {
@@ -38,7 +39,7 @@ WARREN_HD constexpr u32 multiply(u32 a, u32 b) {
     return product;
 }
 
-/// What a state is multiplied by when `bytes` zeros are appended.
+/// The factor by which appending `bytes` zeros multiplies a state.
 constexpr u32 shift_of(u32 bytes) {
     u32 power = 0x80000000u;        // x^0
     u32 square = 0x80000000u >> 8;  // x^8
@@ -49,7 +50,7 @@ constexpr u32 shift_of(u32 bytes) {
     return power;
 }
 
-/// The state after the eight bytes of `word`, lowest first.
+/// The state after the eight bytes of `word`, the lowest byte first.
 WARREN_HD inline u32 take_word(const u32* table, u32 state, u64 word) {
     for (u32 i = 0; i < 8; ++i) {
         state = (state >> 8) ^ table[(state ^ static_cast<u32>(word)) & 0xff];

@@ -28,7 +28,7 @@ class Descriptor {
     explicit operator bool() const { return number_ >= 0; }
     int get() const { return number_; }
 
-    /// Closes it now; 0 or errno.
+    /// Closes the descriptor now. Returns 0 or an errno value.
     int close() {
         const int number = std::exchange(number_, -1);
         return number >= 0 && ::close(number) != 0 ? errno : 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that all threads of one engine share, in a CUDA build. libcu++ accepts an address of any
-// kind, so each of its read-modify-writes also handles a word in a block's shared memory: a warp
-// waits for the old value even if it is unused, and fetches four times the instructions. The
-// functions here assume that the word is not in shared memory.
+// Atomic access to words that all threads of one engine share, in a CUDA build. libcu++ accepts an
+// address in any address space, so each of its read-modify-writes also handles a word in a block's
+// shared memory: a warp waits for the old value even if it is unused, and executes four times the
+// instructions. The functions here assume that the word is not in shared memory.
 //
-// Invariant: never used to change a word of shared or local memory. Loads and stores may be of any.
+// Invariant: a read-modify-write is never used on shared or local memory. Loads and stores may be.
 #pragma once
 
 #if defined(WARREN_CUDA)
@@ -30,7 +30,7 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
 
     WARREN_HD void store(T value, Order order = Order::seq_cst) const {
 #if defined(__CUDA_ARCH__)
-        // libcu++ changes the word around a byte by two accesses, and waits for each.
+        // libcu++ changes the word that contains the byte by two accesses, and waits for each.
         if constexpr (std::is_integral_v<T> && sizeof(T) == sizeof(u8)) {
             if (order == Order::relaxed) {
                 const u16 byte = static_cast<u8>(value);
@@ -101,13 +101,13 @@ class device_atomic : public cuda::atomic_ref<T, cuda::thread_scope_device> {
  private:
     enum class Change { add, keep, set };
 
-    /// The order of a load where a store would have `order`.
+    /// The order of the load in a failed exchange whose success has `order`.
     static WARREN_HD constexpr Order on_failure(Order order) {
         return order == Order::acq_rel   ? Order::acquire
                : order == Order::release ? Order::relaxed
                                          : order;
     }
-    /// One order that is as strong as both.
+    /// An order at least as strong as both.
     static WARREN_HD constexpr Order both(Order success, Order failure) {
         if (failure != Order::acquire) return success;
         return success == Order::release   ? Order::acq_rel

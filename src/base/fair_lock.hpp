@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reader-writer lock that does not starve writers. With std::shared_mutex alone, a thread that
-// wants exclusive access can wait for ever while readers come and go.
+// wants exclusive access can wait forever while readers come and go.
 //
-// Invariant: a thread that asks for the lock after a waiting writer gets it after that writer.
+// Invariant: a thread that requests the lock after a waiting writer gets it after that writer.
 #pragma once
 
 #include <mutex>
@@ -10,7 +10,7 @@
 
 namespace warren {
 
-/// For std::lock_guard and std::shared_lock.
+/// Works with std::lock_guard and std::shared_lock.
 class FairLock {
  public:
     void lock() {
@@ -25,7 +25,7 @@ class FairLock {
     void unlock_shared() { lock_.unlock_shared(); }
 
  private:
-    std::mutex turn_;  // passed on the way to lock_
+    std::mutex turn_;  // every thread acquires it briefly before lock_
     std::shared_mutex lock_;
 };
 

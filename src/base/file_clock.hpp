@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock that stamps inodes: the one that the kernel stamps with what it caches of a mount. It
-// stands still between two ticks of the kernel's timer (1 to 10 ms). A finer clock is ahead of it
-// by up to a tick, so a file that it had stamped at its creation would seem older after a write.
+// The clock for inode times: the one that the kernel uses for what it caches of a mount. It
+// advances only at the ticks of the kernel's timer (every 1 to 10 ms). A finer clock is ahead of it
+// by up to a tick, so a file created with a finer time would seem older after a write.
 #pragma once
 
 #include <time.h>

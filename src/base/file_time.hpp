@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of files as a volume keeps them, nanoseconds since 1970 in 64 bits: the years 1677 to 2262.
+// File times as a volume stores them: nanoseconds since 1970 in 64 bits, for the years 1677 to
+// 2262.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,11 @@
 namespace warren {
 
 inline constexpr i64 file_time_second = 1'000'000'000;
-/// The last second that a volume can keep, and, negative, the first.
+/// The last second that a volume can store; negated, the first.
 inline constexpr i64 file_time_seconds_max = 0x7fffffffffffffff / file_time_second;
 
-/// As a volume keeps it. A time outside its years becomes the nearest one within, as on ext4.
+/// Converts a time to the volume's form. A time outside its range becomes the nearest one within,
+/// as on ext4.
 constexpr i64 file_time(i64 seconds, i64 nanoseconds) {
     const i64 kept = std::clamp(seconds, -file_time_seconds_max, file_time_seconds_max);
     const bool is_at_end = kept == file_time_seconds_max || kept == -file_time_seconds_max;

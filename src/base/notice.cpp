@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines come one at a time: the sink is called under the lock that guards it.
+// Lines are passed one at a time: the sink is called under the lock that guards it.
 #include "base/notice.hpp"
 
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// No exception leaves a library: a call that runs out of memory returns Errc::no_memory. Work that
-// must not stop halfway allocates its memory first, so that nothing has to be undone.
+// No exception leaves the library: a call that runs out of memory returns Errc::no_memory. An
+// operation that must not stop halfway allocates its memory first, so that nothing has to be
+// undone.
 #pragma once
 
 #include <new>
@@ -10,7 +11,7 @@
 
 namespace warren {
 
-/// What `body` returns, or Errc::no_memory if memory or threads run out in it.
+/// Returns the result of `body`, or Errc::no_memory if memory or threads run out in it.
 template <class Body>
 auto or_no_memory(const Body& body) -> decltype(body()) {
     try {

@@ -4,7 +4,7 @@
 
 namespace warren {
 
-/// Leaves the core's execution units to its other hardware threads for some tens of nanoseconds.
+/// Yields the core's execution units to its other hardware thread for some tens of nanoseconds.
 inline void pause_processor() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quoting is that of GNU ls on a terminal (--quoting-style=shell-escape): single quotes, double
-// ones around what has single quotes and nothing that is special within double ones.
+// The quoting is that of GNU ls on a terminal (--quoting-style=shell-escape): single quotes, or
+// double quotes around a name that contains single quotes and nothing special within double quotes.
 #include "base/quote.hpp"
 
 #include <langinfo.h>
@@ -12,7 +12,7 @@
 namespace warren {
 namespace {
 
-/// The environment's classes of characters; null: those of ASCII.
+/// The character classes of the environment's locale; null: those of ASCII.
 locale_t character_classes() {
     static const locale_t classes = [] {
         const locale_t found = ::newlocale(LC_CTYPE_MASK, "", nullptr);
@@ -30,7 +30,7 @@ struct Character {
     bool is_printable = false;
 };
 
-/// The first character of the text, or its first byte if none begins there.
+/// The first character of the text, or its first byte if no valid character begins there.
 Character first_of(std::string_view text) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
     if (byte(0) < 0x80) return {1, byte(0) >= 0x20 && byte(0) != 0x7f};
@@ -48,7 +48,7 @@ Character first_of(std::string_view text) {
     return {length, ::iswprint_l(static_cast<wint_t>(code), classes) != 0};
 }
 
-/// Appends the bytes as they stand within $'...'.
+/// Appends the bytes escaped as within $'...'.
 void append_escaped(std::string& result, std::string_view bytes) {
     for (const char character : bytes) {
         const auto byte = static_cast<unsigned char>(character);
@@ -76,7 +76,7 @@ bool is_all_printable(std::string_view name) {
 std::string shell_quoted(std::string_view name) {
     const bool doubles = name.find('\'') != name.npos && is_all_printable(name) &&
                          name.find_first_of("!\"$&()*;<=>?[\\^`{|}") == name.npos &&
-                         name.find_last_of("#~") + 1 <= 1;  // none but at the beginning
+                         name.find_last_of("#~") + 1 <= 1;  // none except at the start
     if (doubles) return '"' + std::string(name) + '"';
     std::string result = "'";
     bool is_escaped = false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names as they may be shown to people. A name is any bytes but '/' and NUL, and may come from a
-// stranger: a terminal would obey an escape sequence in it, and a newline would start a new line.
+// Names in a form that can be shown to users. A name may contain any byte but '/' and NUL, and may
+// come from an untrusted source: a terminal would obey an escape sequence in it, and a newline
+// would start a new line of output.
 //
-// What is printable is what the locale of the environment (LC_CTYPE) says of UTF-8; in a locale of
-// another encoding only ASCII is.
+// A character is printable if the locale of the environment (LC_CTYPE) says so of UTF-8; in a
+// locale with another encoding only ASCII is printable.
 #pragma once
 
 #include <string>
@@ -11,13 +12,13 @@
 
 namespace warren {
 
-/// In quotes that a shell undoes, with $'...' for what is not printable.
+/// The name in quotes that a shell removes, with $'...' for characters that are not printable.
 std::string shell_quoted(std::string_view name);
 
-/// The same, but as it is where a shell would take it as one word without quotes.
+/// The name itself if a shell would take it as one word without quotes, else shell_quoted().
 std::string quoted_if_needed(std::string_view name);
 
-/// With a '?' for each character that is not printable.
+/// The name with a '?' for each character that is not printable.
 std::string masked(std::string_view name);
 
 }  // namespace warren

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small deterministic generator: a test or a simulation is named by its seed and nothing else.
-// The algorithm is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-// generators", OOPSLA 2014).
+// A small deterministic generator: the seed alone determines a test or a simulation. The algorithm
+// is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
+// 2014).
 #pragma once
 
 #include "base/host_device.hpp"
@@ -25,7 +25,7 @@ class Random {
     /// A number in [0, bound). Requires: bound > 0. The bias is below bound / 2^64.
     WARREN_HD constexpr u64 below(u64 bound) { return next() % bound; }
 
-    /// True once in `odds` calls on average.
+    /// True in one of `odds` calls on average.
     WARREN_HD constexpr bool one_in(u64 odds) { return below(odds) == 0; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mkostemp(3) and not O_TMPFILE, which network file systems do not have.
+// Uses mkostemp(3) rather than O_TMPFILE, which network file systems do not support.
 #include "base/temporary_file.hpp"
 
 #include <fcntl.h>

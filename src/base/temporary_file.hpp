@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that have no lasting name: data that do not fit in memory, and files made for a
-// measurement.
+// Files without a lasting name: for data that do not fit in memory, and for measurements.
 //
-// Invariant: no name stays behind, unless the process is killed between make() and forget_name().
+// Invariant: no name is left behind, unless the process is killed between make() and forget_name().
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace warren {
 
-/// Where they are made: $TMPDIR, or /tmp where it is not set or empty.
+/// The folder for temporary files: $TMPDIR, or /tmp if it is unset or empty.
 std::string temporary_folder();
 
 class TemporaryFile {
@@ -21,13 +20,14 @@ class TemporaryFile {
     TemporaryFile(TemporaryFile&& other) noexcept;
     TemporaryFile& operator=(TemporaryFile&& other) noexcept;
 
-    /// Makes an empty file in `folder`, for this user only, open for reading and writing.
+    /// Creates an empty file in `folder`, accessible only to this user, open for reading and
+    /// writing.
     Errc make(const std::string& folder);
-    /// Removes the name; the file lives on until its last descriptor is closed.
+    /// Removes the name; the file exists until its last descriptor is closed.
     void forget_name();
 
     int descriptor() const { return descriptor_; }
-    /// Empty when the name is forgotten.
+    /// Empty after forget_name().
     const std::string& path() const { return path_; }
 
  private:

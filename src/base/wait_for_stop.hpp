@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For a std::jthread that does something at intervals.
+// For a std::jthread that works at intervals.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace warren {
 
-/// Waits until a stop is requested, for `time` at most. Returns whether it was. Asks for no memory.
+/// Waits until a stop is requested, but at most `time`. Returns whether it was. Allocates no
+/// memory.
 inline bool wait_for_stop(const std::stop_token& stop, std::chrono::milliseconds time) {
     std::mutex mutex;
     std::condition_variable wake;

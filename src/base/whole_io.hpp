@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel may transfer less than it is asked to, and a signal may interrupt it: these functions
-// repeat the call until all is done.
+// The kernel may transfer fewer bytes than requested, and a signal may interrupt a call: these
+// functions repeat the call until everything is transferred.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@
 
 namespace warren {
 
-/// Calls `call(done)`, which answers as read(2) does, until `size` bytes are done or there are no
-/// more; how many are done.
+/// Repeats `call(done)`, which returns what read(2) returns, until `size` bytes are done or it
+/// returns 0. Returns the number of bytes done.
 template <class Call>
 Result<u64> do_whole(u64 size, const Call& call) {
     u64 done = 0;
@@ -30,7 +30,7 @@ Result<u64> do_whole(u64 size, const Call& call) {
     return done;
 }
 
-/// Reads from `offset` on until `target` is full or the file ends; how many bytes.
+/// Reads from `offset` until `target` is full or the file ends. Returns the number of bytes.
 inline Result<u64> read_fully(int file, u64 offset, std::span<std::byte> target) {
     return do_whole(target.size(), [&](u64 done) {
         return ::pread(file, target.data() + done, target.size() - done,
@@ -38,8 +38,8 @@ inline Result<u64> read_fully(int file, u64 offset, std::span<std::byte> target)
     });
 }
 
-/// Fills `targets`, one behind the other, from `offset` on until they are full or the file ends;
-/// how many bytes. Requires: at most IOV_MAX of them, which it changes.
+/// Fills `targets` in order from `offset` until they are full or the file ends, and modifies them.
+/// Returns the number of bytes. Requires: at most IOV_MAX targets.
 inline Result<u64> read_fully(int file, u64 offset, std::span<iovec> targets) {
     u64 size = 0;
     for (const iovec& target : targets)
@@ -68,7 +68,7 @@ inline Errc write_fully(int file, u64 offset, std::span<const std::byte> source)
     return written && *written != source.size() ? Errc::io : written.code();
 }
 
-/// At the descriptor's file position, or for files without offsets.
+/// Writes at the descriptor's file position, or to a file without offsets.
 inline Errc write_fully(int file, std::span<const std::byte> source) {
     const Result<u64> written = do_whole(source.size(), [&](u64 done) {
         return ::write(file, source.data() + done, source.size() - done);

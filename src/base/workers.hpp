@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's cores for parallel work: threads that all run the same function and take their share
-// from a common counter. Starting a thread takes some 20 us, so the threads live as long as their
+// Parallel work on the CPU's cores: threads that all run the same function and take their share
+// from a common counter. Starting a thread takes about 20 us, so the threads live as long as their
 // owner; run_once() starts and ends them within one call.
 //
-// Invariant: when run() returns no thread is in the function any more, and none enters it later.
+// Invariant: when run() returns, no thread is in the function, and none enters it later.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@
 
 namespace warren {
 
-/// Hands out [0, count) in ranges of `step`.
+/// Divides [0, count) into ranges of `step`, which threads take one by one.
 class Counter {
  public:
     Counter(u64 count, u64 step) : count_(count), step_(step) {}
 
-    /// The next range; false if there is none left.
+    /// Takes the next range. Returns false if none is left.
     bool take(u64& first, u64& last) {
         first = next_.fetch_add(step_, std::memory_order_relaxed);
         if (first >= count_) return false;
@@ -44,7 +44,8 @@ class Workers {
  public:
     using Work = std::function<void(u32 worker)>;
 
-    /// The calling thread is one of `threads`; 0 means one for each processor this process may use.
+    /// The calling thread counts as one of `threads`; 0 means one per processor this process may
+    /// use.
     explicit Workers(u32 threads) : threads_(threads != 0 ? threads : usable_processors()) {}
     ~Workers() { end(); }
     Workers(const Workers&) = delete;
@@ -52,13 +53,14 @@ class Workers {
 
     u32 threads() const { return threads_; }
 
-    /// Calls work(0) here, and work(worker), with a number below threads(), in each thread that
-    /// wakes up before run() ends. A thread that wakes up too late is left out, so the work must be
-    /// shared out as it goes; the same holds if the machine gives fewer threads. An exception in
-    /// any of them is rethrown here once all have returned.
+    /// Calls work(0) on the calling thread, and work(worker), with a number below threads(), on
+    /// each thread that wakes up before run() ends. A thread that wakes up too late, or cannot be
+    /// started, takes no part, so the work must be divided dynamically. An exception on any of the
+    /// threads is rethrown here once all have returned.
     void run(const Work& work) { run(work, true); }
 
-    /// Shares out [0, count) in ranges of `step`; one range alone wakes nobody.
+    /// Divides [0, count) into ranges of `step`. A single range is processed without waking other
+    /// threads.
     void run_ranges(u64 count, u64 step,
                     const std::function<void(u64 first, u64 last, u32 worker)>& work) {
         if (count <= step) {
@@ -72,7 +74,7 @@ class Workers {
         });
     }
 
-    /// As run(), for the last call of an owner: the threads end by themselves.
+    /// Like run(), for the owner's last call: the threads end by themselves.
     void run_last(const Work& work) { run(work, false); }
 
  private:
@@ -94,7 +96,7 @@ class Workers {
         if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
     }
 
-    /// Keeps the first exception.
+    /// Calls `work` and keeps the first exception.
     void call(const Work& work, u32 worker) {
         try {
             work(worker);
@@ -113,7 +115,7 @@ class Workers {
         } catch (const std::system_error&) {
             // The threads that did start share the work.
         } catch (const std::bad_alloc&) {
-            // Likewise.
+            // As above.
         }
     }
 
@@ -149,14 +151,14 @@ class Workers {
     std::mutex mutex_;
     std::condition_variable wake_;
     std::condition_variable done_;
-    const Work* work_ = nullptr;  // null: no run() is under way
+    const Work* work_ = nullptr;  // null: no run() is in progress
     std::exception_ptr failure_;
     u64 round_ = 0;
     u32 busy_ = 0;
     bool ends_ = false;
 };
 
-/// Runs `work` on `threads` threads, the calling one among them, all for this call.
+/// Runs `work` on `threads` threads including the calling one, which exist only for this call.
 inline void run_once(u32 threads, const Workers::Work& work) {
     if (threads == 1) return work(0);
     Workers(threads).run_last(work);

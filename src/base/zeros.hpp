@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A predicate on bytes that deduplication asks, within a volume and beside one.
+// A test for zero bytes, used by deduplication inside and outside of a volume.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace warren {
 
 /// Whether all of the bytes are zero; true if there are none.
 inline bool is_all_zero(std::span<const std::byte> bytes) {
-    // Equal neighbours throughout, and the first one is zero.
+    // All neighbours are equal, and the first byte is zero.
     return bytes.empty() || (bytes[0] == std::byte{0} &&
                              std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

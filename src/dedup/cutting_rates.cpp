@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On a GPU copy, scan and choice overlap, so one rate stands for all of them; the best of three
-// runs.
+// On a GPU, copying, scanning and selection overlap, so one rate covers all of them: the best of
+// three runs.
 #include "dedup/cutting_rates.hpp"
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys are beginnings of digests, hence uniformly distributed: their bits choose the slot, and
-// predict the position in a sorted run.
+// Keys are truncated digests, hence uniformly distributed: their bits select the slot.
 #include "dedup/entry_table.hpp"
 
 #include <fcntl.h>
@@ -49,7 +48,8 @@ Errc SortedRun::create(const std::string& folder, u64 count) {
     WARREN_TRY(file.make(folder));
     file.forget_name();
     const auto bytes = static_cast<off_t>(count * sizeof(Entry));
-    // Blocks are allocated now: a full disk is an error here, rather than SIGBUS at a later access.
+    // Allocate the blocks at once, so that a full disk is an error here and not SIGBUS at a later
+    // access.
     int failure = ::posix_fallocate(file.descriptor(), 0, bytes);
     if (failure == 0) {
         void* at = ::mmap(nullptr, count * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -75,7 +75,7 @@ Entry* SortedRun::find(const Key& key) const {
 void EntryTable::open(u64 memory_bytes, std::string folder) {
     *this = EntryTable();
     folder_ = std::move(folder);
-    // While the table grows the smaller one exists too; visit_sorted() needs less.
+    // While the table grows, the smaller one exists too; visit_sorted() needs less than that.
     most_slots_ = memory_bytes == 0 ? std::numeric_limits<u64>::max()
                                     : std::bit_floor(memory_bytes / 3 * 2 / sizeof(Entry));
     slots_.resize(std::min(first_slots, most_slots_));
@@ -188,7 +188,7 @@ Errc EntryTable::merge_runs() {
 
 Errc EntryTable::visit_sorted(const std::function<Errc(const Entry&)>& visit) const {
     struct Place {
-        u64 low;  // of the key
+        u64 low;  // low half of the key
         u64 slot;
     };
     std::vector<Place> order;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface of the index: keys from digests, entries, and the inputs that places refer
-// to.
+// The public interface of the index: keys from digests, entries, and the inputs to which places
+// refer.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,7 +23,8 @@ Key first_bytes(std::span<const u8> digest) {
     return key;
 }
 
-/// The hash of the secret, for the file and as the prefix of each digest in a keyed hash.
+/// A hash of the secret: to be stored in the file, or to be the prefix of each digest in a keyed
+/// hash.
 std::vector<u8> hash_of_secret(const std::string& purpose, const std::string& secret) {
     std::vector<u8> digest(32);
     const std::string text = purpose + secret;
@@ -38,7 +39,7 @@ std::vector<u8> hash_of_secret(const std::string& purpose, const std::string& se
 
 class Index::State {
  public:
-    /// The input that a place lies in, forgotten or not.
+    /// The input that contains a place, forgotten or not.
     const Source* source_at(u64 place) const;
     bool is_forgotten(u64 place) const {
         if (!has_forgotten) return false;
@@ -46,10 +47,10 @@ class Index::State {
         return source != nullptr && source->is_forgotten;
     }
 
-    /// What Index::load() and Index::save() do, of entries a group at a time.
+    /// Implement Index::load() and Index::save(), one group of entries at a time.
     Errc load(const std::string& path);
     Errc save(const std::string& path) const;
-    /// The entries that are not forgotten, by rising key.
+    /// Visits the entries that are not forgotten, in ascending order of keys.
     Errc visit_sorted(const std::function<Errc(const Entry&)>& visit) const {
         return table.visit_sorted([&](const Entry& entry) {
             return is_forgotten(entry.place) ? Errc::ok : visit(entry);
@@ -57,7 +58,7 @@ class Index::State {
     }
 
     Options options;
-    std::vector<u8> key_prefix;  // empty: keys are digests cut off
+    std::vector<u8> key_prefix;  // empty: keys are truncated digests
     SecretMark mark{};
     EntryTable table;
     std::vector<Source> sources;
@@ -125,7 +126,7 @@ Errc Index::open(const Options& options) {
 Errc Index::load(const std::string& path, const Options& options) {
     WARREN_TRY(open(options));
     const Errc code = state_->load(path);
-    if (code != Errc::ok) WARREN_TRY(open(options));  // nothing stays of a file that is not whole
+    if (code != Errc::ok) WARREN_TRY(open(options));  // discard what was read of an invalid file
     return code;
 }
 

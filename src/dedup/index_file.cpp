@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Header, inputs, entries, checksums of the entries. The header gives the position of each part, so
-// a truncated or extended file is detected before anything else is read. Entries are read and
-// written in groups, each with its checksum, so an index of any size needs the memory of one group.
+// The file consists of a header, inputs, entries, and checksums of the entries. The header gives
+// the position of each part, so a truncated or extended file is detected before anything else is
+// read. Entries are read and written in groups with one checksum each, so an index of any size
+// needs the memory of one group.
 #include "dedup/index_file.hpp"
 
 #include <fcntl.h>
@@ -38,7 +39,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 72 && sizeof(Entry) == 32);
 
-/// The record before each path.
+/// Precedes each path.
 struct SourceHeader {
     u64 base;
     u64 size;

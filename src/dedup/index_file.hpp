@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of an index, version 1, as docs/CHUNKING.md describes it. Numbers are little-endian.
+// The file of an index, version 1, as described in docs/CHUNKING.md. Numbers are little-endian.
 //
-// Invariant: what is read is exactly what was written; each part has its checksum, and a file is
-// replaced by renaming a complete one over it.
+// Invariant: only what was written is read back: each part has a checksum, and a file is replaced
+// by renaming a complete one over it.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 
 namespace warren::dedup {
 
-/// Identifies the secret without revealing it; zeros without one.
+/// Identifies the secret without revealing it; zeros if there is no secret.
 using SecretMark = std::array<u8, 16>;
 
-/// The contents of the file apart from the entries.
+/// The contents of the file without the entries.
 struct IndexHead {
     hash::Algorithm algorithm = hash::Algorithm::blake3;
     SecretMark mark{};
@@ -26,7 +26,7 @@ struct IndexHead {
     std::vector<Source> sources;
 };
 
-/// Entries that pass at once; they have a checksum together.
+/// How many entries are read or written at once. They share a checksum.
 inline constexpr u64 entries_in_group = 4096;
 
 class IndexReader {
@@ -36,12 +36,12 @@ class IndexReader {
     IndexReader(const IndexReader&) = delete;
     IndexReader& operator=(const IndexReader&) = delete;
 
-    /// Reads all but the entries. This and read(): Errc::corrupt if the file is not one that an
-    /// IndexWriter has finished.
+    /// Reads everything but the entries. open() and read() return Errc::corrupt if the file is not
+    /// one that an IndexWriter has finished.
     Errc open(const std::string& path);
     IndexHead& head() { return head_; }
-    /// Reads the next entries, by rising key. Requires: so many as a group has, or all that are
-    /// left of the last one.
+    /// Reads the next entries, in ascending order of keys. Requires: `group` has the size of a
+    /// group, or that of the rest in the last one.
     Errc read(std::span<Entry> group);
 
  private:
@@ -55,16 +55,16 @@ class IndexReader {
 class IndexWriter {
  public:
     IndexWriter() = default;
-    /// The old file stays, unless finish() has replaced it.
+    /// Keeps the old file unless finish() has replaced it.
     ~IndexWriter();
     IndexWriter(const IndexWriter&) = delete;
     IndexWriter& operator=(const IndexWriter&) = delete;
 
-    /// Begins a file beside `path`.
+    /// Begins a new file in the same folder as `path`.
     Errc open(const std::string& path, const IndexHead& head);
-    /// The next entry, by rising key. Requires: as many calls as the head has entries.
+    /// Appends an entry, in ascending order of keys. Requires: add() is called head.entries times.
     Errc add(const Entry& entry);
-    /// Replaces the file.
+    /// Syncs the new file and replaces the old one.
     Errc finish();
 
  private:
@@ -73,8 +73,8 @@ class IndexWriter {
     int file_ = -1;
     std::string path_;
     std::string name_;
-    u64 entries_at_ = 0;    // where the next group goes
-    u64 checksums_at_ = 0;  // and its checksum
+    u64 entries_at_ = 0;    // where the next group is written
+    u64 checksums_at_ = 0;  // where its checksum is written
     std::vector<Entry> group_;
 };
 

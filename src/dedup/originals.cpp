@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares chunks with weak digests to the bytes of their originals. Files are opened again by
-// path; a few stay open, since runs of chunks have runs of originals.
+// Compares chunks that have weak digests with the bytes of their originals. Files are opened again
+// by path; the last one stays open, since successive chunks tend to have originals in one file.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file passes through one buffer: it is filled and cut, the complete chunks in it are digested
-// side by side and handed on, and the open chunk moves to the front. A GPU gets a larger buffer,
+// A file passes through one buffer: it is filled and cut, the complete chunks in it are digested in
+// parallel and passed on, and the incomplete chunk moves to the front. A GPU gets a larger buffer,
 // which is pinned so that copies run at the full speed of the bus.
 //
-// Invariant: the buffer begins with the open chunk, and grows only if one chunk does not fit.
+// Invariant: the buffer begins with the incomplete chunk, and grows only if one chunk does not fit.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,10 +30,10 @@ constexpr u64 buffer_bytes_for_gpu = 128 * mib;
 constexpr u64 least_feed_for_gpu = 1 * mib;
 constexpr u64 least_file_for_model = 256 * mib;
 constexpr u64 least_bytes_for_rate = 128 * mib;  // after which the CPU's rate is known
-// A thread of a GPU digests a chunk: longer ones than these are too few for all threads.
+// A GPU thread digests one chunk: with longer chunks than this there are too few for all threads.
 constexpr u64 longest_mean_for_gpu = 256 * kib;
 
-/// Cuts into blocks of one size, with the calls of chunk::Chunker.
+/// Cuts into blocks of one size, with the interface of chunk::Chunker.
 class BlockCutter {
  public:
     explicit BlockCutter(u64 block_bytes) : block_bytes_(block_bytes) {}
@@ -54,7 +54,7 @@ class BlockCutter {
     u64 last_end_ = 0;
 };
 
-/// The length that chunks have on average, for bytes without a pattern.
+/// The average length of chunks of random bytes.
 u64 mean_chunk_bytes(const Splitter& splitter) {
     if (splitter.block_bytes != 0) return splitter.block_bytes;
     const int bits = std::min(std::popcount(splitter.rule.mask), 40);
@@ -155,7 +155,8 @@ class ChunkReader::Implementation {
         const auto begin = std::chrono::steady_clock::now();
         if (uses_gpu_) open_gpu();
         const u64 most = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
-        // One byte more than expected detects the end; a CPU begins small if the length is unknown.
+        // One byte more than expected detects the end. The CPU begins with a small buffer if the
+        // length is unknown.
         const u64 unknown = uses_gpu_ ? most : least_buffer_bytes;
         const u64 expected = ahead_ != 0 ? filled_ + ahead_ + 1 : unknown;
         const u64 wanted = std::min({most, expected, filled_ + left_});
@@ -163,8 +164,8 @@ class ChunkReader::Implementation {
         if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
     }
 
-    /// Decides whether the GPU takes the rest of the file, once the CPU's rate is known from its
-    /// work so far.
+    /// Decides whether the GPU takes over the rest of the file, once the CPU's rate is known from
+    /// its work so far.
     void decide() {
         if (!is_undecided_ || cpu_bytes_ < least_bytes_for_rate) return;
         is_undecided_ = false;
@@ -183,7 +184,7 @@ class ChunkReader::Implementation {
         return gpu < cpu;
     }
 
-    /// 0 if unknown. Each buffer is cut, then digested.
+    /// The predicted time; 0 if unknown. Each buffer is cut, then digested.
     double seconds_on_gpu(u64 bytes) {
         const u64 buffers = (bytes + buffer_bytes_for_gpu - 1) / buffer_bytes_for_gpu;
         const hash::Prediction digests = hash::predict(splitter_.algorithm, bytes, buffers);
@@ -236,7 +237,7 @@ class ChunkReader::Implementation {
 
     void finish() { splitter_.block_bytes != 0 ? blocks_.finish(ends_) : chunker_.finish(ends_); }
 
-    /// After a file that was not read to its end.
+    /// Resets the chunker after a file that was not read to its end.
     void forget() {
         ends_.clear();
         finish();
@@ -269,7 +270,7 @@ class ChunkReader::Implementation {
         }
         digests_.resize(pieces_.size() * hash::digest_bytes(splitter_.algorithm));
         hash::Stages stages;
-        // A few chunks at the end of a file are the CPU's.
+        // The few chunks at the end of a file are digested by the CPU.
         const bool is_worth_it = digests_by_gpu_ && start - base_ >= least_feed_for_gpu;
         const Errc code = hash::hash_many(
             splitter_.algorithm, pieces_, digests_,
@@ -305,21 +306,21 @@ class ChunkReader::Implementation {
     BlockCutter blocks_;
     chunk::Chunker chunker_;
     std::vector<std::byte> buffer_;
-    chunk::GpuChunker gpu_;  // lets go of the buffer before it goes
+    chunk::GpuChunker gpu_;  // declared after buffer_, so that it is unpinned before it is freed
     bool has_gpu_ = false;
     ReadWork work_;
-    u64 cpu_bytes_ = 0;  // cut and digested by the CPU, of all files
+    u64 cpu_bytes_ = 0;  // cut and digested by the CPU, for all files
     double cpu_seconds_ = 0;
-    // Of the file at hand.
+    // State of the current file.
     const Input* input_ = nullptr;
     const Visit* visit_ = nullptr;
-    bool uses_gpu_ = false;  // if there is enough at hand
+    bool uses_gpu_ = false;  // for parts that are large enough
     bool used_gpu_ = false;  // for the last part
     bool is_undecided_ = false;
-    u64 left_ = 0;   // to read at most
-    u64 ahead_ = 0;  // to read if the file is as long as it was
+    u64 left_ = 0;   // limit of the bytes to be read
+    u64 ahead_ = 0;  // to be read if the file keeps its length
     u64 filled_ = 0;
-    u64 base_ = 0;  // position in the file of the buffer's first byte
+    u64 base_ = 0;  // file offset of the buffer's first byte
     std::vector<u64> ends_;
     std::vector<hash::Bytes> pieces_;
     std::vector<u8> digests_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freeing device memory waits for all kernels, so buffers are kept and used again where it can be.
+// Freeing device memory waits for all kernels, so buffers are reused where possible.
 #include "gpu/buffer.hpp"
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,8 @@ void free_device(void* at) {
 }
 
 Errc allocate_pinned(void** at, u64 bytes) {
-    // Portable: threads that work on another GPU may use it; mapped: the device sees it at `at`.
+    // Portable: pinned for threads that use other GPUs too. Mapped: the device can access it at
+    // `at`.
     return check(cudaHostAlloc(at, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
                  "cudaHostAlloc");
 }
@@ -35,7 +36,8 @@ PinnedRange::PinnedRange(void* at, u64 bytes) {
     if (check(registered, "cudaHostRegister") == Errc::ok) {
         at_ = at;
     } else if (registered == cudaSuccess) {
-        // A test failed this call: without this, later memory at the address would count as pinned.
+        // A test made this call fail: if the range stayed registered, later memory there would
+        // count as pinned.
         static_cast<void>(cudaHostUnregister(at));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory with an owner: on the device, or pinned on the host where the device reads and writes it
-// too. Contents are not cleared.
+// Owned memory: on the device, or pinned on the host, where the device can access it too. Contents
+// are not initialized.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ void free_pinned(void* at);
 
 }  // namespace detail
 
-/// What both kinds share; `allocate` and `release` are one of the pairs above.
+/// The common part of both kinds; `allocate_bytes` and `release` are one of the pairs above.
 template <class T, Errc (*allocate_bytes)(void**, u64), void (*release)(void*)>
 class Buffer {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -35,7 +35,7 @@ class Buffer {
         return *this;
     }
 
-    /// Room for `count` values; what was there before is gone. Errc::no_memory if there is none.
+    /// Allocates room for `count` values; earlier contents are lost. Errc::no_memory.
     Errc allocate(u64 count) {
         clear();
         void* at = nullptr;
@@ -44,7 +44,8 @@ class Buffer {
         count_ = count;
         return Errc::ok;
     }
-    /// Room for at least `count` values: grows by half or more, and then what was there is gone.
+    /// Ensures room for at least `count` values. If it must grow, it grows by half or more, and
+    /// earlier contents are lost.
     Errc reserve(u64 count) {
         if (count <= count_) return Errc::ok;
         return allocate(count < count_ * 3 / 2 ? count_ * 3 / 2 : count);
@@ -69,16 +70,16 @@ class Buffer {
     u64 count_ = 0;
 };
 
-/// Memory of the device.
+/// Device memory.
 template <class T>
 using DeviceBuffer = Buffer<T, detail::allocate_device, detail::free_device>;
 
-/// Memory of the host that stays in place; its address is valid on the device too.
+/// Pinned host memory; its address is valid on the device too.
 template <class T>
 using PinnedBuffer = Buffer<T, detail::allocate_pinned, detail::free_pinned>;
 
 /// Pins a range of host memory that has another owner, so that copies to and from it run at full
-/// speed and asynchronously. Where the system refuses, copies are only slower.
+/// speed and asynchronously. If the system refuses, copies are only slower.
 class PinnedRange {
  public:
     PinnedRange() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking must not fail: without a driver, or with one too old, there are no GPUs and no errors.
+// Queries do not fail: without a driver, or with one too old, there are no GPUs and no errors.
 #include "gpu/device.hpp"
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ int device_count() {
 }
 
 Errc use_device(int index) {
-    // Asking costs next to nothing; setting may cost a lot.
+    // The query is cheap; setting the device may be expensive.
     int current = -1;
     if (cudaGetDevice(&current) == cudaSuccess && current == index) return Errc::ok;
     return check(cudaSetDevice(index), "cudaSetDevice");
@@ -48,8 +48,7 @@ Errc describe_device(int index, DeviceInfo& info) {
     info.memory_free_bytes = free_bytes;
     WARREN_TRY(check(cudaDriverGetVersion(&info.driver_version), "cudaDriverGetVersion"));
     WARREN_TRY(check(cudaRuntimeGetVersion(&info.runtime_version), "cudaRuntimeGetVersion"));
-    // The runtime has no name for this one:
-    // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
+    // The runtime has no name for CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
     constexpr auto virtual_memory = static_cast<cudaDeviceAttr>(102);
     info.has_virtual_memory = attribute(virtual_memory, index) != 0;
     info.shares_through_mps = attribute(cudaDevAttrMpsEnabled, index) != 0;

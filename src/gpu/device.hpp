@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which GPUs there are and what they can do. The runtime is linked statically, so one program runs
-// on machines with and without a driver: there, the number of GPUs is 0.
+// on machines with and without a driver; without one, the number of GPUs is 0.
 #pragma once
 
 #include <string>
@@ -18,23 +18,23 @@ struct DeviceInfo {
     int multiprocessors = 0;
     int capability_major = 0;
     int capability_minor = 0;
-    int driver_version = 0;  // 1000 * major + 10 * minor, of CUDA
+    int driver_version = 0;  // CUDA version, 1000 * major + 10 * minor
     int runtime_version = 0;
-    bool has_virtual_memory = false;  // address ranges can be reserved and mapped in parts
+    bool has_virtual_memory = false;  // address ranges can be reserved, and mapped in parts
     bool shares_through_mps = false;  // this process is a client of an MPS server
 };
 
-/// How many GPUs this program can use: 0 without a driver.
+/// The number of GPUs that this program can use; 0 without a driver.
 int device_count();
 
-/// Whether this process has opened a stream, that is, has already paid the tenths of a second that
-/// a GPU takes to start. Asks no driver.
+/// Whether this process has opened a stream, and so has already spent the tenths of a second that a
+/// GPU takes to start. Does not call the driver.
 bool was_used();
 
-/// What GPU `index` is. Errc::no_device if there is none; see last_failure().
+/// Describes GPU `index`. Errc::no_device if there is none; see last_failure().
 Errc describe_device(int index, DeviceInfo& info);
 
-/// Lets the calling thread work on GPU `index`.
+/// Makes GPU `index` the current device of the calling thread.
 Errc use_device(int index);
 
 }  // namespace warren::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime keeps its last error until the next query. It is taken here, so that a failure is
+// The runtime keeps its last error until the next query. check() clears it, so that a failure is
 // reported once and not attributed to a later call.
 #include "gpu/failure.hpp"
 
@@ -12,7 +12,7 @@ namespace warren::gpu {
 namespace {
 
 thread_local Failure last;
-std::atomic<u64> calls{0};         // checked since fail_call()
+std::atomic<u64> calls{0};         // calls checked since fail_call()
 std::atomic<u64> failing_call{0};  // 0: none
 
 /// Whether this is the call that a test wants to fail.

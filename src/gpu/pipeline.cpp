@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage's events are recorded on its own stream, so that they measure the stage without its waits
-// for other stages.
+// The events of a stage are recorded on its own stream, so that they measure the stage without its
+// waits for other stages.
 #include "gpu/pipeline.hpp"
 
 #include <chrono>
@@ -64,7 +64,7 @@ Errc Pipeline::open(const PipelineSettings& settings) {
 }
 
 Errc Pipeline::open_slot(Slot& slot) {
-    // Kernels may read a few bytes behind the data.
+    // Kernels may read a few bytes past the end of the data.
     constexpr u64 margin_bytes = 256;
     WARREN_TRY(slot.input.allocate(settings_.slot_bytes + margin_bytes));
     WARREN_TRY(slot.output.allocate(settings_.output_bytes));
@@ -133,7 +133,7 @@ Errc Pipeline::run(PipelineWork& work, StageSeconds& seconds) {
     const Clock clock;
     const Errc code = run_turns(work, seconds);
     if (code != Errc::ok) {
-        // What was queued still uses the slots.
+        // Queued work still uses the slots.
         static_cast<void>(copy_in_.wait());
         static_cast<void>(kernel_.wait());
         static_cast<void>(copy_out_.wait());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management is the driver's; its functions are looked up at run time, so that the
-// program starts where there is no driver.
+// Virtual memory management belongs to the driver. Its functions are looked up at run time, so that
+// the program also starts without a driver.
 #include "gpu/reserved_range.hpp"
 
 #include <cudaTypedefs.h>
@@ -12,7 +12,7 @@
 namespace warren::gpu {
 namespace {
 
-/// The functions of the driver that are used here.
+/// The driver functions used here.
 struct Driver {
     PFN_cuMemAddressReserve_v10020 reserve = nullptr;
     PFN_cuMemAddressFree_v10020 free = nullptr;
@@ -36,7 +36,7 @@ bool find(const char* name, Function& function) {
     return true;
 }
 
-/// Null if the driver does not have them all.
+/// Null if the driver lacks one of the functions.
 const Driver* driver() {
     static Driver functions;
     static const bool is_complete =
@@ -69,7 +69,7 @@ ReservedRange::~ReservedRange() {
 
 Errc ReservedRange::reserve(u64 bytes) {
     WARREN_CHECK(address_ == 0);
-    // The driver's functions ask for a context, which the runtime makes at its first use.
+    // The driver's functions need a context, which the runtime creates at its first use.
     WARREN_TRY(check(cudaFree(nullptr), "cudaFree"));
     WARREN_TRY(check(cudaGetDevice(&device_), "cudaGetDevice"));
     if (driver() == nullptr) {
@@ -86,7 +86,7 @@ Errc ReservedRange::reserve(u64 bytes) {
 
 Errc ReservedRange::map(u64 offset, u64 bytes) {
     WARREN_CHECK(offset % granularity == 0 && bytes % granularity == 0 && offset + bytes <= bytes_);
-    // Recorded first: after the mapping exists nothing but the driver may fail.
+    // Recorded first: once the mapping exists, nothing except the driver may fail.
     pieces_.push_back({offset, bytes, 0});
     const Errc mapped = map_piece(pieces_.back());
     if (mapped == Errc::ok) {
@@ -97,7 +97,7 @@ Errc ReservedRange::map(u64 offset, u64 bytes) {
     return mapped;
 }
 
-/// Gives the piece memory that the device can write.
+/// Allocates memory for the piece and makes it accessible to the device.
 Errc ReservedRange::map_piece(Piece& piece) {
     const Driver& call = *driver();
     CUmemAllocationProp properties{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of device addresses as large as a volume, of which only the mapped parts have memory: a
-// block keeps its address for as long as the volume is open.
+// A range of device addresses as large as a volume, of which only the mapped parts have memory. So
+// a block keeps its address for as long as the volume is open.
 //
-// Invariant: a part once mapped stays mapped; reading outside of the mapped parts is a fault.
+// Invariant: a part once mapped stays mapped. An access outside of the mapped parts is a fault.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace warren::gpu {
 
 class ReservedRange {
  public:
-    /// Memory comes in multiples of this.
+    /// Memory is mapped in multiples of this.
     static constexpr u64 granularity = 2 * mib;
 
     ReservedRange() = default;
@@ -23,12 +23,12 @@ class ReservedRange {
     ReservedRange(const ReservedRange&) = delete;
     ReservedRange& operator=(const ReservedRange&) = delete;
 
-    /// Takes addresses for `bytes` on the calling thread's GPU. Errc::not_supported without virtual
-    /// memory management.
+    /// Reserves `bytes` of addresses on the calling thread's GPU. Errc::not_supported: the driver
+    /// has no virtual memory management.
     Errc reserve(u64 bytes);
-    /// Gives memory to [offset, offset + bytes), both multiples of the granularity and not mapped
-    /// before: one piece of memory, made accessible at once. Its contents are undefined.
-    /// Errc::no_memory if the device has no more.
+    /// Maps memory to [offset, offset + bytes), both multiples of the granularity and not mapped
+    /// before, in one allocation that is accessible at return. Its contents are undefined.
+    /// Errc::no_memory: the device has no memory left.
     Errc map(u64 offset, u64 bytes);
 
     std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }

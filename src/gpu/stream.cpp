@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams do not block and do not wait for the default stream.
+// Streams are non-blocking: they do not wait for the default stream.
 #include "gpu/stream.hpp"
 
 #include <atomic>
@@ -73,7 +73,7 @@ Errc Event::wait() const {
 
 bool Event::is_reached() const {
     if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
-    static_cast<void>(cudaGetLastError());  // else the next launch would report it
+    static_cast<void>(cudaGetLastError());  // otherwise the next launch would report it
     return false;
 }
 

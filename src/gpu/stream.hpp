@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A queue of work on the GPU, and an event in it. These streams never wait for the default stream,
-// so a host program's work there does not delay the file system.
+// so work that a host program queues there does not delay the file system.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,16 +19,17 @@ class Stream {
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
-    /// `is_urgent`: its work goes before that of other streams where both wait. Nothing to do if it
-    /// is open already.
+    /// Creates the stream unless it is open. `is_urgent`: its work takes precedence over that of
+    /// other streams.
     Errc open(bool is_urgent = false);
-    /// Waits until all that was queued is done; the first error of any of it.
+    /// Waits until all queued work is done. Returns its first error.
     Errc wait() const;
-    /// What is queued from here on waits until `event`, recorded in another stream, is reached.
+    /// Makes work queued after this wait until `event`, recorded in another stream, is reached.
     Errc wait_for(const Event& event) const;
-    /// Queues a copy between host and device, either way. Pageable host memory makes it slow.
+    /// Queues a copy between host and device, in either direction. It is slow for pageable host
+    /// memory.
     Errc copy(void* to, const void* from, u64 bytes) const;
-    /// Queues the filling of device memory.
+    /// Queues a fill of device memory.
     Errc fill(void* at, int byte, u64 bytes) const;
 
     cudaStream_t get() const { return stream_; }
@@ -44,15 +45,15 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
-    /// Nothing to do if it is open already.
+    /// Creates the event unless it is open.
     Errc open();
-    /// Puts the event behind what is queued in `stream` now.
+    /// Records the event after the work queued in `stream` so far.
     Errc record(const Stream& stream) const;
-    /// Waits until it has been reached.
+    /// Waits until the event has been reached.
     Errc wait() const;
-    /// Whether it has been reached. An error counts: the next wait tells.
+    /// Whether the event has been reached. True after an error, which the next wait reports.
     bool is_reached() const;
-    /// From `begin` to this event, both reached.
+    /// The time from `begin` to this event. Requires: both have been reached.
     Result<float> milliseconds_since(const Event& begin) const;
 
     cudaEvent_t get() const { return event_; }

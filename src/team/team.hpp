@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many lanes run an algorithm. An operation of the file system is a template over a team: one
-// CPU thread, or one warp of a GPU. The team is all it knows of where it runs.
+// How many lanes run an algorithm. A file-system operation is a template over a team, which is one
+// CPU thread or one warp of a GPU, and depends on nothing else of where it runs.
 //
-// The rule that keeps one source right on both: every lane holds the same values. Memory that
-// others may change is read through load() or once(), in which one lane reads and broadcasts, so
-// that all lanes take the same branch; memory is written inside once(), or by lanes that write
-// different words. Every function that takes a team is collective: all lanes call it, in converged
-// code.
+// The rule that keeps one source right on both: every lane holds the same values. Memory that other
+// teams may change is read through load() or once(), in which one lane reads and broadcasts, so
+// that all lanes take the same branch. Memory is written inside once(), or by lanes that write
+// different words. Every function with a team parameter is collective: all lanes call it, in
+// converged code.
 #pragma once
 
 #include <type_traits>
@@ -20,7 +20,8 @@ namespace warren {
 struct ThreadTeam {
     static constexpr u32 width = 1;
 
-    u32 worker = 0;  // which of the engine's workers this is; spreads allocation and gates
+    u32 worker = 0;  // number of the engine's worker, by which allocations and freeze-barrier
+                     // counters are distributed
 
     WARREN_HD u32 lane() const { return 0; }
     WARREN_HD bool is_leader() const { return true; }
@@ -51,7 +52,7 @@ WARREN_HD auto once(const Team& team, Action&& action) {
     }
 }
 
-/// One lane reads a shared word, all lanes get what it read.
+/// One lane reads a shared word, and all lanes get its value.
 template <class Team, class T>
 WARREN_HD T load(const Team& team, T& word) {
     return once(team, [&] { return device_atomic<T>(word).load(hd::memory_order_relaxed); });

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp as a team, or a tile of it: W neighbouring lanes, so that a warp holds 32 / W teams, each
-// with an operation of its own. Smaller teams take longer for one operation and have a higher
-// throughput.
+// A warp as a team, or a tile of one: W neighbouring lanes, so that a warp has 32 / W teams, each
+// with an operation of its own. With smaller teams one operation takes longer, and the throughput
+// is higher.
 //
 // Invariant: only lanes of the same tile synchronise, and all of them do: the mask of a tile is
-// fixed. `__activemask()` is never used: it says which lanes the compiler scheduled, not which ones
-// are in the team. The tiles of a warp may diverge; where they do not, they share instructions.
+// fixed. `__activemask()` is never used, because it tells which lanes the compiler has scheduled
+// together, not which lanes are in the team. The tiles of a warp may diverge; where they do not,
+// they share instructions.
 //
-// Shuffles and ballots order no memory by themselves. Here they do: a lane's reads and writes
-// before a collective call come before what the other lanes do after it, as with LockstepTeam.
+// Shuffles and ballots alone do not order memory accesses. Here they do: a lane's reads and writes
+// before a collective call precede what the other lanes do after it, as with LockstepTeam.
 #pragma once
 
 #include <cstring>
@@ -20,7 +21,7 @@
 
 namespace warren {
 
-/// Every member is for the device. They are marked for the host too because the templates over
+/// Every member is for the device. Members are also marked for the host because the templates over
 /// teams are, and nvcc checks both halves of each instantiation.
 template <u32 W>
 struct TileTeam {
@@ -42,7 +43,7 @@ struct TileTeam {
         __syncwarp(mask());
     }
 
-    /// The value of lane `from` of the tile. T is split into 32-bit words, one shuffle each.
+    /// The value of lane `from` of the tile. T is split into 32-bit words with one shuffle each.
     template <class T>
     WARREN_HD T broadcast(T value, u32 from) const {
         static_assert(std::is_trivially_copyable_v<T>);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread takes a chunk: it finds or takes the slot of its key, lowers the slot's place to its own
-// and counts. A second kernel gives each slot the length that belongs to the place that won.
+// Each thread processes one chunk: it finds or claims the slot of its key, lowers the slot's place
+// to that of its chunk, and counts the chunk. A second kernel gives each slot the length of the
+// chunk whose place has won.
 #include <algorithm>
 #include <bit>
 
@@ -22,7 +23,7 @@ struct Table {
     u32* overflow;
 };
 
-/// Reads a whole key, which another thread may be writing now.
+/// Reads a whole key that another thread may be writing.
 __device__ Key load_key(const Key* at) {
     Key key;
     asm volatile(
@@ -35,8 +36,8 @@ __device__ Key load_key(const Key* at) {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 
-/// Stores `key` in an empty slot; returns the slot's key afterwards. Processors before sm_90 have
-/// no 16-byte exchange: a thread uses the slot's length as a lock meanwhile, which is 0 in a slot
+/// Stores `key` in an empty slot. Returns the slot's key afterwards. GPUs before sm_90 have no
+/// 16-byte exchange: a thread uses the slot's length as a lock meanwhile, which is 0 in a slot
 /// without a key.
 __device__ Key take_key(Entry& slot, const Key& key) {
     device_atomic<u32> lock(slot.length);
@@ -58,7 +59,7 @@ __device__ Key take_key(Entry& slot, const Key& key) {
 
 #else
 
-/// Stores `key` in an empty slot; returns the slot's key afterwards.
+/// Stores `key` in an empty slot. Returns the slot's key afterwards.
 __device__ Key take_key(Entry& slot, const Key& key) {
     Key before;
     asm volatile(
@@ -76,9 +77,9 @@ __device__ bool is_same(const Key& left, const Key& right) {
     return left.low == right.low && left.high == right.high;
 }
 
-/// The slot of a key, taken if `takes`; no_slot if there is none.
+/// The slot of a key, claimed if `takes`; no_slot if there is none.
 __device__ u64 slot_of(const Table& table, const Key& key, bool takes) {
-    // Zeros mark a free slot; the key of zeros has one of its own.
+    // A key of zeros marks a free slot, so the chunk whose key is zeros has a slot of its own.
     if (key.low == 0 && key.high == 0) return table.mask + 1;
     u64 at = key.low & table.mask;
     for (u64 tries = 0; tries <= table.mask; ++tries) {
