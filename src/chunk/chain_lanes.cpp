@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four gear hashes, each at its own position. Loading and looking up every byte limits the speed;
-// adding and testing is done for all four at once where there are vectors.
+// Four gear hashes, each at a position of its own. Loading and looking up every byte limits the
+// speed; vector instructions, where available, add and test for all four at once.
 #include "chunk/chains.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// g++ 12 warns about the undefined vectors inside its own header (GCC bug 105593).
+// g++ 12 warns about uninitialized vectors in its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -14,7 +14,7 @@ namespace warren::chunk {
 
 namespace {
 
-/// Notes a match of `common` after `steps` bytes if it also matches the lane's own mask.
+/// Records a match of the common bits after `steps` bytes if it also matches the lane's own mask.
 bool note_match(ChainLane& lane, u64 hash, u64 steps) {
     if ((hash & lane.mask) != 0 || lane.found != 0) return false;
     lane.found = steps;
@@ -101,7 +101,7 @@ WARREN_VECTOR u64 step_lanes_by_vector(const u64* table, u64 common, const u8* b
     const __m256i mask = _mm256_set1_epi64x(static_cast<long long>(common));
     __m256i hashes = _mm256_load_si256(first_numbers);
     u64 done = 0;
-    // Two steps for each branch.
+    // Two steps per branch.
     while (done + 2 <= steps) {
         const __m256i first = roll(hashes, look_up(table, at, done));
         hashes = roll(first, look_up(table, at, done + 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A segment's length is a multiple of the maximum, and a chain begins one maximum before its
-// segment: without matches every guess is right; otherwise the chains have usually met when the
+// The length of a segment is a multiple of the maximum, and a chain begins one maximum before its
+// segment: without matches every guess is right; otherwise the chains have usually met before the
 // segment begins.
 #include "chunk/chains.hpp"
 
@@ -16,17 +16,17 @@ constexpr u64 gear_window = 64;
 constexpr u64 least_segment_bytes = 256 * kib;
 constexpr u64 most_segment_bytes = 2 * mib;
 constexpr u64 segments_for_item = chain_lanes;
-constexpr u64 items_for_thread = 2;                       // a late thread takes one
-constexpr u64 segments_in_round = 8 * segments_for_item;  // for each thread
+constexpr u64 items_for_thread = 2;                       // so that a late thread has less to do
+constexpr u64 segments_in_round = 8 * segments_for_item;  // per thread
 
-/// The bits that every match has clear.
+/// The bits that are clear in the hash of every match.
 u64 common_mask(const Rule& rule) {
     return rule.method == Method::gear ? rule.mask : rule.mask & rule.early_mask;
 }
 
 }  // namespace
 
-/// Follows chains from segment to segment; a lane that has none left runs beside another one.
+/// Follows chains from segment to segment. A lane without a chain runs in parallel to another lane.
 class Chains::Walk {
  public:
     Walk(const Rule& rule, const u8* bytes, u64 known)
@@ -57,10 +57,10 @@ class Chains::Walk {
     }
 
  private:
-    /// What a lane works on.
+    /// The chunk that a lane works on.
     struct Head {
         Segment* segment = nullptr;
-        u64 start = 0;  // of the chunk
+        u64 start = 0;  // start of the chunk
         u64 stop = 0;   // where the mask changes or the chunk ends
     };
 
@@ -76,7 +76,8 @@ class Chains::Walk {
             at.found = 0;
             if (heads_[lane].segment == nullptr) continue;
             if (found != 0) {
-                // A gear's match ends its chunk; that of fastcdc opens the next one.
+                // With gear a match ends the chunk; with fastcdc the matching byte opens the next
+                // chunk.
                 const u64 behind = begins_[lane] + found;
                 begin_chunk(lane, rule_.method == Method::gear ? behind : behind - 1);
             } else if (at.at == heads_[lane].stop && !takes_late_mask(lane)) {
@@ -110,7 +111,8 @@ class Chains::Walk {
         }
     }
 
-    /// The first window that counts ends at the minimum; the hash begins without its last byte.
+    /// The first window that counts ends at the minimum. The hash begins without the window's last
+    /// byte.
     void begin_gear(u32 lane) {
         const u64 first = heads_[lane].start + rule_.minimum_bytes - 1;
         u64 hash = 0;
@@ -126,7 +128,7 @@ class Chains::Walk {
         heads_[lane].stop = start + rule_.average_bytes / 2 * 2;
     }
 
-    /// At a stop: whether the chunk goes on from there, with the second mask of fastcdc.
+    /// At a stop: whether the chunk continues, with the second mask of fastcdc.
     bool takes_late_mask(u32 lane) {
         Head& head = heads_[lane];
         const u64 last = head.start + rule_.maximum_bytes / 2 * 2;
@@ -177,7 +179,7 @@ u64 Chains::run(Workers& workers, const Stretch& stretch, u64 start, u64 known,
     return at + stretch.base;
 }
 
-/// Makes chains in segments from `start` on, to `known` or as far as one round goes.
+/// Follows chains in segments from `start` to `known`, or as far as one round reaches.
 void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) {
     const u64 threads = workers.threads();
     const u64 share = (known - start) / (threads * items_for_thread * segments_for_item);
@@ -199,8 +201,8 @@ void Chains::run_round(Workers& workers, const u8* bytes, u64 start, u64 known) 
     });
 }
 
-/// Goes on from `start`, a cut in the segment or behind it: chunk by chunk until a cut is also one
-/// of the segment's chain, then by that chain. Returns false if they did not meet.
+/// Continues from `start`, a cut in the segment or after it: chunk by chunk until a cut is also one
+/// of the segment's chain, then along that chain. Returns false if they did not meet.
 bool Chains::join(const u8* bytes, Segment& segment, u64 known, u64& start,
                   std::vector<u64>& ends) {
     auto is_over = [&] { return start >= segment.end || known - start < rule_.maximum_bytes; };

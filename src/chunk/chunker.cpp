@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream is scanned in blocks, by as many threads as there are, and the cuts are chosen block by
-// block in order. Between calls only the last bytes, which windows reach back to, and the open
-// chunk are kept.
+// A stream is scanned in blocks by several threads, and the cuts are selected in order, block by
+// block. Between calls only the last bytes, to which windows reach back, and the start of the
+// current chunk are kept.
 //
-// Invariant: history_ holds the last bytes of the stream, zeros before its beginning.
+// Invariant: history_ holds the last bytes of the stream, preceded by zeros if the stream is
+// shorter.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -20,9 +21,9 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr u64 blocks_in_round = 16;  // for each thread
+constexpr u64 blocks_in_round = 16;  // per thread
 
-/// What one worker scans into.
+/// Output of one worker's scan.
 struct Workspace {
     std::vector<u64> bits;
     std::vector<u64> early;
@@ -83,7 +84,7 @@ class Chunker::Implementation {
         u64 end = std::max(position_, start + rule.minimum_bytes);
         is_end = false;
         if (end <= known) {
-            // Before the stream there are zeros, which add nothing.
+            // The bytes before the stream count as zeros, which contribute nothing.
             u64 fingerprint = 0;
             for (u64 at = end - std::min<u64>(end, rule.window_bytes); at < end; ++at)
                 fingerprint = tables.roll(fingerprint, byte(at), 0);
@@ -134,8 +135,8 @@ class Chunker::Implementation {
     u64 open_chunk() const { return selector_.start(); }
 
  private:
-    /// If the rule has chains and the open chunk begins in this call: appends whole chunks as far
-    /// as they are certain. Returns how many bytes of the call need no scan.
+    /// If the rule has chains and the current chunk begins in this call: appends whole chunks as
+    /// far as they are certain. Returns how many bytes of the call need no scan.
     u64 take_chains(const Stretch& stretch, u64 size, u64 done, std::vector<u64>& ends) {
         const u64 start = selector_.start();
         const u64 known = position_ + size;
@@ -146,11 +147,11 @@ class Chunker::Implementation {
         return end - position_;
     }
 
-    /// How many of the `left` bytes at `position` lie within the minimum of the open chunk and need
-    /// no scan: whole cache lines, without the last byte, so that the selector learns how far the
-    /// bytes go.
+    /// How many of the `left` bytes at `position` are within the minimum of the current chunk and
+    /// need no scan. Whole cache lines only, and never the last byte, so that the selector learns
+    /// how far the bytes reach.
     u64 skippable(u64 position, u64 left) const {
-        // Fastcdc's selector looks at some of these bytes itself.
+        // Fastcdc's selector reads some of these bytes itself.
         const u64 first = selector_.first_end();
         if (left == 0 || first <= position + 1 || scanner_.rule().method == Method::fastcdc)
             return 0;
@@ -159,13 +160,13 @@ class Chunker::Implementation {
 
     u64 size_of_round(u64 left) const {
         const bool is_large = left >= sizes_.least_for_threads && workers_.threads() > 1;
-        // Until chains can begin, a block at a time.
+        // One block at a time until chains can begin.
         if (!is_large || (has_chains_ && chains_.is_worth_it()))
             return std::min(left, sizes_.block_bytes);
         return std::min(left, blocks_in_round * workers_.threads() * sizes_.block_bytes);
     }
 
-    /// The windows that end near the beginning of a call reach into what came before.
+    /// Scans the windows that end near the beginning of a call and begin in the bytes before it.
     void scan_seam(std::span<const u8> bytes) {
         seam_.resize(2 * history_.size());
         std::memcpy(seam_.data(), history_.data(), history_.size());
@@ -190,7 +191,8 @@ class Chunker::Implementation {
         const bool has_two = scanner_.rule().method == Method::fastcdc;
         if (has_two) space.early.assign(words, 0);
         scanner_.scan(bytes, base, count, space.bits.data(), space.early.data());
-        // Rabin's window is filled with zeros at first; for the others there is none before.
+        // Rabin's window starts filled with zeros; the others have no window before the first whole
+        // one.
         const bool is_filled = scanner_.rule().method == Method::rabin;
         const u64 least = is_filled ? 0 : scanner_.rule().window_bytes;
         block.candidates.assign(space.bits, base, count, least);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's chunker in a build without CUDA: every call returns Errc::no_device.
+// GpuChunker in a build without CUDA: every call returns Errc::no_device.
 #include "warren/chunk_gpu.hpp"
 
 #if !defined(WARREN_CUDA)

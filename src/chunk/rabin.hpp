@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rabin's fingerprint: the bytes of a window as a polynomial over GF(2), first byte at the highest
-// power, modulo a fixed polynomial ("Fingerprinting by random polynomials", 1981). It rolls: one
-// byte enters and one leaves with two look-ups.
+// Rabin's fingerprint: the bytes of a window as a polynomial over GF(2), the first byte at the
+// highest power, modulo a fixed polynomial ("Fingerprinting by random polynomials", 1981). It
+// rolls: two lookups account for the byte that enters and the byte that leaves.
 //
 // Invariant: a fingerprint is smaller than x^degree, and bytes before the stream are zero.
 #pragma once
@@ -29,16 +29,16 @@ constexpr u64 times_x8(u64 factor, u64 polynomial) {
 }
 
 struct RabinTables {
-    std::array<u64, 256> append;  // by the top 8 bits that leave when a byte enters
-    std::array<u64, 256> remove;  // by the byte that leaves the window
-    u32 shift;                    // where the top 8 bits are
+    std::array<u64, 256> append;  // index: the top 8 bits, which leave when a byte enters
+    std::array<u64, 256> remove;  // index: the byte that leaves the window
+    u32 shift;                    // position of the top 8 bits
 
     u64 roll(u64 fingerprint, u8 in, u8 out) const {
         return ((fingerprint << 8) | in) ^ append[fingerprint >> shift] ^ remove[out];
     }
 };
 
-/// Requires: degree 9 to 63, at least one byte of window.
+/// Requires: degree 9 to 63, a window of at least one byte.
 RabinTables make_rabin_tables(u64 polynomial, u32 window_bytes);
 
 }  // namespace warren::chunk

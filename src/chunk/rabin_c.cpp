@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface. The three ways of computing segments share one chunker, so any of them can take
-// the next bytes of a stream.
+// The C interface. The three implementations share one chunker, so any of them can take the next
+// bytes of a stream.
 //
-// Invariant: no exception leaves (running out of memory is the only kind); after one the stream
-// returns errors until it is reset.
+// Invariant: no exception leaves a function. The only one that can occur is std::bad_alloc; after
+// it all calls return errors until the stream is reset.
 #include <bit>
 #include <memory>
 #include <new>
@@ -36,7 +36,7 @@ size_t write_markers(const std::vector<u64>& ends, u64 begin, size_t* markers) {
     return ends.size();
 }
 
-/// What `work` answers, or RABIN_NO_MEMORY.
+/// Returns the result of `work`, or RABIN_NO_MEMORY.
 template <class Work>
 size_t guarded(rabinpoly_t* rabin, const Work& work) {
     if (rabin->is_lost) return RABIN_NO_MEMORY;
@@ -63,7 +63,7 @@ size_t cut_on_gpu(rabinpoly_t* rabin, std::span<const std::byte> bytes, size_t* 
     if (!rabin->has_gpu) return cut_on_cpu(rabin, bytes, markers);
     const u64 begin = rabin->chunker.position();
     rabin->ends.clear();
-    // If the GPU fails, the CPU has done the work; it does all from then on.
+    // If the GPU fails, the CPU completes the call, and processes all later ones.
     rabin->has_gpu = false;
     rabin->has_gpu = rabin->chunker.feed_by_gpu(rabin->gpu, bytes, rabin->ends) == warren::Errc::ok;
     return write_markers(rabin->ends, begin, markers);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The presets, and what a rule must fulfil. A rule that passes here can be followed to the end by
-// every implementation: each chunk has at least one byte, and no sum overflows.
+// The presets, and the checks of a rule. A rule that passes can be followed to the end by every
+// implementation: each chunk has at least one byte, and no sum overflows.
 #include <algorithm>
 #include <array>
 #include <bit>

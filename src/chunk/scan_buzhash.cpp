@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buzhash rotates by one a byte, so a byte contributes its table entry rotated by its distance from
-// the window's end. With entries rotated by their absolute position instead, prefix sums suffice: a
-// window's hash is the sum at its end less the sum at its beginning, rotated. That takes one
-// look-up a byte, and many windows are tested at a time by rotating the mask instead of the hashes.
+// Buzhash rotates by one per byte, so a byte contributes its table entry rotated by its distance
+// from the window's end. If entries are rotated by their absolute position instead, prefix sums
+// suffice: a window's hash is the difference (XOR) of the sums at its end and its beginning,
+// rotated. This takes one lookup per byte, and many windows are tested at once by rotating the mask
+// instead of the hashes.
 //
-// Invariant: sums_[k] is that of the bytes up to k - window bytes from where the tile begins.
+// Invariant: sums_[k] is the sum of the bytes up to k - window bytes after the start of the tile.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,7 +18,7 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr u32 turn = 32;  // rotations of a hash
+constexpr u32 turn = 32;  // the period of rotations of a hash
 constexpr u64 least_tile_bytes = 2048;
 
 using Four = u32 __attribute__((vector_size(16)));
@@ -32,7 +33,7 @@ class BuzhashScan {
  public:
     BuzhashScan(const Rule& rule, const u32* entries, u64 count, u64* bits)
         : window_(rule.window_bytes),
-          // Moving what the next tile needs costs at most a few times the size of a tile.
+          // Moving what the next tile needs costs at most a few times as much as the tile itself.
           tile_bytes_(std::min(std::max<u64>(least_tile_bytes, window_ / 2 / 64 * 64),
                                (count + 63) / 64 * 64)),
           entries_(entries),

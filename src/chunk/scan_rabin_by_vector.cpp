@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rabin without look-ups. A step of the fingerprint is a linear map over GF(2), and GFNI applies an
-// 8 x 8 matrix to 64 bytes with one instruction. So 64 parts of the input go side by side, one in
-// each byte of a vector, and the fingerprint is held in planes: plane k has byte k of all 64
-// fingerprints. Moving up by a byte renames planes; what leaves at the top, what leaves the window
-// Shifting by a byte renames planes; matrices add the byte that leaves at the top, the byte that
-// leaves the window and the byte that enters.
+// Rabin without lookups. A step of the fingerprint is a linear map over GF(2), and GFNI applies an
+// 8 x 8 matrix to 64 bytes with one instruction. So 64 parts of the input are processed in
+// parallel, one in each byte of a vector, and the fingerprints are stored in planes: plane k has
+// byte k of all 64 fingerprints. Shifting by a byte renames planes; matrices add the contributions
+// of the byte that leaves at the top, the byte that leaves the window and the byte that enters.
+//
 // Invariant: fingerprints are shifted up so that the top plane is exactly the 8 bits that leave.
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// g++ 12 warns about the undefined vectors inside its own header (GCC bug 105593).
+// g++ 12 warns about uninitialized vectors in its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -31,8 +31,8 @@ constexpr u32 lanes = 64;
 constexpr u32 tile_rows = 64;
 constexpr u64 longest_part = 4096;
 
-/// The matrix of a linear map from a byte to a byte, as vgf2p8affineqb wants it: byte 7 - i holds
-/// the bits of the input that bit i of the output is the sum of.
+/// The matrix of a linear map from a byte to a byte, in the format of vgf2p8affineqb: byte 7 - i
+/// holds the input bits whose sum is bit i of the output.
 template <class Map>
 u64 matrix_of(const Map& map) {
     u64 matrix = 0;
@@ -45,11 +45,11 @@ u64 matrix_of(const Map& map) {
     return matrix;
 }
 
-/// The maps of one step for a fingerprint of P planes, and what a match is.
+/// The maps of one step for a fingerprint of up to 8 planes, and what matches.
 struct Maps {
     u64 top[8];     // what the leaving top byte adds to each plane
-    u64 remove[8];  // what the byte adds that leaves the window
-    u64 enter[2];   // where the entering byte goes
+    u64 remove[8];  // what the byte that leaves the window adds
+    u64 enter[2];   // what the entering byte adds
     u8 mask[8];
     u8 value[8];
 };
@@ -71,9 +71,9 @@ Maps make_maps(const Rule& rule, const RabinTables& tables, u32 planes) {
     return maps;
 }
 
-/// Turns 8 bytes of each of 64 parts, `part` apart, into 8 rows of 64.
+/// Transposes 8 bytes of each of 64 parts, which are `part` bytes apart, into 8 rows of 64.
 WARREN_VECTOR inline void transpose_eight(const u8* bytes, u64 part, u8* rows) {
-    // Takes an 8 x 8 square of bytes in a vector over its diagonal.
+    // Transposes an 8 x 8 square of bytes in a vector.
     alignas(64) static constexpr u8 over_diagonal[64] = {
         0,  8,  16, 24, 32, 40, 48, 56, 1,  9,  17, 25, 33, 41, 49, 57, 2,  10, 18, 26, 34, 42,
         50, 58, 3,  11, 19, 27, 35, 43, 51, 59, 4,  12, 20, 28, 36, 44, 52, 60, 5,  13, 21, 29,
@@ -112,7 +112,7 @@ template <u32 planes>
 struct Fingerprints {
     __m512i plane[planes];
 
-    /// One step of all 64: a byte enters, and one leaves if there is a row of them.
+    /// One step of all 64 fingerprints: a byte enters, and one leaves unless `out_row` is null.
     WARREN_VECTOR inline void roll(const Maps& maps, const u8* in_row, const u8* out_row) {
         const __m512i in = _mm512_load_si512(in_row);
         const __m512i top = plane[planes - 1];
@@ -134,7 +134,7 @@ struct Fingerprints {
         }
     }
 
-    /// The lanes that match.
+    /// The lanes that match, considering planes `first` to `last`.
     WARREN_VECTOR inline u64 matches(const Maps& maps, u32 first, u32 last) const {
         __m512i difference = _mm512_setzero_si512();
 #pragma GCC unroll 8
@@ -155,10 +155,10 @@ struct Fingerprints {
     }
 };
 
-/// Scans 64 parts of `part` bytes each, a multiple of 64.
+/// Scans 64 parts of `part` bytes each, where `part` is a multiple of 64.
 template <u32 planes, u32 last_masked>
 WARREN_VECTOR void scan_parts(const Maps& maps, u32 window, const u8* bytes, u64 part, u64* bits) {
-    // Two tiles: the rows at hand and those before, which hold what leaves the window.
+    // Two tiles: the current rows, and the previous ones, with the bytes that leave the window.
     alignas(64) u8 rows[2 * tile_rows * lanes];
     Fingerprints<planes> hashes;
     for (u32 k = 0; k < planes; ++k)

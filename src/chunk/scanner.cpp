@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scans by table look-up. They differ in how a hash rolls and in what matches;
-// for_each_window() iterates over the input.
+// The scans by table lookup. They differ in how a hash rolls and in what matches; for_each_window()
+// iterates over the input.
 #include "chunk/scanner.hpp"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void scan_for(const Hash& rolling, const Rule& rule, const u8* bytes, u64 count,
     }
 }
 
-/// The table of fastcdc, each entry shifted up by one.
+/// The table of fastcdc with each entry shifted up by one.
 constexpr std::array<u64, 256> make_shifted(const std::array<u64, 256>& table) {
     std::array<u64, 256> shifted{};
     for (size_t byte = 0; byte < table.size(); ++byte)
@@ -68,9 +68,9 @@ constexpr std::array<u64, 256> make_shifted(const std::array<u64, 256>& table) {
     return shifted;
 }
 
-/// Two bytes a step: behind the first one the hash is at hand shifted up by one, so it is tested
-/// with the mask shifted likewise. Calls note(hash, place) for the matches; of the hash the low 63
-/// bits are right. Requires: the top bit of the mask is clear.
+/// Processes two bytes per step: after the first byte the hash is available shifted up by one, so
+/// it is tested with the mask shifted likewise. Calls note(hash, place) for the matches; only the
+/// low 63 bits of that hash are valid. Requires: the top bit of the mask is clear.
 template <class Note>
 void scan_pairs(const u8* bytes, u64 count, u64 mask, const Note& note) {
     static const std::array<u64, 256> shifted_table = make_shifted(fastcdc_table);
@@ -121,7 +121,7 @@ void scan_fastcdc(const Rule& rule, const u8* bytes, u64 count, u64* bits, u64* 
     });
 }
 
-/// Windows begin at multiples of the stride in the stream, not in what is scanned.
+/// Windows begin at multiples of the stride in the stream, not in the scanned range.
 void scan_digests(const Rule& rule, const u8* bytes, u64 position, u64 count, u64* bits) {
     const u64 stride = rule.stride_bytes;
     const u64 window = rule.window_bytes;

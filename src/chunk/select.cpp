@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One loop serves all rules. They differ in three distances from the start of a chunk, in the
-// distance of the cut from the end of its window, and in whether a window may touch the end of the
-// stream.
+// One loop implements all rules. They differ in three distances from the start of a chunk, in the
+// distance of the cut from the end of its window, and in whether a window may end with the stream.
 #include "chunk/select.hpp"
 
 #include <algorithm>
@@ -12,7 +11,7 @@ namespace warren::chunk {
 
 namespace {
 
-// Fastcdc's hash begins at the minimum, so only from here on does it cover a whole window.
+// Fastcdc's hash begins at the minimum, so it covers a whole window only after this many bytes.
 constexpr u64 gear_window = 64;
 
 }  // namespace
@@ -100,7 +99,7 @@ void Selector::cut_at(u64 at) {
     head_hash_ = 0;
 }
 
-/// Tests the windows of a fastcdc chunk that begin at its minimum.
+/// Tests the windows of a fastcdc chunk that are shorter because the hash begins at the minimum.
 void Selector::look_at_head(u64 known, const Stretch& stretch) {
     while (pending_ == no_candidate && head_bytes_ + 1 < first_bytes_ &&
            head_bytes_ < last_bytes_ && start_ + head_bytes_ < known) {
@@ -146,7 +145,7 @@ void Selector::run(CandidateList& candidates, CandidateList& early, u64 known,
     }
 }
 
-/// The cut is the end of the window, so it is certain as soon as the candidate is seen.
+/// The cut is the end of the window, so it is certain once the candidate is seen.
 void Selector::run_without_lag(CandidateList& candidates, u64 known, std::vector<u64>& ends) {
     const u64 least = rule_.minimum_bytes;
     const u64 most = rule_.maximum_bytes;
@@ -162,7 +161,8 @@ void Selector::run_without_lag(CandidateList& candidates, u64 known, std::vector
 }
 
 void Selector::finish(u64 known, std::vector<u64>& ends) {
-    // A window of borg that touches the end does not count; nor does an unpaired byte of fastcdc.
+    // A window of borg that ends with the stream does not count, nor does an unpaired byte of
+    // fastcdc.
     if (pending_ != no_candidate && rule_.method == Method::fastcdc &&
         (pending_ - start_) % 2 == 0) {
         ends.push_back(pending_ - lag_bytes_);

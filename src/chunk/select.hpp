@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the cuts among the candidates: the minimum skips some, the maximum forces others. What is
-// chosen depends on the last cut, so this is the serial part; it looks at candidates only, a few
-// bytes in ten thousand of the input.
+// Selects the cuts among the candidates: the minimum excludes some, the maximum forces others. A
+// cut depends on the previous one, so this part is serial, but it processes only candidates, about
+// one byte in thousands of the input.
 //
-// Invariant: a cut is chosen as soon as the bytes seen make it certain, whatever comes behind them.
+// Invariant: a cut is selected as soon as the bytes seen make it certain, whatever follows them.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,8 @@ namespace warren::chunk {
 
 inline constexpr u64 no_candidate = ~u64{0};
 
-/// In a list of fastcdc's candidates: which of the two masks the window matches, beside its end.
+/// In a list of fastcdc's candidates: flags, besides the end, for the two masks that a window
+/// matches.
 inline constexpr u32 late_flag = u32{1} << 31;
 inline constexpr u32 early_flag = u32{1} << 30;
 inline constexpr u32 list_end_mask = early_flag - 1;
@@ -25,18 +26,19 @@ inline constexpr u32 list_end_mask = early_flag - 1;
 /// if they are many, which bounds the memory for any input.
 class CandidateList {
  public:
-    /// Takes over the bits of `count` places; bit i is the window that ends at base + i + 1. Those
-    /// that end before `least` are left out.
+    /// Takes the bits of `count` positions; bit i is the window that ends at base + i + 1. Windows
+    /// that end before `least` are ignored.
     void assign(std::span<const u64> bits, u64 base, u64 count, u64 least);
-    /// Takes over a list: rising ends, counted from `base`.
+    /// Takes a list of ascending ends, relative to `base`.
     void assign_list(std::span<const u32> ends, u64 base, u64 least);
-    /// Takes over those entries of a list with flags that have this one.
+    /// Takes those entries of a list with flags that have this flag.
     void assign_flagged(std::span<const u32> entries, u32 flag, u64 base, u64 least);
 
-    /// The first candidate from `end` on, or no_candidate. Requires: calls come with rising ends.
+    /// The first candidate at `end` or after it, or no_candidate. Requires: `end` does not decrease
+    /// from call to call.
     u64 next(u64 end) { return is_dense_ ? next_in_bits(end) : next_in_list(cursor_, end); }
 
-    /// Calls visit(next) in a loop until it returns false; next(end) is as above. The position in
+    /// Calls visit(next) repeatedly until it returns false; next(end) is as above. The position in
     /// the list is then a local variable, which stays in a register.
     template <class Visit>
     void go_through(const Visit& visit) {
@@ -54,7 +56,7 @@ class CandidateList {
  private:
     u64 next_in_bits(u64 end) const;
     u64 next_in_list(size_t& cursor, u64 end) const {
-        // Usually none or one is skipped, unpredictably: so there is no branch, and all three are
+        // Usually none or one is skipped, unpredictably. So there is no branch, and all three are
         // loaded before it is known which one is needed.
         const u64* at = list_.data() + cursor;
         const u64 first = at[0];
@@ -68,7 +70,7 @@ class CandidateList {
         return found;
     }
 
-    static constexpr size_t stops = 3;  // no_candidate at the end of the list
+    static constexpr size_t stops = 3;  // copies of no_candidate at the end of the list
 
     std::vector<u64> list_ = std::vector<u64>(stops, no_candidate);
     std::vector<u64> bits_;
@@ -77,7 +79,7 @@ class CandidateList {
     bool is_dense_ = false;
 };
 
-/// The bytes at hand: bytes[0] is at `base` in the stream.
+/// Bytes in memory; bytes[0] is at `base` of the stream.
 struct Stretch {
     const u8* bytes;
     u64 base;
@@ -88,19 +90,20 @@ class Selector {
     Selector() = default;
     explicit Selector(const Rule& rule);
 
-    /// Goes on with the candidates up to `known`, the bytes seen so far, and appends the cuts that
-    /// are certain. `early` is looked at for fastcdc only, and so is the stretch: it must hold the
-    /// bytes from the last call's `known` on.
+    /// Continues with the candidates up to `known`, the number of bytes seen so far, and appends
+    /// the cuts that are certain. `early` and the stretch are used only for fastcdc; the stretch
+    /// must hold the bytes from the previous call's `known` on.
     void run(CandidateList& candidates, CandidateList& early, u64 known, const Stretch& stretch,
              std::vector<u64>& ends);
-    /// Ends the stream at `known`.
+    /// Ends the stream at `known` and appends the remaining ends.
     void finish(u64 known, std::vector<u64>& ends);
 
-    /// Where the chunk begins whose end is not known yet.
+    /// Where the chunk whose end is not known yet begins.
     u64 start() const { return start_; }
-    /// Windows that end before are within the minimum of that chunk: none of them is a candidate.
+    /// Windows that end before this position are within the minimum of that chunk and never
+    /// candidates.
     u64 first_end() const { return start_ + first_bytes_; }
-    /// Takes a cut found by chains or on a GPU.
+    /// Continues after a cut that was found by chains or on a GPU.
     void cut_at(u64 at);
 
  private:
@@ -113,9 +116,10 @@ class Selector {
     u64 lag_bytes_ = 0;           // from the cut to the end of the window
     u64 first_bytes_ = 0;         // from the start to the first end of a window that counts
     u64 last_bytes_ = 0;          // to the last one
-    u64 early_bytes_ = 0;         // fastcdc: to the first one that late candidates are for
-    u64 pending_ = no_candidate;  // counts only if the stream goes on behind it
-    u64 head_bytes_ = 0;          // fastcdc: how far the head of the chunk was looked at
+    u64 early_bytes_ = 0;         // fastcdc: to the first one tested with `mask` instead of
+                                  // `early_mask`
+    u64 pending_ = no_candidate;  // counts only if the stream continues after it
+    u64 head_bytes_ = 0;          // fastcdc: up to where the head of the chunk was examined
     u64 head_hash_ = 0;
 };
 

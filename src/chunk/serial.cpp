@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules as they are written down, one byte after the other: the reference for every faster way,
-// and the "serial" of the measurements. Like the programs that define these cuts, they skip the
-// bytes that no window needs.
+// The rules as they are defined, one byte after the other: the reference for every faster
+// implementation, and the "serial" of the measurements. Like the programs that define these cuts,
+// they skip bytes that no window needs.
 #include <algorithm>
 #include <array>
 
@@ -46,7 +46,7 @@ u64 end_of_gear(const Rule& rule, Bytes bytes, u64 start) {
     return end;
 }
 
-/// The matching byte opens the next chunk, bytes are taken in pairs, and the hash begins at the
+/// The matching byte opens the next chunk, bytes are processed in pairs, and the hash begins at the
 /// minimum, as in the programs that define these cuts.
 u64 end_of_fastcdc(const Rule& rule, Bytes bytes, u64 start) {
     const u64 left = std::min<u64>(bytes.size() - start, rule.maximum_bytes);
@@ -64,7 +64,7 @@ u32 rotate(u32 word, u32 by) {
     return std::rotl(word, static_cast<int>(by % 32));
 }
 
-/// The window lies behind the cut, and one that touches the limit is not looked at any more.
+/// The window follows the cut, and a window that reaches the limit is not tested.
 u64 end_of_buzhash(const Rule& rule, Bytes bytes, u64 start) {
     const u64 limit = std::min<u64>(start + rule.maximum_bytes, bytes.size());
     const u32 window = rule.window_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rolling hash is latency-bound: each step needs the result of the last. A core can do more at
-// once, so one scan runs through several parts of its input side by side.
+// A rolling hash is latency-bound: each step needs the previous result. A core can execute more at
+// once, so one scan processes several parts of its input in parallel.
 #pragma once
 
 #include <bit>
@@ -13,13 +13,13 @@ inline void set_bit(u64* bits, u64 index) {
     bits[index / 64] |= u64{1} << (index % 64);
 }
 
-/// Calls `visit(hash, index)` with the hash of every window that ends behind bytes[0] to
-/// bytes[count - 1], `streams` parts of the input in turn: as many as registers hold. Hash has
-/// begin(at): the hash of the window that ends before `at`, and roll(hash, at): the next one, by
-/// the byte at `at`.
+/// Calls `visit(hash, index)` with the hash of every window that ends after bytes[0] to bytes[count
+/// - 1], for `streams` parts of the input in turn, as many as registers hold. Hash has begin(at),
+/// the hash of the window that ends before `at`, and roll(hash, at), the next hash given the byte
+/// at `at`.
 template <u32 streams, class Hash, class Visit>
 void for_each_window(const Hash& rolling, const u8* bytes, u64 count, const Visit& visit) {
-    // Parts that begin at a multiple of 64 share no word of a bitmap.
+    // Parts that begin at multiples of 64 share no word of a bitmap.
     const u64 part = count / streams / 64 * 64;
     if (part > 0) {
         decltype(rolling.begin(bytes)) hashes[streams];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants by which other programs define their chunks. They are part of those formats: one
-// changed digit moves cuts. The tests hold them against the programs themselves.
+// The constants with which other programs define their chunks. They are part of those formats: one
+// changed digit moves cuts. Tests compare the results with those of the programs themselves.
 #include "chunk/tables.hpp"
 
 namespace warren::chunk {

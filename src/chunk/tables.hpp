@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants by which other programs define their chunks.
+// The constants with which other programs define their chunks.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 
 namespace warren::chunk {
 
-/// One entry a byte: the table of the gearhash crate, which Xet uses.
+/// One entry per byte value: the table of the gearhash crate, which Xet uses.
 extern const std::array<u64, 256> gear_table;
 /// The table of FastCDC 2020 as in fastcdc-rs and pyfastcdc.
 extern const std::array<u64, 256> fastcdc_table;
-/// Its masks by the logarithm of the size; those below 5 are not in use.
+/// The masks of FastCDC 2020 by the logarithm of the size; those below 5 are not used.
 extern const std::array<u64, 26> fastcdc_masks;
-/// borg's table, before its seed.
+/// The table of borg, without a seed.
 extern const std::array<u32, 256> buzhash_table;
 
 }  // namespace warren::chunk

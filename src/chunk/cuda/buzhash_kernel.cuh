@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans for candidates of buzhash. Its windows have up to 4095 bytes, too many to hold: a lane
-// reads its run twice at a time, where bytes enter and where they leave the window. One table
-// serves both, since what leaves was rotated as often as the window is long.
+// reads its run in two places at a time, where bytes enter the window and where they leave it. One
+// table serves both, since a leaving byte's entry has been rotated by the length of the window.
 //
-// Invariant: as in scan_kernel.cuh; bytes before the stream add nothing.
+// Invariant: as in scan_kernel.cuh; bytes before the stream contribute nothing.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,9 +12,9 @@
 
 namespace warren::chunk::cuda {
 
-inline constexpr u32 buzhash_copies = 32;  // of the table: one for each bank
+inline constexpr u32 buzhash_copies = 32;  // of the table: one per bank
 
-/// What a match of buzhash is. `entries` are 256, the seed in them.
+/// What buzhash matches. `entries` has 256 elements, which include the seed.
 struct BuzhashScan {
     const u32* entries;
     u32 window;
@@ -22,10 +22,10 @@ struct BuzhashScan {
     u32 value;
 };
 
-/// Bytes from any place on, four at a time.
+/// Reads bytes from any position on, four at a time.
 class ByteWords {
  public:
-    /// Reads no word that has no byte of [first, last).
+    /// Does not read a word without bytes of [first, last).
     __device__ ByteWords(const u8* bytes, i64 first, i64 last, i64 at)
         : bytes_(bytes), first_(first), last_(last), at_(at & ~i64{3}), shift_(at & 3) {
         if (shift_ != 0) low_ = load();
@@ -60,7 +60,7 @@ class ByteWords {
     u32 low_ = 0;
 };
 
-/// The hash of a lane.
+/// The hash of one lane.
 class Buzhash {
  public:
     __device__ Buzhash(const BuzhashScan& scan, const u32* table)
@@ -81,7 +81,7 @@ class Buzhash {
     u32 hash_ = 0;
 };
 
-/// One lane a run.
+/// Each lane scans one run.
 __global__ void buzhash_kernel(BuzhashScan scan, ScanWork work) {
     u32* const table = reinterpret_cast<u32*>(scan_memory);
     for (u32 at = threadIdx.x; at < 256 * buzhash_copies; at += blockDim.x)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks that arrive together are sorted by length in classes of 512 bytes, longest first so that
-// they do not come last. All of it happens on the device, which leaves the host free to choose the
-// next cuts.
+// The chunks of a batch are sorted by length into classes of 512 bytes, the longest first, so that
+// no long chunk is started last. This takes place on the device, so that the host is free to select
+// the next cuts.
 #include "chunk/cuda/chunk_digests.hpp"
 
 #include <algorithm>
@@ -14,17 +14,17 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-constexpr u64 least_together = 16384;  // chunks: fewer leave most of the GPU idle
+constexpr u64 least_together = 16384;  // chunks; fewer leave most of the GPU idle
 constexpr u64 step_bytes = 512;
 constexpr u32 classes = 256;
 constexpr u32 threads = 256;
 
-/// A batch: chunks [first, first + count) of the stream, and where they are put in order.
+/// A batch: chunks [first, first + count) of the stream, and where they are sorted.
 struct Batch {
-    const u64* ends;  // of the stream
+    const u64* ends;  // all ends of the stream
     u64 first;
     u64 count;
-    u32* begins;  // of each class
+    u32* begins;  // where each class begins
     u64* offsets;
     u64* lengths;
     u32* chunks;
@@ -47,7 +47,7 @@ __global__ void count_classes(Batch batch) {
     device_atomic<u32>(batch.begins[own]).fetch_add(1, hd::memory_order_relaxed);
 }
 
-/// Replaces the counts by the sums of those before them; one block of a thread a class.
+/// Replaces counts by the sums of the counts before them. One block with one thread per class.
 __global__ void sum_classes(u32* begins) {
     __shared__ u32 sums[classes];
     const u32 own = begins[threadIdx.x];
@@ -74,7 +74,7 @@ __global__ void order_chunks(Batch batch) {
     batch.chunks[at] = static_cast<u32>(chunk);
 }
 
-/// Puts the digests, of `words` 4-byte words each, back into the order of the chunks.
+/// Writes the digests, of `words` 4-byte words each, in the order of the chunks.
 __global__ void spread_digests(const u32* sorted, const u32* chunks, u64 count, u32 words,
                                u32* digests) {
     const u64 index = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -128,7 +128,7 @@ Errc ChunkDigests::add(std::span<const u64> ends, bool is_last) {
     const size_t turn = turn_++ % streams_.size();
     const gpu::Stream& stream = streams_[turn];
     std::copy(ends.begin() + static_cast<std::ptrdiff_t>(done_), ends.end(), ends_.data() + done_);
-    // With the end before them, which another stream may still be copying.
+    // Includes the previous end, which another stream may still be copying.
     const u64 from = done_ == 0 ? 0 : done_ - 1;
     WARREN_TRY(stream.copy(device_ends_.data() + from, ends_.data() + from,
                            (ends.size() - from) * sizeof(u64)));

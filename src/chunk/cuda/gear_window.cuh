@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gear's hash of any 64 bytes, by eight lanes. A lane hashes eight of the bytes; a byte's
-// contribution moves up by one bit for each later byte, so three shuffles combine the lanes' sums.
+// Computes the gear hash of any 64 bytes on eight lanes. Each lane hashes eight of the bytes. A
+// byte's contribution is shifted up by one bit for each later byte, so three shuffles combine the
+// lanes' sums.
 //
 // Invariant: no byte outside of the data is read. All lanes of a warp take part.
 #pragma once
@@ -12,7 +13,7 @@
 namespace warren::chunk::cuda {
 
 inline constexpr u32 window_lanes = 8;
-inline constexpr u32 lane_bytes = 8;  // of a window, for each lane
+inline constexpr u32 lane_bytes = 8;  // of a window, per lane
 
 /// Data of which [first, last) may be read; `bytes` is aligned to 4.
 struct DataRange {
@@ -21,7 +22,7 @@ struct DataRange {
     i64 last;
 };
 
-/// The four bytes at `at`, a multiple of 4; zeros for those outside of the range.
+/// The four bytes at `at`, a multiple of 4; bytes outside of the range are zero.
 __device__ inline u32 load_word(const DataRange& data, i64 at) {
     if (at >= data.first && at + 4 <= data.last)
         return *reinterpret_cast<const u32*>(data.bytes + at);
@@ -34,17 +35,17 @@ __device__ inline u32 load_word(const DataRange& data, i64 at) {
     return word;
 }
 
-/// Copies the 256 entries of gear's table to shared memory; all threads of a block.
+/// Copies the 256 entries of the gear table to shared memory. All threads of a block call it.
 __device__ inline void load_table(u64* table, const u64* entries) {
     for (u32 at = threadIdx.x; at < 256; at += blockDim.x)
         table[at] = entries[at];
     __syncthreads();
 }
 
-/// A lane's part of the hash of the 64 bytes from some place on.
+/// A lane's part of the hash of 64 bytes.
 class WindowPart {
  public:
-    /// The eight lanes give the same `from`.
+    /// All eight lanes pass the same `from`.
     __device__ WindowPart(const u64* table, const DataRange& data, i64 from)
         : lane_(threadIdx.x % window_lanes) {
         const i64 own = from + lane_ * lane_bytes;
@@ -70,15 +71,15 @@ class WindowPart {
         if (lane_ == 0) before_ = 0;
     }
 
-    /// Which of the eight lanes this one is.
+    /// The number of this lane among the eight.
     __device__ u32 lane() const {
         return lane_;
     }
-    /// The hash of the whole window, in the last lane.
+    /// The hash of the whole window; valid in the last lane.
     __device__ u64 whole() const {
         return up_to_here_;
     }
-    /// The hash of the window's beginning, up to the lane's own byte `byte`, that one included.
+    /// The hash of the window's bytes up to and including the lane's own byte `byte`.
     __device__ u64 begin_up_to(u32 byte) const {
         return (before_ << (byte + 1)) + hashes_[byte];
     }

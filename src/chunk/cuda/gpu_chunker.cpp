@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three slots take turns: one is copied while another one is scanned. If the rule allows it the
-// device chooses the cuts; otherwise the host chooses among the candidates, a few bytes in ten
-// thousand, while the next slot is under way.
+// Three slots are used in turn: one is copied while another is scanned. If the rule allows it, the
+// device selects the cuts. Otherwise the host selects them among the candidates, about one byte in
+// thousands, while the next slot is being processed.
 //
 // Invariant: slots are finished in the order in which they were queued, which is that of the
 // stream.
@@ -37,16 +37,16 @@ struct Slot {
     u64 count = 0;  // 0: nothing queued
 };
 
-/// A call's data, and the callbacks that get its candidates or ends.
+/// The data of a call, and the callbacks that receive its candidates or ends.
 struct Job {
     const u8* source = nullptr;
     u64 count = 0;
     u64 position = 0;             // of the data in their stream
-    const u8* history = nullptr;  // the end of what came before, if there was something
+    const u8* history = nullptr;  // points past the bytes before the data; null if there are none
     u8* keep = nullptr;
     bool is_copied = true;
     GpuChunker::OnKnown on_known;
-    /// Gets ends counted from `base`; empty: the host chooses all.
+    /// Receives ends relative to `base`; empty: the host selects all cuts.
     std::function<Errc(std::span<const u32> ends, u64 base)> on_chosen;
 };
 
@@ -68,7 +68,7 @@ class GpuChunker::Implementation {
 
     const Rule& rule() const { return rule_.rule(); }
 
-    /// Lets all that follows wait for what is queued in the stream.
+    /// Makes all work queued from here on wait for the work queued in the stream.
     Errc wait_for(cudaStream_t stream) {
         cudaEvent_t event = nullptr;
         WARREN_TRY(gpu::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
@@ -109,14 +109,14 @@ class GpuChunker::Implementation {
         while (oldest < next) {
             Slot& slot = slots_[oldest++ % slots_.size()];
             if (code == Errc::ok) code = finish(slot);
-            // After a failure nothing of ours may still be running when the caller goes on.
+            // After a failure no queued work may still be running when the caller continues.
             if (code != Errc::ok) static_cast<void>(slot.stream.wait());
             slot.count = 0;
         }
         return code;
     }
 
-    /// Brings bytes [from, to) of the job's data to the host, if they are not there.
+    /// Copies bytes [from, to) of the job's data to the host.
     Errc fetch(u64 from, u64 to, Stretch& stretch) {
         fetched_.resize(to - from);
         WARREN_TRY(slots_[0].stream.copy(fetched_.data(), job_->source + from, to - from));
@@ -126,7 +126,7 @@ class GpuChunker::Implementation {
     }
 
  private:
-    /// Gets memory for slots of `slot_bytes`, or makes them smaller where the device has too
+    /// Allocates memory for slots of `slot_bytes`, or makes the slots smaller if the device has too
     /// little.
     Errc allocate(u64& slot_bytes) {
         const bool is_for_device = job_->on_chosen != nullptr;
@@ -165,14 +165,14 @@ class GpuChunker::Implementation {
             u8* const to =
                 job_->keep != nullptr ? job_->keep + slot.base : slot.staging.data() + front_bytes_;
             const u8* const before = slot.base > 0 ? at : job_->history;
-            // In `keep` the slot before copies these too, with the same result.
+            // In `keep` the previous slot also copies these bytes, with the same result.
             if (position > 0) WARREN_TRY(slot.stream.copy(to - reach, before - reach, reach));
             WARREN_TRY(slot.stream.copy(to, at, slot.count));
             at = to;
         }
         WARREN_TRY(cuda::queue_scan(rule_, {at, slot.count, position}, slot.result, slot.stream));
         if (is_for_device_) {
-            // Where the open chunk begins comes from the slot before.
+            // The start of the current chunk comes from the previous slot.
             if (number > 0)
                 WARREN_TRY(slot.stream.wait_for(slots_[(number - 1) % slots_.size()].done));
             WARREN_TRY(cuda::queue_selection(rule_, {at, slot.base, slot.count, job_->count},
@@ -181,7 +181,7 @@ class GpuChunker::Implementation {
         return slot.done.record(slot.stream);
     }
 
-    /// Waits for the slot and hands on what was found.
+    /// Waits for the slot and passes on what was found.
     Errc finish(Slot& slot) {
         WARREN_TRY(slot.done.wait());
         const u64 known = job_->position + slot.base + slot.count;
@@ -218,8 +218,8 @@ class GpuChunker::Implementation {
         return Errc::ok;
     }
 
-    /// For more candidates than a list holds. Fastcdc's candidates need flags, which a bitmap
-    /// lacks: the host scans again.
+    /// For more candidates than a list can hold. Fastcdc's candidates need flags, which a bitmap
+    /// does not have, so the host scans again.
     Errc take_bits(Slot& slot) {
         const u64 base = job_->position + slot.base;
         bits_.assign((slot.count + 63) / 64, 0);
@@ -264,15 +264,16 @@ class GpuChunker::Implementation {
         return Errc::ok;
     }
 
-    /// Places before it have no whole window; rabin's is filled with zeros.
+    /// Windows that end before this position are not whole; rabin's window starts filled with
+    /// zeros.
     u64 least() const { return rule().method == Method::rabin ? 0 : rule().window_bytes; }
 
     cuda::DeviceRule rule_;
     std::array<Slot, 3> slots_;
     gpu::DeviceBuffer<cuda::SelectState> state_;
     gpu::PinnedRange pinned_;
-    u64 front_bytes_ = 0;  // of a staging buffer, before the data: what windows reach, aligned
-    u64 slot_bytes_ = 0;   // that the slots have memory for
+    u64 front_bytes_ = 0;  // in a staging buffer before the data: the reach of windows, rounded up
+    u64 slot_bytes_ = 0;   // for which the slots have memory
     bool is_for_device_ = false;
     bool has_staging_ = false;
     const Job* job_ = nullptr;

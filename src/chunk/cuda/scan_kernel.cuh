@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans for candidates on a GPU. A lane rolls one hash along a run of its own; shared memory holds
-// one copy of the hash's table for each pair of banks, so lanes that look up different entries
-// never conflict.
+// Scans for candidates on a GPU. A lane rolls one hash along a run of its own. Shared memory holds
+// one copy of the hash's table per pair of banks, so lanes that look up different entries never
+// conflict.
 //
-// A warp's 32 runs come in stages of 64 bytes each, copied into shared memory while the stage
-// before is worked on. The 64 bytes before a run are a stage too, which fills the window.
-// Invariant: bit i of the result stands for the window that ends behind byte i, as on the CPU.
+// The 32 runs of a warp are read in stages of 64 bytes each, which are copied to shared memory
+// while the previous stage is processed. The 64 bytes before a run are a stage too, which fills the
+// window. Invariant: bit i of the result stands for the window that ends after byte i, as on the
+// CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,30 +16,31 @@
 
 namespace warren::chunk::cuda {
 
-inline constexpr u32 row_bytes = stage_bytes + 16;  // rows of neighbouring lanes use other banks
+inline constexpr u32 row_bytes = stage_bytes + 16;  // rows of neighbouring lanes start in different
+                                                    // banks
 inline constexpr u32 buffer_bytes = 32 * row_bytes;
-inline constexpr u32 buffers = 3;  // the stage before, at hand, under way
-inline constexpr u32 copies = 16;  // of a table with entries of 64 bits
+inline constexpr u32 buffers = 3;  // the previous stage, the current one, the next one
+inline constexpr u32 copies = 16;  // of a table with 64-bit entries
 inline constexpr u32 table_bytes = 256 * 8 * copies;
 inline constexpr u32 tile_shift = 16;  // a tile has 64 KiB
 
-/// What a scan reads and writes. `bytes` is aligned to 16; the 64 bytes before it are readable and
-/// count if `has_history`, else there are zeros.
+/// What a scan reads and writes. `bytes` is aligned to 16. If `has_history`, the 64 bytes before it
+/// are readable and count; otherwise zeros count in their place.
 struct ScanWork {
     const u8* bytes;
     u64 count;
-    u64* bits;         // a word for each 64 bytes, an even number of them
-    u32* tile_counts;  // of the bits set in each tile, added up to what was there
-    u32 run_bytes;     // of a lane: a multiple of 128
+    u64* bits;         // a word for each 64 bytes, an even number of words
+    u32* tile_counts;  // number of bits set in each tile, added to the previous values
+    u32 run_bytes;     // length of a lane's run, a multiple of 128
     bool has_history;
 
     __device__ DataExtent extent() const { return {count, has_history}; }
 };
 
-/// Tables first, then the buffers of each warp.
+/// Contains the tables, then the buffers of each warp.
 extern __shared__ __align__(128) u8 scan_memory[];
 
-/// The entry at `place` of table `number`; the place includes the lane's copy.
+/// The entry at offset `place` of table `number`; the offset includes that of the lane's copy.
 template <u32 number>
 __device__ uint2 look_up(u32 place) {
     return *reinterpret_cast<const uint2*>(scan_memory + number * table_bytes + place);
@@ -52,14 +54,14 @@ __device__ inline uint4 read_quad(u32 address) {
     return quad;
 }
 
-/// Byte `k` of a word as the place of its entry: one shift and one logical operation.
+/// The offset of the entry of byte `k` of a word, computed by one shift and one logical operation.
 template <u32 k>
 __device__ u32 entry_of(u32 word, u32 copy) {
     const u32 shifted = k == 0 ? word << 7 : word >> (8 * k - 7);
     return (shifted & 0x7f80u) | copy;
 }
 
-/// Gear over 64 bytes. `wide`: the mask reaches into the low half of the hash.
+/// Gear over 64 bytes. `wide`: the mask has bits in the low half of the hash.
 template <bool wide>
 struct GearScan {
     static constexpr u32 tables = 1;
@@ -88,17 +90,18 @@ struct GearScan {
     static constexpr u32 window = 64;
 };
 
-/// Rabin. The fingerprint stands at the top of 64 bits, so that what leaves is its top byte;
-/// `raised` is by how much it was moved up, 0 if only known at run time. `wide`: the mask reaches
-/// into the high half. Windows of 48 and 64 bytes begin at a multiple of 16 from a stage's start.
+/// Rabin. The fingerprint is shifted to the top of 64 bits, so that the leaving bits are its top
+/// byte. `raised` is the shift, or 0 if it is known only at run time. `wide`: the mask has bits in
+/// the high half. Windows of 48 and 64 bytes begin at a multiple of 16 from a stage's start.
 template <u32 window_bytes, u32 raised, bool wide>
 struct RabinScan {
     static constexpr u32 tables = 2;
     static constexpr bool has_window = true;
     static constexpr u32 window = window_bytes;
 
-    const u64* entries;  // 256 for what leaves at the top, 256 for what leaves the window
-    u64 mask;            // raised
+    const u64* entries;  // 256 for the top byte that leaves, 256 for the byte that leaves the
+                         // window
+    u64 mask;            // shifted like the fingerprint
     u64 value;
     u32 raise;
 
@@ -136,7 +139,7 @@ struct RabinScan {
     }
 };
 
-/// Four steps, of the bytes of one word.
+/// Four steps, with the bytes of one word.
 template <bool has_out, class Scan>
 __device__ u32 roll_word(const Scan& scan, typename Scan::State& state, u32 in, u32 out) {
     u32 hits = 0;
@@ -159,7 +162,7 @@ __device__ u32 roll_quad(const Scan& scan, typename Scan::State& state, uint4 in
     return hits | roll_word<has_out>(scan, state, in.w, out.w) << 12;
 }
 
-/// Asks for the 16 bytes at `from`, to be written to an address of shared memory.
+/// Starts an asynchronous copy of the 16 bytes at `from` to an address in shared memory.
 __device__ inline void copy_quad(u32 to, const u8* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
 }
@@ -169,7 +172,8 @@ __device__ inline void write_quad(u32 to, const Quad& quad) {
                  "r"(quad.words[1]), "r"(quad.words[2]), "r"(quad.words[3]));
 }
 
-/// The 32 runs of a warp, stage by stage: each lane copies a part of all rows and reads its own.
+/// The 32 runs of a warp, stage by stage: each lane copies a part of all rows and reads its own
+/// row.
 template <class Scan>
 class Runs {
  public:
@@ -183,7 +187,7 @@ class Runs {
     /// Where the lane's own run begins.
     __device__ i64 begin() const { return warp_begin_ + lane_ * i64{work_.run_bytes}; }
 
-    /// Asks for stage `stage` of all 32 runs; -1 is the one before them.
+    /// Starts copying stage `stage` of all 32 runs; -1 is the stage before them.
     __device__ void ask(int stage, u32 slot) const {
         const u32 row = lane_ / 4;
         const u32 quad = lane_ % 4 * quad_bytes;
@@ -201,7 +205,7 @@ class Runs {
         }
         asm volatile("cp.async.commit_group;");
     }
-    /// Waits for all stages but the last one asked for.
+    /// Waits for all stages except the one requested last.
     __device__ void wait() const {
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncwarp();
@@ -223,10 +227,10 @@ class Runs {
     u32 lane_;
     u32 buffer_;
     i64 warp_begin_;
-    bool is_inside_;  // the same for the whole warp
+    bool is_inside_;  // equal for the whole warp
 };
 
-/// The byte that leaves the window with quad `index` of a stage: windows of 64 - 16 n bytes.
+/// The bytes that leave the window with quad `index` of a stage, for windows of 64 - 16 n bytes.
 template <u32 window, class Scan>
 __device__ uint4 leaving(const Runs<Scan>& runs, u32 before, u32 now, u32 index) {
     constexpr u32 skip = (64 - window) / 16;
@@ -284,7 +288,7 @@ __device__ void scan_run(const Scan& scan, const ScanWork& work, const Runs<Scan
     __syncwarp();
 }
 
-/// One block a multiprocessor; its warps take 32 runs at a time.
+/// One block per multiprocessor; each warp processes 32 runs at a time.
 template <class Scan>
 __global__ void scan_kernel(Scan scan, ScanWork work) {
     u64* const table = reinterpret_cast<u64*>(scan_memory);

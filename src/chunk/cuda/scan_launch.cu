@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernel of a rule, and turns bitmaps into lists: the scan has counted the candidates
-// of each tile, a prefix sum says where each tile's part begins, and a warp writes it.
+// Selects the kernel for a rule, and turns bitmaps into lists: the scan has counted the candidates
+// of each tile, a prefix sum determines where each tile's part begins, and a warp writes it.
 #include "chunk/cuda/scan_launch.hpp"
 
 #include <algorithm>
@@ -20,12 +20,12 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-// So few that they find room beside any scan.
+// Few enough to fit beside any scan.
 constexpr u32 sum_threads = 512;
 constexpr u32 list_threads = 256;
 constexpr u32 words_in_tile = (1u << tile_shift) / 64;
 
-/// Adds to a lane's number those of the lanes before it.
+/// Inclusive prefix sum over the lanes of a warp.
 __device__ u32 sum_up_to_lane(u32 sum) {
     for (u32 step = 1; step < 32; step *= 2) {
         const u32 other = __shfl_up_sync(~0u, sum, step);
@@ -34,7 +34,8 @@ __device__ u32 sum_up_to_lane(u32 sum) {
     return sum;
 }
 
-/// Replaces counts by the sums of those before them; one block, whose threads take neighbours each.
+/// Replaces counts by the sums of the counts before them. One block; each thread takes adjacent
+/// counts.
 __global__ void sum_tiles(u32* counts, u32 tiles, u32* total) {
     __shared__ u32 warps[32];
     const u32 lane = threadIdx.x % 32;
@@ -61,7 +62,7 @@ __global__ void sum_tiles(u32* counts, u32 tiles, u32* total) {
     if (threadIdx.x == sum_threads - 1) *total = before;
 }
 
-/// Counts the bits of each tile; a warp a tile.
+/// Counts the bits of each tile, with one warp per tile.
 __global__ void count_tiles(const u64* bits, u64 words, u32* counts, u32 tiles) {
     const u32 tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     const u32 lane = threadIdx.x % 32;
@@ -75,7 +76,7 @@ __global__ void count_tiles(const u64* bits, u64 words, u32* counts, u32 tiles) 
     if (lane == 0) counts[tile] = count;
 }
 
-/// What a listing reads and writes.
+/// What list_tiles() reads and writes.
 struct ListWork {
     const u64* bits;
     u64 words;
@@ -87,7 +88,7 @@ struct ListWork {
     u32 stride;
 };
 
-/// A warp lists the candidates of a tile.
+/// Lists the candidates of each tile, with one warp per tile.
 __global__ void list_tiles(ListWork work) {
     const u32 tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     const u32 lane = threadIdx.x % 32;
@@ -108,7 +109,8 @@ __global__ void list_tiles(ListWork work) {
     }
 }
 
-/// What fastcdc's flags are found from, and where they go: the list of ends, or another one.
+/// The input from which fastcdc's flags are computed, and their output: the list of ends or another
+/// one.
 struct FlagWork {
     const u32* ends;
     const u32* total;
@@ -120,17 +122,18 @@ struct FlagWork {
     u64 early_mask;
 };
 
-/// Adds to each candidate which masks its window matches; eight lanes a candidate.
+/// Adds to each candidate flags for the masks that its window matches, with eight lanes per
+/// candidate.
 __global__ void flag_candidates(FlagWork work) {
     __shared__ u64 table[256];
     load_table(table, work.entries);
     const u32 listed = *work.total < work.most ? *work.total : work.most;
     const u32 each = gridDim.x * blockDim.x / window_lanes;
     const u32 own = (blockIdx.x * blockDim.x + threadIdx.x) / window_lanes;
-    // A warp goes on while one of its candidates is there, since all its lanes take part.
+    // All lanes of a warp take part, so the warp continues while one of its candidates exists.
     for (u32 at = own; at / 4 * 4 < listed; at += each) {
         const u32 end = at < listed ? work.ends[at] : 0;
-        // Before the first whole window nothing is chosen, whatever the flags are.
+        // Before the first whole window nothing is selected, whatever the flags.
         const WindowPart window(table, work.data, static_cast<i64>(end) - 64);
         if (at >= listed || window.lane() != window_lanes - 1) continue;
         const u64 hash = window.whole();
@@ -165,7 +168,7 @@ Errc launch_rabin(const DeviceRule& rule, const ScanWork& work, const gpu::Strea
                   threads, rule.multiprocessors(), stream);
 }
 
-/// The bits that every match has clear.
+/// The bits that are clear in the hash of every match.
 u64 common_mask(const Rule& rule) {
     return rule.method == Method::gear ? rule.mask : rule.mask & rule.early_mask;
 }
@@ -197,7 +200,7 @@ Errc launch_rabin_as_known(const DeviceRule& rule, const ScanWork& work,
 Errc launch_buzhash(const DeviceRule& rule, ScanWork work, const gpu::Stream& stream) {
     constexpr u32 threads = 128;
     constexpr u32 memory = 256 * buzhash_copies * sizeof(u32);
-    // Each run reads its first window on top, so it is long where there is much to do.
+    // Each run additionally reads its first window, so runs are long if there is much data.
     const u64 share = work.count / (rule.multiprocessors() * 512u) / 64 * 64;
     work.run_bytes = static_cast<u32>(std::clamp<u64>(share, 1024, 16384));
     const BuzhashScan scan{rule.buzhash_entries(), rule.rule().window_bytes,
@@ -233,7 +236,7 @@ Errc launch_digests(const Rule& rule, const ScanStretch& stretch, const ScanResu
 
 Errc launch_scan(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
                  const gpu::Stream& stream) {
-    // Short runs where there is little, so that all warps have one.
+    // Short runs if there is little data, so that every warp has one.
     const u64 warps = rule.multiprocessors() * 20u;
     const u64 share = stretch.count / warps / 32 / 128 * 128;
     const u64 longest = rule.rule().method == Method::rabin ? 2048 : 1024;
@@ -323,7 +326,8 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
         const u32 raise = 64 - degree(rule.polynomial);
         entries.resize(512);
         for (u64 byte = 0; byte < 256; ++byte) {
-            // On the device what leaves at the top is shifted out, so only its remainder is added.
+            // On the device the bits that leave at the top are shifted out, so only the remainder
+            // is added.
             entries[byte] = (tables.append[byte] ^ (byte << tables.shift << 8)) << raise;
             entries[256 + byte] = tables.remove[byte] << raise;
         }
@@ -339,7 +343,8 @@ Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
 }
 
 u32 candidate_blocks(const DeviceRule& rule, u64 bytes) {
-    // One for each 8 KiB, where a block takes 32 candidates at a time; no more than fill a device.
+    // One block per 8 KiB, in which a block processes 32 candidates at a time; not more than fill a
+    // device.
     return static_cast<u32>(std::clamp<u64>(bytes >> 13, 1, rule.multiprocessors() * u64{8}));
 }
 
@@ -353,7 +358,7 @@ Errc ScanResult::allocate(const Rule& rule, u64 most_bytes, bool for_device) {
     WARREN_TRY(bits.allocate((most_bytes + 127) / 128 * 2));
     WARREN_TRY(tile_counts.allocate((most_bytes >> tile_shift) + 1));
     WARREN_TRY(total.allocate(1));
-    // Fastcdc's flags are computed on the device whether the host or the device gets the list.
+    // Fastcdc's flags are computed on the device, whether the host or the device reads the list.
     if (for_device || rule.method == Method::fastcdc) WARREN_TRY(device_list.allocate(room));
     if (!for_device) WARREN_TRY(list.allocate(room));
     return count.allocate(1);

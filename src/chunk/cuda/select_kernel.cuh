@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The serial rule over a list of candidates, as one thread of a device follows it.
+// The serial rule applied to a list of candidates by one device thread.
 //
-// Fastcdc starts a new hash at the minimum of a chunk. Its first 63 windows, the head of a chunk,
-// are not in the list of candidates and have to be hashed separately. Almost all chunks begin at a
-// candidate, so find_heads() looks at the heads of all of them in parallel first; a thread that
-// walks hashes a head itself only if a chunk begins elsewhere.
-// Invariant: positions are counted from the stretch's beginning; a chunk that is open there begins
-// before it.
+// Fastcdc starts a new hash at the minimum of a chunk. The first 63 windows from there, called the
+// head of the chunk, are not in the list of candidates and have to be hashed separately. Almost all
+// chunks begin at a candidate, so find_heads() examines the heads of all candidates in parallel
+// first; a thread that follows a chain hashes a head itself only if a chunk begins elsewhere.
+// Invariant: positions are relative to the start of the stretch; a chunk that is incomplete there
+// begins at or before 0.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,13 +19,13 @@
 
 namespace warren::chunk::cuda {
 
-// If a segment's chain does not meet that of the segment before, one block follows the segments
-// behind it again: `settle_threads` of them at once, at most `most_rounds` times. Beyond that the
-// host is faster.
+// If a segment's chain does not meet that of the previous segment, one block follows the segments
+// after it again: up to `settle_threads` of them at once, at most `most_rounds` times. Beyond that
+// the host is faster.
 inline constexpr u32 settle_threads = 256;
 inline constexpr u32 most_rounds = 256;
 
-/// What a round of the choice reads and writes.
+/// What a round of the selection reads and writes.
 struct SelectWork {
     // The rule.
     i64 minimum;
@@ -39,23 +39,23 @@ struct SelectWork {
     const u32* tile_begins;
     const u32* total;
     u32 most_listed;
-    i64 least;  // candidates before have no whole window
+    i64 least;  // candidates before this position have no whole window
     u8* heads;
     // The stretch.
     const u8* bytes;
     i64 base;
     i64 count;
-    i64 left;  // of the stream, from the stretch's beginning
+    i64 left;  // bytes of the stream from the start of the stretch on
     u32 segment_tiles;
     u32 segments;
-    // The choice.
+    // The selection.
     SelectState* state;
     SegmentChain* chains;
     i64* exits;
     u32* counts;
     u32* guesses;
     u32* ends;
-    u32 most_ends;  // of a segment
+    u32 most_ends;  // per segment
     u32* unsettled;
     SelectProgress* progress;
 };
@@ -64,14 +64,14 @@ __device__ inline bool can_choose(const SelectWork& work) {
     return work.state->is_known != 0 && *work.total <= work.most_listed;
 }
 
-// What is known of the head of a chunk that begins at a candidate: no window matches, 1 + the first
-// one that does, or unknown, because the bytes or the stream end too soon.
+// What is known of the head of a chunk that begins at a candidate: no window matches, 1 + the
+// number of the first one that does, or unknown because the bytes or the stream end too soon.
 inline constexpr u8 head_without_match = 0;
 inline constexpr u8 head_unknown = 255;
 inline constexpr u32 head_bytes = 63;
 
-/// Looks at the heads of chunks that begin at candidates; eight lanes a candidate. If the maximum
-/// is less than a head above the minimum no chunk begins at a candidate.
+/// Examines the heads of chunks that begin at candidates, with eight lanes per candidate. (If the
+/// maximum exceeds the minimum by less than a head, no chunk begins at a candidate.)
 __global__ void find_heads(SelectWork work) {
     __shared__ u64 table[256];
     load_table(table, work.entries);
@@ -81,7 +81,7 @@ __global__ void find_heads(SelectWork work) {
     const i64 border = work.average / 2 * 2 - least;
     const u32 each = gridDim.x * blockDim.x / window_lanes;
     const u32 own = (blockIdx.x * blockDim.x + threadIdx.x) / window_lanes;
-    // A warp goes on while one of its candidates is there, since all its lanes take part.
+    // All lanes of a warp take part, so the warp continues while one of its candidates exists.
     for (u32 at = own; at / 4 * 4 < listed; at += each) {
         const i64 end = at < listed ? work.list[at] & list_end_mask : 1;
         const i64 from = end - 1 + least;
@@ -97,21 +97,21 @@ __global__ void find_heads(SelectWork work) {
         const u32 hits = all_hits >> (threadIdx.x % 32 / window_lanes * window_lanes) & 0xff;
         const u32 writer = hits == 0 ? 0 : static_cast<u32>(__ffs(static_cast<int>(hits))) - 1;
         if (at >= listed || window.lane() != writer) continue;
-        // One more than the head, since fastcdc ignores a last byte without a pair.
+        // One more than the head, since fastcdc ignores an unpaired last byte.
         const bool is_known = from + head_bytes + 1 <= work.count;
         const u32 known = hits == 0 ? head_without_match : 1 + first;
         work.heads[at] = is_known ? static_cast<u8>(known) : head_unknown;
     }
 }
 
-/// Whether a window in the head of the chunk at `start` matches, up to `top`. All bytes are loaded
-/// and looked up before the first is tested: loads that depend on each other would take most of the
-/// time.
+/// Whether a window in the head of the chunk at `start` matches before `top`. All bytes are loaded
+/// and looked up before the first is tested, because loads that depend on each other would take
+/// most of the time.
 __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top, i64& end) {
     constexpr u32 words = 16;
     const i64 from = start + work.minimum / 2 * 2;
     const i64 last = from + head_bytes < top ? from + head_bytes : top;
-    // What lies before the stretch was looked at with the one before.
+    // What lies before the stretch was examined with the previous one.
     if (last <= 0 || from >= last) return false;
     const DataRange data{work.bytes, from < 0 ? from : 0, work.count};
     const i64 aligned = from & ~i64{3};
@@ -138,11 +138,11 @@ __device__ inline bool match_in_head(const SelectWork& work, i64 start, i64 top,
     return first < last;
 }
 
-/// Walks from chunk to chunk.
+/// Follows a chain from chunk to chunk.
 template <bool is_fastcdc>
 class ChunkWalk {
  public:
-    /// From a chunk that begins at `start` and ends in the segment or behind it.
+    /// Starts with a chunk that begins at `start` and ends in the segment or after it.
     __device__ ChunkWalk(const SelectWork& work, u32 segment, i64 start)
         : work_(work),
           start_(start),
@@ -152,9 +152,9 @@ class ChunkWalk {
         border_ = (segment + 1) * length < work.count ? (segment + 1) * length : work.count;
     }
 
-    /// Where the chunk at hand begins.
+    /// Where the current chunk begins.
     __device__ i64 start() const { return start_; }
-    /// Moves to the next chunk, at the end of this one, if that lies in the segment.
+    /// Moves to the next chunk, at the end of the current one, if that end is in the segment.
     __device__ bool step() {
         const i64 end = is_fastcdc ? end_of_fastcdc() : end_of_chunk();
         if (end > border_) return false;
@@ -169,9 +169,9 @@ class ChunkWalk {
         return move(start_ + work_.minimum, 0, forced, found) ? found : forced;
     }
 
-    /// A position behind the stretch if the end is not certain yet.
+    /// Returns a position after the stretch if the end is not certain yet.
     __device__ i64 end_of_fastcdc() {
-        // Bytes are taken in pairs, so an odd last one of the stream is not looked at.
+        // Bytes are processed in pairs, so an odd last byte of the stream is ignored.
         const i64 left = work_.left - start_;
         const i64 limit = start_ + (left < work_.maximum ? left : work_.maximum) / 2 * 2;
         const i64 top = limit < work_.count ? limit : work_.count;
@@ -191,9 +191,9 @@ class ChunkWalk {
         return found - 1;
     }
 
-    /// Moves on to the first candidate of [end, limit); for fastcdc, to the first one that matches
-    /// the mask in force there: the early one below `border`, the late one from it on. False if
-    /// there is none.
+    /// Moves to the first candidate in [end, limit). For fastcdc: to the first one that matches the
+    /// mask in effect there, which is the early one below `border` and the late one from it on.
+    /// Returns false if there is none.
     __device__ bool move(i64 end, i64 border, i64 limit, i64& found) {
         if (end < work_.least) end = work_.least;
         for (; at_ < total_; ++at_) {
@@ -211,13 +211,13 @@ class ChunkWalk {
 
     const SelectWork& work_;
     i64 start_;
-    i64 border_;  // of the segment
-    u32 at_;      // in the list
+    i64 border_;  // end of the segment
+    u32 at_;      // index in the list
     u32 total_;
-    u32 opener_ = nobody;  // fastcdc: the candidate at which the chunk begins
+    u32 opener_ = nobody;  // fastcdc: the candidate at which the current chunk begins
 };
 
-/// Walks each segment from a guess: that a chunk begins where the segment does.
+/// Follows a chain in each segment from a guess: that a chunk begins where the segment does.
 template <bool is_fastcdc>
 __global__ void guess_segments(SelectWork work) {
     const u32 segment = blockIdx.x * blockDim.x + threadIdx.x;
@@ -235,9 +235,9 @@ __global__ void guess_segments(SelectWork work) {
     work.exits[segment] = walk.start();
 }
 
-/// Walks a segment again from where the one before it ends, if it was begun elsewhere, up to the
-/// first end that the walk from the guess found too: the rest is the same. Returns whether the end
-/// of the segment's last chunk has changed. Requires: segment > 0.
+/// If the previous segment's chain ended elsewhere than this segment's began, follows the chain
+/// again from there, up to the first end that the chain from the guess also has: the rest is equal.
+/// Returns whether the end of the segment's last chunk has changed. Requires: segment > 0.
 template <bool is_fastcdc>
 __device__ bool correct_segment(const SelectWork& work, u32 segment) {
     SegmentChain& chain = work.chains[segment];
@@ -279,7 +279,8 @@ __global__ void correct_segments(SelectWork work) {
     work.unsettled[at] = segment + 1;
 }
 
-/// One block: corrects segments that begin elsewhere than the one before ends, until none is left.
+/// One block: corrects segments that begin elsewhere than the previous one ends, until none is
+/// left.
 template <bool is_fastcdc>
 __global__ void settle_segments(SelectWork work) {
     __shared__ u32 changed[settle_threads / 32];
@@ -311,8 +312,8 @@ __global__ void settle_segments(SelectWork work) {
     if (threadIdx.x == 0) work.progress->is_chosen = is_possible && count == 0 ? 1 : 0;
 }
 
-/// Writes out the ends, a warp a segment; tells the host the result, and the next stretch where its
-/// first chunk begins.
+/// Writes the ends, with one warp per segment. Reports the result to the host, and to the next
+/// stretch the start of its first chunk.
 __global__ void hand_over(SelectWork work, u32* host_ends, SelectOutcome* outcome) {
     const bool is_chosen = work.progress->is_chosen != 0;
     if (blockIdx.x == 0 && threadIdx.x == 0) {

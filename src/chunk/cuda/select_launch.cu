@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of the choice, one kernel each.
+// The steps of the selection, one kernel each.
 #include "chunk/cuda/select_launch.hpp"
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace warren::chunk::cuda {
 
 namespace {
 
-// Small blocks, so that all multiprocessors get some: segments wait for memory most of the time.
+// Small blocks, so that all multiprocessors get some: threads wait for memory most of the time.
 constexpr u32 threads = 32;
 constexpr u32 copy_threads = 256;
-// Shorter chunks than these are so many that the host chooses them.
+// Chunks shorter than this are so many that the host selects them.
 constexpr u64 least_minimum = 64;
 
-/// Tiles of a segment: two chunks of the greatest length or more.
+/// The number of tiles in a segment, which has room for at least two chunks of maximum length.
 u32 segment_tiles(const Rule& rule) {
     const u64 tiles = std::max<u64>(1, (2 * rule.maximum_bytes) >> tile_shift);
     return static_cast<u32>(std::bit_ceil(std::min<u64>(tiles, 1u << 14)));
@@ -33,7 +33,7 @@ u32 segments_of(const Rule& rule, u64 bytes) {
     return (tiles_of(bytes) + each - 1) / each;
 }
 
-/// Ends are at least so far apart; fastcdc's minimum is even.
+/// The least distance between ends; fastcdc's minimum is rounded down to an even number.
 u64 least_distance(const Rule& rule) {
     return rule.minimum_bytes / 2 * 2;
 }
@@ -69,7 +69,7 @@ Errc SelectResult::allocate(const Rule& rule, u64 most_bytes) {
     WARREN_TRY(exits.allocate(segments));
     WARREN_TRY(counts.allocate(segments));
     const u64 longest = std::min(u64{segment_tiles(rule)} << tile_shift, most_bytes);
-    // One more for an end where the segment begins.
+    // One more, for an end at the start of the segment.
     most_ends = static_cast<u32>(longest / least_distance(rule) + 1);
     WARREN_TRY(guesses.allocate(segments * most_ends));
     WARREN_TRY(ends.allocate(guesses.count()));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes a scan may copy. Almost all runs lie wholly inside the data and are copied 16 bytes
-// at a time without checks; the runs at either end check how many of each 16 bytes are there, and
-// read a partial group byte by byte.
+// Which bytes a scan may copy. Almost all runs lie within the data and are copied 16 bytes at a
+// time without checks. The runs at both ends check how many of each 16 bytes exist, and read a
+// partial group byte by byte.
 //
-// Invariant: no byte is read outside the data and the 64 bytes before them that count. The code is
-// not for the device alone, so that a test can check this on a host without a GPU.
+// Invariant: no byte is read outside of the data and the 64 bytes before them that count. The code
+// is not only for the device, so that a test can check this on a host without a GPU.
 #pragma once
 
 #include "warren/types.hpp"
@@ -24,11 +24,11 @@ struct DataExtent {
     u64 count;
     bool has_history;
 
-    /// Whether all of [begin, end), and the stage before it, is there.
+    /// Whether all of [begin, end) exists, and the stage before it.
     WARREN_HD constexpr bool has_all(i64 begin, i64 end) const {
         return (begin >= stage_bytes || has_history) && end <= static_cast<i64>(count);
     }
-    /// How many of the 16 bytes from `at` on, a multiple of 16, are there.
+    /// How many of the 16 bytes from `at`, a multiple of 16, exist.
     WARREN_HD constexpr u32 bytes_at(i64 at) const {
         if (at < 0) return has_history ? quad_bytes : 0;
         const i64 left = static_cast<i64>(count) - at;
@@ -37,7 +37,7 @@ struct DataExtent {
     }
 };
 
-/// The first `bytes` of 16, zeros behind them.
+/// The first `bytes` of 16, followed by zeros.
 WARREN_HD constexpr Quad read_part(const u8* at, u32 bytes) {
     Quad quad{};
     for (u32 byte = 0; byte < quad_bytes; ++byte) {
