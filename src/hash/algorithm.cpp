@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the algorithms. People write them in many ways: "SHA-256", "sha256", "xxh3_128" and
-// "xxh128" are all understood, and one way is printed.
+// Names of the algorithms. Users write them in many ways: "SHA-256", "sha256", "xxh3_128" and
+// "xxh128" are all accepted, and one form is printed.
 #include <array>
 #include <string>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's EVP cannot resume in the middle of a message, as is needed for the last messages of
-// many, and costs more than a short message takes. So it serves long messages only, and only where
-// it is faster: SHA on processors without the instructions of sha_blocks.hpp.
+// OpenSSL's EVP cannot resume in the middle of a message, as is needed for the last messages of a
+// list, and its overhead exceeds the time of a short message. So it is used only for long messages,
+// and only where it is faster: for SHA on processors without the instructions of sha_blocks.hpp.
 #include "hash/alone.hpp"
 
 #include "base/check.hpp"
@@ -25,7 +25,7 @@ class OpensslStream final : public Sequential {
     explicit OpensslStream(const EVP_MD* type) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
         is_ready_ = context_ != nullptr && EVP_DigestInit_ex2(context_.get(), type, nullptr) == 1;
     }
-    /// False if memory is short, or OpenSSL's configuration forbids the digest.
+    /// False if memory runs out, or if OpenSSL's configuration forbids the digest.
     bool is_ready() const { return is_ready_; }
     void update(Bytes part) override {
         WARREN_CHECK(EVP_DigestUpdate(context_.get(), part.data(), part.size()) == 1);
@@ -60,7 +60,7 @@ std::unique_ptr<Sequential> open_with() {
     return std::make_unique<Stream>();
 }
 
-/// One message of MD5, SHA-1 or SHA-256 on one thread, by our own code.
+/// One message of MD5, SHA-1 or SHA-256 on one thread, by Warren's own code.
 struct Alone {
     std::unique_ptr<Sequential> (*open)();
     void (*hash)(Bytes data, u8* digest);
@@ -85,8 +85,8 @@ bool is_faster_by_library(Algorithm algorithm) {
            (algorithm == Algorithm::sha1 || algorithm == Algorithm::sha256);
 }
 
-/// Long messages by our own vectors, which keep the accumulators in registers; xxHash does that
-/// only from version 0.8.2 on.
+/// Hashes long messages with Warren's own vector code, which keeps the accumulators in registers;
+/// xxHash does so only from version 0.8.2 on.
 void hash_xxh3_alone(Bytes data, u8* digest) {
     const auto* at = reinterpret_cast<const u8*>(data.data());
     if (data.size() > Xxh3::most_short_bytes) {
@@ -148,7 +148,7 @@ FinishOne finish_alone(Algorithm algorithm) {
 }
 
 u32 alone_at_most(Algorithm algorithm, u32 lanes) {
-    // How many times faster one message alone is than one in a lane; bench/hash_bench prints both.
+    // How many times faster one message alone is than one in a lane, as bench/hash_bench prints.
     constexpr u32 alone[2][3] = {{2, 2, 2}, {2, 5, 9}};
     return std::min(alone[has_sha_instructions() ? 1 : 0][static_cast<u32>(algorithm)], lanes);
 }

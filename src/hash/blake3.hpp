@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BLAKE3's compression (O'Connor, Aumasson, Neves, Wilcox-O'Hearn: "BLAKE3: one function, fast
-// everywhere", 2020) for each message of a word, and the numbers of its tree: chunks of 1 KiB are
-// the leaves, a parent takes in the chaining values of its two children, and the left one of them
-// is as large as a power of two allows.
+// everywhere", 2020) for each message of a word, and the constants of its tree: chunks of 1 KiB are
+// the leaves, a parent hashes the chaining values of its two children, and its left subtree has the
+// largest power of two of chunks that leaves some for the right one.
 #pragma once
 
 #include "hash/word.hpp"
@@ -19,8 +19,8 @@ struct Blake3 {
 
     enum Flag : u32 { chunk_start = 1, chunk_end = 2, parent = 4, root = 8, keyed = 16 };
 
-    /// Which word of the block stands at `place` in `round`: the fixed permutation, applied once
-    /// more each round.
+    /// The index of the block's word that is used at `place` of `round`: the fixed permutation is
+    /// applied once more in each round.
     static constexpr int message_index(int round, int place) {
         constexpr int permutation[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
         for (int i = 0; i < round; ++i)
@@ -40,7 +40,7 @@ struct Blake3 {
         b = rotate_right<7>(b ^ c);
     }
 
-    /// Takes one block into the chaining value `state`.
+    /// Compresses one block into the chaining value `state`.
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words],
                                                  const Word (&message)[16], Word counter_low,

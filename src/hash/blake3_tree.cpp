@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch holds a few hundred chunks: enough to fill all lanes on all but the last levels, few
-// enough that their values stay in the cache.
+// A batch has a few hundred chunks: enough to fill all lanes on all but the last levels, and few
+// enough for their chaining values to stay in the cache.
 #include "hash/blake3_tree.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace warren::hash {
 namespace {
 
 constexpr u64 batch_chunks = 512;
-constexpr u64 subtree_bytes = 256 * kib;  // a power of two of chunks
+constexpr u64 subtree_bytes = 256 * kib;  // in chunks a power of two
 
 }  // namespace
 

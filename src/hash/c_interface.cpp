@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of the library. Exceptions (the only kind is out of memory) become ENOMEM here.
+// The C interface of the library. The only exception, std::bad_alloc, becomes ENOMEM.
 #include <cerrno>
 #include <cstdlib>
 #include <new>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's rates come from its pipeline, the CPU's from pieces of 4 KiB on all threads. A rate
-// that cannot be measured leaves the work with the CPU.
+// The GPU's rates are measured with its pipeline, those of the CPU with pieces of 4 KiB on all
+// threads. If a rate cannot be measured, the CPU is chosen.
 #include "hash/choice.hpp"
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace warren::hash {
 namespace {
 
-constexpr u64 least_device_bytes = 16 * mib;  // of what the digest takes in
+constexpr u64 least_device_bytes = 16 * mib;  // of the bytes that are hashed
 constexpr u64 least_tree_bytes = gib;         // of one BLAKE3 message
 constexpr u64 assumed_slot_bytes = 32 * mib;
 
-/// Seconds that all threads take for pieces of 4 KiB, `bytes` in all; the best of some rounds.
+/// The seconds that all threads take for `bytes` in pieces of 4 KiB; the best of some rounds.
 double measure_cpu(Algorithm algorithm, u64 bytes, int rounds) {
     constexpr u64 piece_bytes = 4096;
     const std::vector<std::byte> data(bytes, std::byte{1});
@@ -34,8 +34,8 @@ double measure_cpu(Algorithm algorithm, u64 bytes, int rounds) {
     return best;
 }
 
-/// The rate of all threads, start-up included, measured at the first call: quick to measure, and
-/// too low on machines with many threads.
+/// The rate of all threads including their start-up, measured at the first call. Quick to measure,
+/// and too low on machines with many threads.
 double rough_cpu_rate_of(Algorithm algorithm) {
     constexpr u64 bytes = 16 * mib;
     static std::array<double, std::size(all_algorithms)> rates;
@@ -54,7 +54,7 @@ void fit_cpu(Algorithm algorithm, Rates& rates) {
     const double few = measure_cpu(algorithm, few_bytes, 3);
     const double many = measure_cpu(algorithm, many_bytes, 3);
     rates.cpu = static_cast<double>(many_bytes) / many;
-    // If start-up seems to take more than half of that, the measurement was disturbed.
+    // If start-up seems to take more than half of the time, the measurement was disturbed.
     if (many < 2 * few) return;
     rates.cpu = static_cast<double>(many_bytes - few_bytes) / (many - few);
     rates.cpu_waking_seconds = std::max(0.0, few - static_cast<double>(few_bytes) / rates.cpu);
@@ -69,7 +69,7 @@ Choice choose_by(Algorithm algorithm, const Load& load) {
     return {Processor::cpu, Errc::ok, on_cpu};
 }
 
-/// The processor that the caller chose; `automatic` stays.
+/// The processor that the caller requested, which may be `automatic`.
 Choice asked_for(const Options& options) {
     if (options.processor == Processor::gpu && !has_device()) {
         return {Processor::gpu, Errc::no_device, 0};
@@ -134,12 +134,12 @@ Choice choose(Algorithm algorithm, const Pieces& pieces, const Options& options)
     const Choice asked = asked_for(options);
     if (asked.processor != Processor::automatic) return asked;
     const u64 bytes = pieces.bytes();
-    // One stream has no parallel parts, except BLAKE3's tree.
+    // A single stream cannot be divided, except BLAKE3's tree.
     const u64 least = pieces.count() == 1 ? least_tree_bytes : least_device_bytes;
     const bool is_parallel = pieces.count() > 1 || algorithm == Algorithm::blake3;
     if (bytes < least || !is_parallel || !has_device()) return {};
     const void* const at = pieces.is_list() ? pieces.list()[0].data() : pieces.data().data();
-    // Lists are always gathered; a cut buffer is copied from where it lies if it is pinned.
+    // Lists are always gathered; a contiguous buffer is copied from its place if it is pinned.
     const bool is_gathered = pieces.is_list() && pieces.count() > 1;
     return choose_by(algorithm, {.input_bytes = bytes,
                                  .work_bytes = bytes,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A build without CUDA: there is no device. The functions are those of device.hpp; a CUDA build has
-// them in cuda/.
+// The functions of device.hpp in a build without CUDA: there is no device. A CUDA build has them in
+// cuda/.
 #if !defined(WARREN_CUDA)
 
 #include "hash/device.hpp"

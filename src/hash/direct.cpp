@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct hashing, version 1, as docs/HASHING.md defines it: pieces are hashed side by side, their
-// digests are hashed in pieces again until one is left, and the root takes in the length.
+// Direct hashing, version 1, as docs/HASHING.md defines it: pieces are hashed in parallel, their
+// digests are hashed in pieces again until one is left, and the root also hashes the length.
 //
 // Every message begins with a block that states its kind, so that a leaf, a node and the root never
-// collide; the digest's state after that block is computed once for a whole level.
+// collide. The digest's state after that block is computed once for a whole level.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,7 +25,7 @@ void put(Block& block, u32 place, u64 value, u32 bytes) {
         block[place + i] = static_cast<u8>(value >> (8 * i));
 }
 
-/// The common first block of a level's messages.
+/// The common first block of the messages of a level.
 Block beginning_of(u32 level, u64 piece_bytes, u32 levels, u64 length_bytes) {
     constexpr char title[] = "Warren direct hash 1";
     Block block{};
@@ -37,7 +37,7 @@ Block beginning_of(u32 level, u64 piece_bytes, u32 levels, u64 length_bytes) {
     return block;
 }
 
-/// The digest's state after one block.
+/// Computes the digest's state after one block.
 template <class Digest>
 void take_block(const Block& block, u32* state) {
     u32 message[16];
@@ -63,7 +63,7 @@ void take_block(Algorithm algorithm, const Block& block, u32* state) {
     }
 }
 
-/// Adds one level's stages to those of all.
+/// Adds the stages of one level to the total.
 void add(const Stages& level, Stages& all) {
     all.initialise += level.initialise;
     all.copy_in += level.copy_in;

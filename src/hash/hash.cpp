@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry points of the library: check the arguments, then let the CPU or the GPU do the work.
+// The entry points of the library, which check the arguments and choose the CPU or the GPU.
 #include "warren/hash.hpp"
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which vectors this processor has. 16 lanes need AVX-512 with words and bytes (F, BW, DQ, VL).
-// The processor is asked once, at the first call.
+// Determines which vectors this processor has. 16 lanes need AVX-512 with F, BW, DQ and VL. The
+// processor is queried once, at the first call.
 #include "hash/lanes.hpp"
 
 #include <array>

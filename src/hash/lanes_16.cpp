@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-buffer hashing with AVX-512. Headers of the standard library come first: what they define
-// must be compiled for every processor, because the linker may take it for the rest of the program.
+// Multi-buffer hashing with AVX-512. Headers of the standard library must come first: what they
+// define must be compiled for every processor, because the linker may use it in the rest of the
+// program.
 //
-// Invariant: nothing here runs before lanes.cpp has asked the processor.
+// Invariant: nothing here runs before lanes.cpp has checked the processor.
 #if defined(__x86_64__)
 
 #include <cstring>
@@ -18,10 +19,10 @@
 
 #include <immintrin.h>
 
-// g++ 12 warns about undefined vectors of its own intrinsics (GCC bug 105593).
+// g++ 12 warns about uninitialized vectors in its own intrinsics (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-// g++ 12 does not define the macros of a target that a pragma names.
+// g++ 12 does not define the macros of a target that a pragma selects.
 #define WARREN_HASH_AVX2 1
 #define WARREN_HASH_AVX512 1
 #if defined(__clang__)

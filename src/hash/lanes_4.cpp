@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-buffer hashing for every processor: SSE2 on x86, NEON on ARM. It serves processors without
-// wider vectors, and beside the standard vectors it is the reference for testing the wider ones.
+// Multi-buffer hashing for every processor: SSE2 on x86, NEON on ARM. Used on processors without
+// wider vectors, and, besides the standard test vectors, as the reference for testing the wider
+// ones.
 
 #include "hash/lanes_body.hpp"
 

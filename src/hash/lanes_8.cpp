@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-buffer hashing with AVX2. Headers of the standard library come first: what they define must
-// be compiled for every processor, because the linker may take it for the rest of the program.
+// Multi-buffer hashing with AVX2. Headers of the standard library must come first: what they define
+// must be compiled for every processor, because the linker may use it in the rest of the program.
 //
-// Invariant: nothing here runs before lanes.cpp has asked the processor.
+// Invariant: nothing here runs before lanes.cpp has checked the processor.
 #if defined(__x86_64__)
 
 #include <immintrin.h>

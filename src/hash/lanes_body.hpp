@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-buffer hashing for vectors of `n` words: included once by each of lanes_4.cpp, lanes_8.cpp
-// and lanes_16.cpp, behind the pragma that names their instructions. All is in an unnamed
-// namespace, so that code for one kind of processor can never be linked into a call for another.
+// Multi-buffer hashing with vectors of `n` words: included once by each of lanes_4.cpp, lanes_8.cpp
+// and lanes_16.cpp, after the pragma that selects their instructions. Everything is in an unnamed
+// namespace, so that the linker can never use code for one kind of processor in a call for another.
 //
 // Invariant: bytes outside of a message are never read.
 #pragma once
@@ -20,14 +20,15 @@
 namespace warren::hash {
 namespace {
 
-/// Writes word by word, in the algorithm's order of bytes.
+/// Stores a word in the algorithm's byte order.
 template <class Digest>
 WARREN_INLINE void store_word(u32 word, u8* at) {
     if (Digest::is_big_endian) word = byte_swap(word);
     std::memcpy(at, &word, 4);
 }
 
-/// The padded end of a message: the `rest` of it behind its last whole block. Answers its blocks.
+/// Builds the padded end of a message from the `rest_bytes` after its last whole block. Returns the
+/// number of blocks.
 template <class Digest>
 u64 pad_end(const u8* rest, u64 rest_bytes, u64 length_bytes, u8 (&end)[2 * block_bytes]) {
     const u64 blocks = rest_bytes < block_bytes - 8 ? 1 : 2;
@@ -40,7 +41,8 @@ u64 pad_end(const u8* rest, u64 rest_bytes, u64 length_bytes, u8 (&end)[2 * bloc
     return blocks;
 }
 
-/// n messages under way. A lane that finishes a message takes the next one; the others do not wait.
+/// Hashes n messages in parallel. A lane that finishes a message takes the next one without waiting
+/// for the others.
 template <u32 n, class Digest>
 class Queue {
     using Word = typename Vector<n>::Word;
@@ -63,7 +65,7 @@ class Queue {
  private:
     struct Lane {
         u64 piece;
-        u64 blocks = 0;  // to the end of the message's whole blocks, or of its padded end
+        u64 blocks = 0;  // up to the end of the message's whole blocks, or of its padded end
         bool is_at_end = false;
         bool is_busy = false;
         u8 end[2 * block_bytes];
@@ -100,7 +102,7 @@ class Queue {
         --busy_;
     }
 
-    /// Takes as many blocks as the shortest lane has.
+    /// Processes as many blocks as the lane with the fewest has left.
     void step() {
         u64 blocks = ~u64{0};
         const u8* somewhere = nullptr;
@@ -140,7 +142,7 @@ class Queue {
             state_[i] = state[i];
     }
 
-    /// Hands one long message to `finish`; false if none is worth it.
+    /// Passes one long message to `finish`. Returns false if no message is long enough.
     bool give_away(FinishOne finish) {
         constexpr u64 worth_blocks = 8;
         for (u32 lane = 0; lane < n; ++lane) {
@@ -177,7 +179,7 @@ void hash_pieces_in_lanes(std::span<const Bytes> pieces, u8* digests, const Begi
     Queue<n, Digest>(pieces, digests, beginning).run(finish, alone);
 }
 
-/// Reads windows straight from the data; the few at the end of it from a padded copy.
+/// Reads windows directly from the data, except the last few, which are read from a padded copy.
 template <u32 n, class Digest>
 class WindowLanes {
     using Word = typename Vector<n>::Word;
@@ -186,7 +188,7 @@ class WindowLanes {
     WindowLanes(const WindowPlan& plan, const u8* data, const WindowOutput& output)
         : plan_(plan), data_(data), output_(output) {}
 
-    /// The windows from `window` on, at most n and at most `count`.
+    /// Hashes the windows from `window` on, at most n and at most `count`.
     void run(u64 window, u64 count) {
         const u64 reach = plan_.blocks * block_bytes;
         Word state[Digest::state_words];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLAKE3's chunks and parents side by side, and XXH3's accumulators. Part of lanes_body.hpp: it is
-// compiled for the processor that the including file's pragma names.
+// BLAKE3's chunks and parents in parallel, and XXH3's accumulators. Part of lanes_body.hpp: it is
+// compiled for the processor that the including file's pragma selects.
 //
 // Invariant: bytes outside of a message are never read.
 #pragma once
@@ -16,14 +16,14 @@
 namespace warren::hash {
 namespace {
 
-/// The state that a chunk or a parent begins with.
+/// Sets the state with which a chunk or a parent begins.
 template <class Word>
 WARREN_INLINE void set_key(const Blake3Key& key, Word (&value)[8]) {
     for (int i = 0; i < 8; ++i)
         value[i] = Word{} + key.words[i];
 }
 
-/// Up to n chunks of BLAKE3. Finished lanes keep their value while others go on.
+/// Hashes up to n chunks of BLAKE3. Finished lanes keep their value while others continue.
 template <u32 n>
 class ChunkLanes {
     using Word = typename Vector<n>::Word;
@@ -62,7 +62,7 @@ class ChunkLanes {
 
     WARREN_INLINE void take_whole(u32 block, Word (&value)[8]) {
         Word message[16];
-        // The next jobs are mostly the chunks behind these.
+        // The next jobs are usually the chunks that follow these.
         Vector<n>::prefetch(at_, n * Blake3::chunk_bytes + block * block_bytes);
         Vector<n>::template load_blocks<false>(at_, block * block_bytes, message);
         Word flags = Word{} + (key_.flags | (block == 0 ? u32{Blake3::chunk_start} : 0u));
@@ -148,7 +148,7 @@ void hash_parents_in_lanes(const Blake3Key& key, std::span<const ParentJob> jobs
     }
 }
 
-/// The eight accumulators of XXH3 in one vector or several, which stay in registers throughout.
+/// The eight accumulators of XXH3 in one or several vectors, which stay in registers throughout.
 template <u32 n>
 class Xxh3Lanes {
     using Pair = typename Vector<n>::Pair;
@@ -188,7 +188,7 @@ class Xxh3Lanes {
         return load(reinterpret_cast<const u8*>(Xxh3::secret_words) + offset);
     }
 
-    /// The products of the low halves of x and of y.
+    /// Multiplies the low halves of x and y.
     static WARREN_INLINE Pair multiply_low(Pair x, Pair y) {
 #if defined(WARREN_HASH_AVX512)
         return (Pair)_mm512_mul_epu32((__m512i)x, (__m512i)y);

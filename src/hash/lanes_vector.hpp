@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vector of `n` words, and how blocks of n messages become 16 of them. Part of lanes_body.hpp: it
-// is compiled for the processor that the including file's pragma names.
+// A vector of `n` words, and the conversion of blocks of n messages to 16 vectors. Part of
+// lanes_body.hpp: it is compiled for the processor that the including file's pragma selects.
 //
 // Invariant: word w of a vector belongs to message w.
 #pragma once
@@ -30,8 +30,8 @@ struct Vector {
         return word;
     }
 
-    /// 16 bytes from each of at[which], at[which + 4] and so on, side by side. Joining them as they
-    /// are loaded leaves only a transposition within quarters of the vector.
+    /// Loads 16 bytes from each of at[which], at[which + 4] and so on into adjacent quarters.
+    /// Joining them as they are loaded leaves only a transposition within quarters of the vector.
     static WARREN_INLINE Word load_quarters(const u8* const (&at)[n], u32 which, u64 offset) {
 #if defined(WARREN_HASH_AVX2)
         const auto pair = [&](u32 first) WARREN_INLINE_LAMBDA {
@@ -50,20 +50,21 @@ struct Vector {
 #endif
     }
 
-    /// In every quarter of four words by itself: those of x and y in turn, the low or high ones as
-    /// single words (from 0 or 2) or as pairs.
+    /// Interleaves, within every quarter of four words, words of x and y: the low or high ones
+    /// (`from` 0 or 2) as single words or as pairs.
     template <u32 from, u32... i>
     static WARREN_INLINE Word unpack(Word x, Word y, std::integer_sequence<u32, i...>) {
         return __builtin_shufflevector(x, y, (i / 4 * 4 + from + i % 4 / 2 + i % 2 * n)...);
     }
     template <u32 from, u32... i>
     static WARREN_INLINE Word unpack_pairs(Word x, Word y, std::integer_sequence<u32, i...>) {
-        // As pairs also in the type: the compiler does not see that the words move in pairs.
+        // The type must have pairs as well: the compiler does not recognize that the words move in
+        // pairs.
         return (Word)__builtin_shufflevector((Pair)x, (Pair)y,
                                              (i / 2 * 2 + from + i % 2 * (n / 2))...);
     }
 
-    /// Word w of row r becomes word r of row w, in every quarter by itself.
+    /// Transposes within every quarter: word w of row r becomes word r of row w.
     static WARREN_INLINE void transpose(Word (&rows)[4]) {
         constexpr auto all = std::make_integer_sequence<u32, n>{};
         constexpr auto pairs = std::make_integer_sequence<u32, n / 2>{};
@@ -77,7 +78,7 @@ struct Vector {
         rows[3] = unpack_pairs<1>(high, other_high, pairs);
     }
 
-    /// Bit w says whether word w is 0.
+    /// Sets bit w if word w is 0.
     static WARREN_INLINE u64 zero_words(Word word) {
 #if defined(WARREN_HASH_AVX512)
         return _mm512_testn_epi32_mask((__m512i)word, (__m512i)word);
@@ -94,7 +95,7 @@ struct Vector {
 #endif
     }
 
-    /// Writes words 0 to 7 of each lane to its place, for the first `count` lanes.
+    /// Stores words 0 to 7 of each lane at place(lane), for the first `count` lanes.
     template <class Place>
     static WARREN_INLINE void store_eight(const Word (&values)[8], u32 count, Place place) {
         for (u32 half = 0; half < 2; ++half) {
@@ -114,7 +115,7 @@ struct Vector {
         return (Word)__builtin_shufflevector(bytes, bytes, (i / 4 * 4 + 3 - i % 4)...);
     }
 
-    /// Asks for the bytes at each of the n places; nothing happens if there are none.
+    /// Prefetches the bytes at each of the n addresses, which need not be mapped.
     static WARREN_INLINE void prefetch(const u8* const (&at)[n], u64 offset) {
         constexpr int into_level_two = 2;
 #pragma GCC unroll 16
@@ -122,12 +123,12 @@ struct Vector {
             __builtin_prefetch(at[lane] + offset, 0, into_level_two);
     }
 
-    /// The block at each of the n places as 16 words, lane by lane.
+    /// Loads the block at each of the n addresses as 16 words, lane by lane.
     template <bool is_big_endian>
     static WARREN_INLINE void load_blocks(const u8* const (&at)[n], u64 offset,
                                           Word (&message)[16]) {
         constexpr auto all = std::make_integer_sequence<u32, n * 4>{};
-        // Line by line: messages that lie 4 KiB apart share one set of the cache, which is too
+        // Row by row: messages at a distance of 4 KiB share one set of the cache, which is too
         // small for all of them.
         Word rows[4][4];
 #pragma GCC unroll 4

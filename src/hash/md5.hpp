@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MD5 (RFC 1321) of one 64-byte block for each message of a word. It is here for the many systems
-// that name data by it; it is not collision-resistant.
+// MD5 (RFC 1321) of one 64-byte block for each message of a word. It is provided for the many
+// systems that identify data by it; it is not collision-resistant.
 #pragma once
 
 #include "hash/word.hpp"
@@ -47,7 +47,7 @@ struct Md5 {
         }
     }
 
-    /// Takes in one block, given as little-endian words.
+    /// Compresses one block, given as little-endian words.
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words], Word (&message)[16]) {
         Word v[4] = {state[0], state[1], state[2], state[3]};
@@ -58,7 +58,7 @@ struct Md5 {
             const u32 constant = sizeof(Word) > 4 ? table[i] : known;
             constexpr int shift = shifts[i / 16][i % 4];
             constexpr int index = message_index(i);
-            // The four take turns at being "a": nothing is moved.
+            // The four variables take the role of "a" in turn, so that nothing is moved.
             Word& a = v[(64 - i) % 4];
             const Word b = v[(65 - i) % 4];
             const Word mixed = mix<i / 16>(b, v[(66 - i) % 4], v[(67 - i) % 4]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The equation's terms by their names in the paper: initialise is T_GPUInit and T_MemAlloc, staging
-// T_PreProc, copy_in T_DataHtoG, kernel the sum over DataSize / (N * SMSize), copy_out T_DataGtoH,
-// finish T_PostProc.
+// The terms of the equation by their names in the paper: initialise is T_GPUInit and T_MemAlloc,
+// staging T_PreProc, copy_in T_DataHtoG, kernel the sum over DataSize / (N * SMSize), copy_out
+// T_DataGtoH, finish T_PostProc.
 #include "hash/model.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ double time_of(u64 bytes, double rate) {
     return rate == 0 ? 0 : static_cast<double>(bytes) / rate;
 }
 
-/// 0 if nothing was measured, which counts as no time.
+/// Returns 0 if nothing was measured; time_of() then returns no time.
 double rate_of(u64 bytes, double seconds) {
     return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
 }
@@ -55,7 +55,7 @@ double predict_device(const Rates& rates, const Load& load) {
     }
     const double fixed = rates.initialise_seconds + rates.turn_seconds;
     if (!load.overlaps) return fixed + sum + (turns - 1) * rates.turn_seconds;
-    // The first slot passes through every stage; after that only the longest stage counts.
+    // The first slot passes through every stage; after that only the longest stage matters.
     return fixed + longest + (sum - longest) / turns;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads take ranges of pieces: large enough to fill the lanes, and smaller towards the end, so
-// that all threads finish at about the same time. Within a range the longest pieces come first, so
-// that the same holds for lanes.
+// Threads take ranges of pieces that are large enough to fill the lanes, and smaller towards the
+// end, so that all threads finish at about the same time. Within a range the longest pieces come
+// first, so that the lanes do, too.
 #include "hash/pieces.hpp"
 
 #include <functional>
@@ -16,12 +16,12 @@
 namespace warren::hash {
 namespace {
 
-// With less work than this, starting another thread takes longer than it saves.
+// For less work than this per thread, starting another thread takes longer than it saves.
 constexpr u64 least_bytes_per_thread = 256 * kib;
 constexpr u64 least_share_bytes = 256 * kib;
 constexpr u64 most_share_bytes = 8 * mib;
 
-/// Hands out ranges of pieces by their bytes: to each thread half of its part of what is left.
+/// Divides pieces into ranges by bytes: a thread gets half of its part of what is left.
 class Shares {
  public:
     Shares(const Pieces& pieces, u32 threads, u32 lanes)
@@ -30,7 +30,7 @@ class Shares {
           left_bytes_(pieces.bytes()),
           pieces_at_least_(pieces.count() / threads >= lanes ? lanes : 1) {}
 
-    /// Fills `share` with the next pieces; false if there are none left.
+    /// Fills `share` with the next pieces. Returns false if none are left.
     bool take(u64& first, std::vector<Bytes>& share) {
         constexpr u64 most_pieces = 65536;
         const std::lock_guard lock(mutex_);
@@ -64,7 +64,7 @@ void hash_each_alone(Algorithm algorithm, std::span<const Bytes> share, u8* dige
     }
 }
 
-/// Whether lengths differ, and sorting takes little of the time that hashing does.
+/// Whether lengths differ, and sorting takes little time compared to hashing.
 bool is_worth_sorting(std::span<const Bytes> share) {
     constexpr u64 least_piece_bytes = 4 * kib;
     if (share.size() <= 1) return false;
@@ -77,8 +77,8 @@ bool is_worth_sorting(std::span<const Bytes> share) {
     return !is_equal && bytes / share.size() >= least_piece_bytes;
 }
 
-/// Calls hash(pieces, digests) with the longest pieces first, so that lanes work on pieces of about
-/// the same length and end together. The digests are stored in the order of the share.
+/// Calls hash(pieces, digests) with the longest pieces first, so that the lanes hash pieces of
+/// similar length and finish together. The digests are stored in the order of the share.
 template <class Hash>
 void hash_longest_first(u64 digest_bytes, std::span<const Bytes> share, u8* digests,
                         const Hash& hash) {
@@ -104,7 +104,7 @@ void hash_share(Algorithm algorithm, std::span<const Bytes> share, const Beginni
     const LaneSet& lanes = widest_lanes();
     if (algorithm == Algorithm::blake3) return hash_blake3_many(lanes, share, digests);
     if (algorithm == Algorithm::xxh3_128) return hash_each_alone(algorithm, share, digests);
-    // Few lanes beside SHA instructions: one message after the other is as fast or faster.
+    // With few lanes and SHA instructions, one message after the other is as fast or faster.
     const u32 alone = alone_at_most(algorithm, lanes.lanes);
     if (alone >= lanes.lanes && beginning.bytes == 0) {
         return hash_each_alone(algorithm, share, digests);
@@ -117,7 +117,7 @@ void hash_share(Algorithm algorithm, std::span<const Bytes> share, const Beginni
     hash_longest_first(digest_bytes(algorithm), share, digests, hash);
 }
 
-/// Hashes few long messages of BLAKE3 one after the other, each by all threads.
+/// Hashes a few long BLAKE3 messages one after the other, each on all threads.
 void hash_long_blake3(const Pieces& pieces, u8* digests, u32 threads) {
     for (u64 i = 0; i < pieces.count(); ++i) {
         hash_blake3_tree(widest_lanes(), pieces[i], 0, true, digests + 32 * i, threads);

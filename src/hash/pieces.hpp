@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many messages, as a list of them or as one buffer that is cut into equal pieces, and the CPU's
-// way to hash them.
+// Many messages, as a list or as one buffer that is divided into equal pieces, and how the CPU
+// hashes them.
 #pragma once
 
 #include <algorithm>
@@ -37,14 +37,14 @@ class Pieces {
     u64 count_ = 0;
 };
 
-/// How many threads `bytes` of work are worth, of those that the options allow.
+/// How many threads to use for `bytes` of work, of those that the options allow.
 u32 threads_for(const Options& options, u64 bytes);
 
-/// The digest of each piece, the beginning put before it (not for BLAKE3 and XXH3), on the CPU.
+/// Hashes each piece on the CPU, preceded by the beginning (not for BLAKE3 and XXH3).
 void hash_on_cpu(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                  const Options& options);
 
-/// As hash_on_cpu(), where the options say: for hash_many() and its like.
+/// Like hash_on_cpu(), on the processor that the options select. Implements hash_many() and others.
 Errc hash_anywhere(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
                    u8* digests, const Options& options, Stages* stages);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time; BlockStream can use
+// Streams of MD5, SHA-1, SHA-256 and XXH3 in plain C++, one block at a time. BlockStream can use
 // other code for its blocks.
 //
-// Invariant: of the bytes taken in, those that do not fill a block yet (for XXH3: the last block
-// and the 64 bytes before it) lie in the stream's own buffer.
+// Invariant: input bytes that do not fill a block yet (for XXH3: the last block and the 64 bytes
+// before it) are in the stream's own buffer.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace warren::hash {
 
-/// Takes `count` blocks of 64 bytes into a state.
+/// Hashes `count` blocks of 64 bytes into a state.
 using TakeBlocks = void (*)(u32* state, const u8* blocks, u64 count);
 
 template <class Digest>
@@ -38,7 +38,7 @@ class BlockStream final : public Sequential {
 
  public:
     BlockStream() { std::copy_n(Digest::initial, Digest::state_words, state_); }
-    /// Goes on from the middle of a message, behind a whole number of blocks.
+    /// Continues a message after a whole number of blocks.
     BlockStream(const u32* state, u64 length_bytes) : length_bytes_(length_bytes) {
         std::copy_n(state, Digest::state_words, state_);
     }
@@ -98,7 +98,7 @@ class PortableXxh3 final : public Sequential {
         u64 left = part.size();
         length_bytes_ += left;
         while (left != 0) {
-            // A block is taken in only when more follows: the last one is treated differently.
+            // A block is processed only when more data follow: the last one is treated differently.
             if (held_bytes_ == Xxh3::block_bytes) take_held();
             const u64 taken = std::min<u64>(left, Xxh3::block_bytes - held_bytes_);
             std::copy_n(at, taken, held_ + before_bytes + held_bytes_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-1 (FIPS 180-4) of one 64-byte block for each message of a word. It is here for the many
-// systems that name data by it; it is not collision-resistant.
+// SHA-1 (FIPS 180-4) of one 64-byte block for each message of a word. It is provided for the many
+// systems that identify data by it; it is not collision-resistant.
 #pragma once
 
 #include "hash/word.hpp"
@@ -26,7 +26,7 @@ struct Sha1 {
         }
     }
 
-    /// Takes in one block, given as big-endian words, and overwrites it with the last of its
+    /// Compresses one block, given as big-endian words, and overwrites it with the end of its
     /// schedule.
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words], Word (&message)[16]) {
@@ -39,7 +39,7 @@ struct Sha1 {
                 word = rotate_left<1>(message[(i + 13) % 16] ^ message[(i + 8) % 16] ^
                                       message[(i + 2) % 16] ^ word);
             }
-            // The five take turns at being "a": nothing is moved.
+            // The five variables take the role of "a" in turn, so that nothing is moved.
             const Word a = v[(80 - i) % 5];
             Word& b = v[(81 - i) % 5];
             Word& e = v[(84 - i) % 5];

@@ -10,7 +10,7 @@ struct Sha256 {
     static constexpr int state_words = 8;
     static constexpr u32 digest_bytes = 32;
     static constexpr bool is_big_endian = true;
-    // Fractions of the square roots of the first primes, and of the cube roots below.
+    // Fractions of the square roots of the first primes, and below of their cube roots.
     static constexpr u32 initial[state_words] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     static constexpr u32 constants[64] = {
@@ -34,7 +34,7 @@ struct Sha256 {
         return rotate_right<first>(x) ^ rotate_right<second>(x) ^ (x >> shift);
     }
 
-    /// Takes in one block, given as big-endian words, and overwrites it with the last of its
+    /// Compresses one block, given as big-endian words, and overwrites it with the end of its
     /// schedule.
     template <class Word>
     WARREN_HD static WARREN_INLINE void compress(Word (&state)[state_words], Word (&message)[16]) {
@@ -51,7 +51,7 @@ struct Sha256 {
                 word = word + spread_shifted<7, 18, 3>(message[(i + 1) % 16]) +
                        message[(i + 9) % 16] + spread_shifted<17, 19, 10>(message[(i + 14) % 16]);
             }
-            // The eight take turns at being "a": nothing is moved.
+            // The eight variables take the role of "a" in turn, so that nothing is moved.
             const Word a = v[(64 - i) % 8];
             const Word e = v[(68 - i) % 8];
             Word& d = v[(67 - i) % 8];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// As in lanes_8.cpp, headers of the standard library come before the pragma, and nothing but
-// has_sha_instructions() runs before the processor has been asked.
+// As in lanes_8.cpp, headers of the standard library come before the pragma, and only
+// has_sha_instructions() may run before the processor has been checked.
 //
 // Invariant: of the four message vectors, w[i % 4] holds words 4 i to 4 i + 3 of the schedule while
-// step i takes them; when it is done it holds those of step i + 4.
+// step i uses them; after that it holds those of step i + 4.
 #include "hash/sha_blocks.hpp"
 
 #if defined(__x86_64__)
@@ -42,7 +42,8 @@ namespace warren::hash {
 
 namespace {
 
-/// Sixteen bytes as big-endian words, the first in the lowest place, or in the highest.
+/// Loads sixteen bytes as big-endian words, with the first in the lowest position, or in the
+/// highest.
 WARREN_INLINE __m128i load_words(const u8* at) {
     const __m128i order = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)), order);
@@ -55,7 +56,7 @@ WARREN_INLINE __m128i load_words_reversed(const u8* at) {
 }  // namespace
 
 void take_sha1_blocks(u32* state, const u8* blocks, u64 count) {
-    // The first word lies in the highest place.
+    // The first word is in the highest position.
     __m128i abcd = _mm_shuffle_epi32(_mm_loadu_si128(reinterpret_cast<__m128i*>(state)), 0x1b);
     __m128i e = _mm_set_epi32(static_cast<int>(state[4]), 0, 0, 0);
     for (; count != 0; --count, blocks += 64) {
@@ -64,7 +65,7 @@ void take_sha1_blocks(u32* state, const u8* blocks, u64 count) {
         __m128i w[4];
         for (int i = 0; i < 4; ++i)
             w[i] = load_words_reversed(blocks + 16 * i);
-        __m128i before = abcd;  // the state of the last step, of which this one's e is made
+        __m128i before = abcd;  // the state of the previous step, from which e is computed
         unroll<20>([&](auto step) WARREN_INLINE_LAMBDA {
             constexpr int i = decltype(step)::value;
             __m128i& word = w[i % 4];
@@ -85,8 +86,8 @@ void take_sha1_blocks(u32* state, const u8* blocks, u64 count) {
 }
 
 void take_sha256_blocks(u32* state, const u8* blocks, u64 count) {
-    // The instructions want the state as (a, b, e, f) and (c, d, g, h), the first in the highest
-    // place.
+    // The instructions need the state as (a, b, e, f) and (c, d, g, h), with the first in the
+    // highest position.
     const __m128i abcd = _mm_loadu_si128(reinterpret_cast<__m128i*>(state));
     const __m128i efgh = _mm_loadu_si128(reinterpret_cast<__m128i*>(state + 4));
     __m128i abef = _mm_shuffle_epi32(_mm_unpacklo_epi64(efgh, abcd), 0xb1);
@@ -114,7 +115,7 @@ void take_sha256_blocks(u32* state, const u8* blocks, u64 count) {
         abef = _mm_add_epi32(abef, first_abef);
         cdgh = _mm_add_epi32(cdgh, first_cdgh);
     }
-    // Now the first in the lowest place.
+    // Moves the first word to the lowest position.
     abef = _mm_shuffle_epi32(abef, 0x1b);
     cdgh = _mm_shuffle_epi32(cdgh, 0x1b);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(state), _mm_unpacklo_epi64(abef, cdgh));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream in parts. For BLAKE3 whole spans, each a power of two of chunks, become subtrees as
-// soon as more data follow; the bytes held back decide the shape of the tree's end.
+// One stream in parts. For BLAKE3, whole spans, each a power of two of chunks, become subtrees once
+// more data follow; the bytes held back determine the shape of the tree's end.
 //
-// Invariant: the stack of chaining values has one for each bit set in the number of spans, the
+// Invariant: the stack has one chaining value for each bit set in the number of spans, with the
 // largest subtree at its bottom.
 #include <algorithm>
 #include <bit>
@@ -68,7 +68,7 @@ class Blake3Stream final : public Sequential {
         stack_.push_back(value);
     }
 
-    /// Puts the parent of the stack's top and `right` in `right`'s place.
+    /// Pops the top of the stack and replaces `right` by the parent of both.
     void join(Value& right, bool is_root) {
         u32 children[16];
         std::copy_n(stack_.back().data(), 8, children);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sliding windows on the CPU. Threads take ranges of windows that are multiples of 64, so that no
-// two of them write one word of a bitmap. Digests without lanes of their own (BLAKE3, XXH3) see
+// two of them write the same word of a bitmap. BLAKE3 and XXH3 have no lanes for windows and hash
 // each window as a message.
 #include "hash/windows.hpp"
 
@@ -25,7 +25,7 @@ bool has_lanes(Algorithm algorithm) {
     return algorithm <= Algorithm::sha256;
 }
 
-/// Puts a message's last bytes, the window's bits kept, into the plan.
+/// Sets the plan's masks for the last blocks of a message: the window's bits and the padding.
 void plan_padding(WindowPlan& plan, bool is_big_endian) {
     const u64 blocks = plan.blocks - plan.full_blocks;
     const u64 rest_bytes = plan.window_bytes % block_bytes;
@@ -48,7 +48,7 @@ void plan_padding(WindowPlan& plan, bool is_big_endian) {
     }
 }
 
-/// Windows [first, last) as messages.
+/// Hashes windows [first, last) as messages.
 void hash_as_messages(const Windows& windows, Bytes data, u64 first, u64 last,
                       const WindowOutput& output) {
     const u32 size = digest_bytes(windows.algorithm);
@@ -78,7 +78,7 @@ void run_on_cpu(const Windows& windows, Bytes data, const WindowOutput& output,
     const u64 count = window_count(windows, data.size());
     WindowPlan plan;
     if (has_lanes(windows.algorithm)) plan = plan_windows(windows, data.size());
-    // A window's work is that of its padded blocks.
+    // Hashing a window costs as much as its padded blocks.
     const u64 work_bytes = count * (windows.window_bytes / block_bytes + 1) * block_bytes;
     Counter counter(count, share_windows);
     run_once(threads_for(options, work_bytes), [&](u32) {

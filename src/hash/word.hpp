@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few operations on 32-bit words that MD5, SHA-1, SHA-256 and BLAKE3 are made of. A "word" is
-// a u32 (a thread of the CPU or of a GPU) or a vector of them, one for each of several messages:
-// one source serves all. Files for a vector unit include this behind their target pragma.
+// The operations on 32-bit words from which MD5, SHA-1, SHA-256 and BLAKE3 are built. A "word" is a
+// u32 (on a thread of the CPU or of a GPU) or a vector of them, with one for each of several
+// messages, so one source serves all. Files for a vector unit include this after their target
+// pragma.
 //
-// Invariant: everything here is inlined, so nothing is compiled once for two kinds of processor.
+// Invariant: everything here is inlined, so that no function is compiled for one kind of processor
+// and used on another.
 #pragma once
 
 #include <type_traits>
@@ -45,11 +47,11 @@ WARREN_HD WARREN_INLINE Word choose(Word b, Word c, Word d) {
     return d ^ (b & (c ^ d));
 }
 
-/// For each bit: what two of the three have.
+/// For each bit: the value that at least two of the three have.
 template <class Word>
 WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
 #if defined(WARREN_HASH_AVX512)
-    // As one instruction, which the compiler does not find.
+    // One instruction, which the compiler does not find by itself.
     if constexpr (sizeof(Word) == 64) {
         return (Word)_mm512_ternarylogic_epi32((__m512i)b, (__m512i)c, (__m512i)d, 0xe8);
     }
@@ -58,7 +60,7 @@ WARREN_HD WARREN_INLINE Word majority(Word b, Word c, Word d) {
 }
 
 /// A table of constants for vectors, to be loaded from memory: a compiler that knows the values
-/// would put each into a register. Null for single words, which use immediate operands.
+/// would keep each in a register. Null for single words, which use immediate operands.
 template <class Digest, class Word>
 WARREN_HD WARREN_INLINE const u32* table_for() {
     const u32* table = nullptr;
@@ -82,7 +84,8 @@ WARREN_HD WARREN_INLINE void unroll(Function function) {
     unroll(std::make_integer_sequence<int, count>{}, function);
 }
 
-/// Sets `state` to a digest's initial value. A GPU has no arrays of constants, only their values.
+/// Sets `state` to a digest's initial value. Device code cannot use constexpr arrays, only their
+/// values.
 template <class Digest, class Word>
 WARREN_HD WARREN_INLINE void set_initial(Word (&state)[Digest::state_words]) {
     unroll<Digest::state_words>([&](auto index) WARREN_INLINE_LAMBDA {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // XXH3 with 128 bits, no seed and the standard secret (the specification of xxHash by Yann Collet),
-// for a thread of the CPU or of a GPU. On the CPU the library xxHash is taken where the build has
-// it; this is what GPUs run and what is left without.
+// for a thread of the CPU or of a GPU. A CPU uses the library xxHash if the build has it; this code
+// runs on GPUs, and on the CPU otherwise.
 //
 // Invariant: bytes outside of the input are never read; words are read at any alignment.
 #pragma once
@@ -15,7 +15,8 @@ namespace warren::hash {
 struct Xxh3 {
     static constexpr u32 digest_bytes = 16;
     static constexpr u32 stripe_bytes = 64;
-    static constexpr u32 block_bytes = 1024;  // 16 stripes, then the accumulators are scrambled
+    static constexpr u32 block_bytes = 1024;  // 16 stripes, after which the accumulators are
+                                              // scrambled
     static constexpr u32 block_stripes = block_bytes / stripe_bytes;
     static constexpr u64 most_short_bytes = 240;  // longer inputs use the accumulators
     static constexpr u32 lanes = 8;
@@ -33,7 +34,7 @@ struct Xxh3 {
     static constexpr u64 initial[lanes] = {prime32_3, prime64_1, prime64_2, prime64_3,
                                            prime64_4, prime32_2, prime64_5, prime32_1};
 
-    /// The same if the compiler does not know the index: a GPU has no arrays of constants.
+    /// The same for an index unknown at compile time: device code cannot use constexpr arrays.
     WARREN_HD static constexpr u64 initial_at(u32 lane) {
         const u64 halves[2][4] = {{prime32_3, prime64_2, prime64_4, prime64_5},
                                   {prime64_1, prime64_3, prime32_2, prime32_1}};
@@ -55,7 +56,7 @@ struct Xxh3 {
         0xc3ebd33483acc5ea, 0xeb6313faffa081c5, 0x49daf0b751dd0d17, 0x9e68d429265516d3,
         0xfca1477d58be162b, 0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af};
 
-    /// The 8 bytes of the secret from `offset` on, a constant where the offset is one.
+    /// The 8 bytes of the secret from `offset` on; a constant if the offset is one.
     WARREN_HD static constexpr u64 secret(const u64* words, u32 offset) {
         const u64 low = words[offset / 8];
         const u32 shift = offset % 8 * 8;
@@ -104,7 +105,7 @@ struct Xxh3 {
                byte_swap(static_cast<u32>(x >> 32));
     }
 
-    /// One word of a stripe into its accumulator; its neighbour's gets the plain word.
+    /// Adds one word of a stripe to its accumulator, and the plain word to that of its neighbour.
     WARREN_HD static WARREN_INLINE void accumulate(u64& own, u64& neighbour, u64 word, u64 key) {
         const u64 keyed = word ^ key;
         neighbour += word;
@@ -121,14 +122,14 @@ struct Xxh3 {
         }
         return avalanche(start);
     }
-    /// The digest of a long input from its accumulators, the last stripe taken in.
+    /// The digest of a long input, given its accumulators after the last stripe.
     WARREN_HD static Digest128 finish_long(const u64* accumulators, const u64* words,
                                            u64 length_bytes) {
         return {merge(accumulators, words, low_merge_secret, length_bytes * prime64_1),
                 merge(accumulators, words, high_merge_secret, ~(length_bytes * prime64_2))};
     }
 
-    /// A stripe into all accumulators, with the secret from `offset` on.
+    /// Adds a stripe to all accumulators, with the secret from `offset` on.
     WARREN_HD static void take_stripe(u64 (&accumulators)[lanes], const u8* stripe,
                                       const u64* words, u32 offset) {
         for (u32 i = 0; i < lanes; ++i) {
@@ -136,7 +137,7 @@ struct Xxh3 {
                        secret(words, offset + 8 * i));
         }
     }
-    /// A whole block, and the scrambling behind it.
+    /// Processes a whole block and scrambles the accumulators after it.
     WARREN_HD static void take_block(u64 (&accumulators)[lanes], const u8* block,
                                      const u64* words) {
         for (u32 i = 0; i < block_stripes; ++i)
@@ -147,14 +148,14 @@ struct Xxh3 {
 
     WARREN_HD static Digest128 hash_up_to_16(const u8* data, u64 length, const u64* words);
     WARREN_HD static Digest128 hash_17_to_240(const u8* data, u64 length, const u64* words);
-    /// Of at most most_short_bytes.
+    /// Hashes an input of at most most_short_bytes.
     WARREN_HD static Digest128 hash_short(const u8* data, u64 length, const u64* words) {
         return length <= 16 ? hash_up_to_16(data, length, words)
                             : hash_17_to_240(data, length, words);
     }
     WARREN_HD static Digest128 hash(const u8* data, u64 length, const u64* words);
 
-    /// As it is printed: big-endian, the high half first.
+    /// Stores the digest as it is printed: big-endian, the high half first.
     WARREN_HD static void store(Digest128 digest, u8* at) {
         for (u32 i = 0; i < 8; ++i) {
             at[i] = static_cast<u8>(digest.high >> (56 - 8 * i));

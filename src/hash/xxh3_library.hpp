@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 with 128 bits by the library xxHash, used as a header and compiled for each width of
-// vectors; a distribution's library has only the narrowest.
+// XXH3 with 128 bits by the library xxHash, included as a header and compiled for each vector
+// width; the library packages of distributions have only the narrowest.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace warren::hash {
 
-/// The digest of one message.
+/// Writes the digest of one message.
 void hash_xxh3(Bytes data, u8* digest);
 
-/// An empty stream.
+/// Makes an empty stream.
 std::unique_ptr<Sequential> open_xxh3();
 
-/// The functions compiled for one width of vectors.
+/// The functions compiled for one vector width.
 struct Xxh3Functions {
     void (*hash)(const void* data, u64 bytes, u8* digest);
     void* (*open)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // xxHash compiled with AVX-512. As in lanes_16.cpp, headers of the standard library come first.
-// Nothing here runs before the processor has been asked.
+// Nothing here runs before the processor has been checked.
 #if defined(__x86_64__) && defined(WARREN_HASH_XXHASH)
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 
 #include "hash/xxh3_library.hpp"
 
-// g++ 12 does not define the macros of a target that a pragma names, by which xxhash.h chooses.
+// g++ 12 does not define the macros of a target that a pragma selects, on which xxhash.h depends.
 #define XXH_VECTOR 3
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \

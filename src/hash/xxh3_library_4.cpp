@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// xxHash for every processor, and the choice among what was compiled: the widest vectors that this
-// processor has, asked once.
+// xxHash for every processor, and the choice among the compiled variants: the widest vectors that
+// this processor has, determined once.
 #if defined(WARREN_HASH_XXHASH)
 
 #include "base/check.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// xxHash compiled for the vectors that the including file's pragma names; see xxh3_library.hpp.
+// xxHash compiled for the vectors that the including file's pragma selects; see xxh3_library.hpp.
 // Everything in xxhash.h is static here.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 #include "hash/xxh3_library.hpp"
 
-// g++ 12 warns about undefined vectors of its own intrinsics (GCC bug 105593), at the place where
-// they are inlined: so this holds for the whole file.
+// g++ 12 warns about uninitialized vectors in its own intrinsics (GCC bug 105593), at the place
+// where they are inlined, so the warning is disabled for the whole file.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic push

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLAKE3 of many pieces, one thread a piece, and of one long message by its tree: a thread a
-// subtree of 4 KiB, then a thread a parent, level by level, the last levels in one block.
+// BLAKE3 of many pieces, with one thread per piece, and of one long message by its tree: one thread
+// per subtree of 4 KiB, then one thread per parent, level by level, and the last levels in one
+// block.
 #include "gpu/failure.hpp"
 #include "hash/blake3.hpp"
 #include "hash/cuda/digest_kernels.hpp"
@@ -10,9 +11,9 @@ namespace warren::hash::cuda {
 namespace {
 
 constexpr u64 leaf_bytes = 4 * Blake3::chunk_bytes;
-constexpr u32 last_width = 1024;  // levels from this width on are one block's work
+constexpr u32 last_width = 1024;  // levels of this width and below are processed by one block
 
-/// The chaining value of one chunk, `flags` added to its last block's.
+/// The chaining value of one chunk; `flags` are added to those of its last block.
 template <bool is_aligned>
 __device__ __forceinline__ void hash_chunk(const u8* data, u32 bytes, u64 index, u32 flags,
                                            u32 (&value)[8]) {
@@ -35,7 +36,7 @@ __device__ __forceinline__ void hash_chunk(const u8* data, u32 bytes, u64 index,
     }
 }
 
-/// The parent of `left` and `right`, in `right`'s place.
+/// Replaces `right` by the parent of `left` and `right`.
 __device__ __forceinline__ void join(const u32* left, u32 (&right)[8], u32 flags) {
     u32 message[16];
 #pragma unroll
@@ -61,7 +62,8 @@ __device__ void hash_subtree(const u8* data, u64 bytes, u64 first_chunk, u32 roo
             data + i * Blake3::chunk_bytes,
             static_cast<u32>(rest < Blake3::chunk_bytes ? rest : Blake3::chunk_bytes),
             first_chunk + i, chunks == 1 ? root_flag : 0u, value);
-        // The last chunk is joined with all that waits; others only into whole subtrees.
+        // The last chunk is joined with everything on the stack, others only into complete
+        // subtrees.
         const bool is_last = i == chunks - 1;
         for (u64 joined = i + 1; depth > 0 && (is_last || joined % 2 == 0); joined /= 2) {
             --depth;
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(block_threads)
     if (i >= pieces.count) return;
     const Piece piece = piece_at(pieces, i);
     u32 value[8];
-    // Pieces that are subtrees of one message are numbered through.
+    // Pieces that are subtrees of one message have consecutive chunk numbers.
     const u64 chunk = root_flag != 0 ? 0 : first_chunk + i * (leaf_bytes / Blake3::chunk_bytes);
     hash_subtree<is_aligned>(piece.data, piece.bytes, chunk, root_flag, value);
     store_words(value, 8, digests + i * Blake3::digest_bytes);
@@ -101,7 +103,7 @@ Errc launch(const DevicePieces& pieces, u64 first_chunk, u32 root_flag, u8* dige
     return gpu::check(cudaGetLastError(), "hash_pieces_kernel of BLAKE3");
 }
 
-/// Value i of the next level: neighbours joined, the odd one out moved up.
+/// Value i of the next level: two neighbours joined, or the odd one moved up.
 __device__ void join_neighbours(const u32* values, u64 width, u64 i, u32 flags, u32* next) {
     u32 value[8];
     const u64 right = 2 * i + 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the inputs of the model in src/hash/model.hpp: a call of each kind, made as a caller
-// makes it, so that the rates include what stages cost each other.
+// Measures the inputs of the model in src/hash/model.hpp by one call of each kind, made the way a
+// caller makes it, so that the rates include how the stages slow each other down.
 //
-// Invariant: the first call is a small one, which bears the one-time costs of the process.
+// Invariant: the first call is a small one, and carries the one-time costs of the process.
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -16,15 +16,15 @@
 namespace warren::hash {
 
 double startup_left_seconds() {
-    // Assumed, since measuring would start the GPU: 0.5 to load the driver, make and destroy a
-    // context and get a pipeline's memory, and 0.2 for measure_device().
+    // Assumed, since measuring would start the GPU: 0.5 s to load the driver, create and destroy a
+    // context and allocate a pipeline's memory, and 0.2 s for measure_device().
     constexpr double assumed_seconds = 0.7;
     return gpu::was_used() ? 0 : assumed_seconds;
 }
 
 namespace {
 
-/// Calls of one algorithm, measured.
+/// Measured calls of one algorithm.
 class Calls {
  public:
     explicit Calls(Algorithm algorithm) : algorithm_(algorithm) {}
@@ -36,7 +36,7 @@ class Calls {
         return hash_on_device(algorithm_, pieces, {}, digests_.data(), {}, sample.stages);
     }
 
-    /// Digests of windows of 20 bytes at stride 4, cut to 4 bytes: as much output as input.
+    /// Digests of windows of 20 bytes at stride 4, truncated to 4 bytes: as much output as input.
     Errc keep_digests(Bytes data, Sample& sample) {
         constexpr u32 kept_bytes = 4;
         const Windows windows = {algorithm_, 20, 4};
@@ -63,7 +63,7 @@ class Calls {
     std::vector<u8> digests_;
 };
 
-/// Repeats a call until caches and threads are warm; keeps the fastest.
+/// Repeats a call until caches and threads are warm, and keeps the fastest.
 template <class Call>
 Errc fastest(const Call& call, Sample& best) {
     constexpr int rounds = 3;
@@ -75,8 +75,8 @@ Errc fastest(const Call& call, Sample& best) {
     return Errc::ok;
 }
 
-/// Pageable memory, touched by all cores: faulting it in on one core would take longer than all the
-/// measurements.
+/// Allocates pageable memory and touches it on all cores: faulting it in on one core would take
+/// longer than all the measurements.
 std::unique_ptr<std::byte[]> touched(u64 bytes) {
     auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
     Workers(0).run_ranges(bytes, mib, [&](u64 first, u64 last, u32) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data of the host through the pipeline of src/gpu. Pinned memory is copied from where it lies;
-// pageable memory goes through the pipeline's pinned slots, filled by several threads.
+// Hashes host data through the pipeline of src/gpu. Pinned memory is copied from its place;
+// pageable memory is first copied to the pipeline's pinned slots by several threads.
 //
-// Invariant: one call at a time has the pipeline, which is kept for the next one: pinned memory is
-// slow to get.
+// Invariant: one call at a time uses the pipeline, which is kept for later calls because pinned
+// memory is slow to allocate.
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -25,7 +25,7 @@ namespace {
 using gpu::Turn;
 
 constexpr u64 least_slot_bytes = mib;
-constexpr u32 most_copiers = 8;  // they fill the host's memory channels
+constexpr u32 most_copiers = 8;  // enough to saturate the host's memory channels
 constexpr u64 output_share = 8;  // slots have an eighth of their size for results
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -33,7 +33,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return passed.count();
 }
 
-/// memcpy() by several threads.
+/// memcpy() on several threads.
 void copy_by_threads(Workers& workers, u8* to, const void* from, u64 bytes) {
     constexpr u64 step = 512 * kib;
     workers.run_ranges(bytes, step, [&](u64 first, u64 last, u32) {
@@ -41,7 +41,7 @@ void copy_by_threads(Workers& workers, u8* to, const void* from, u64 bytes) {
     });
 }
 
-/// The process's pipeline.
+/// The pipeline of the process.
 class SharedPipeline {
  public:
     static SharedPipeline& get() {
@@ -49,7 +49,8 @@ class SharedPipeline {
         return shared;
     }
 
-    /// Gets memory if it has none: smaller slots if the device has little. Requires: the mutex.
+    /// Allocates the pipeline if necessary, with smaller slots if the device has little memory.
+    /// Requires: the mutex is held.
     Errc open(double& seconds) {
         if (pipeline_ != nullptr) return Errc::ok;
         const auto start = std::chrono::steady_clock::now();
@@ -69,7 +70,7 @@ class SharedPipeline {
         return code;
     }
 
-    /// Requires: the mutex.
+    /// Requires: the mutex is held.
     void set(const DeviceSettings& settings) {
         settings_ = settings;
         pipeline_.reset();
@@ -84,7 +85,8 @@ class SharedPipeline {
     }
 
     gpu::Pipeline& pipeline() { return *pipeline_; }
-    /// The threads that copy between the caller's memory and the slots. Requires: the mutex.
+    /// The threads that copy between the caller's memory and the slots. Requires: the mutex is
+    /// held.
     Workers& copiers() { return copiers_; }
     std::mutex& mutex() { return mutex_; }
 
@@ -110,7 +112,7 @@ const void* staged(const void* from, u64 bytes, u8* slot) {
     return slot;
 }
 
-/// Equal pieces of one buffer.
+/// Hashes equal pieces of one buffer.
 class CutWork final : public gpu::PipelineWork {
  public:
     CutWork(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
@@ -157,8 +159,9 @@ class CutWork final : public gpu::PipelineWork {
     u64 turn_pieces_;
 };
 
-/// Pieces of any place and length, none longer than a quarter of a slot. They are gathered in the
-/// slot, longest first, so that the threads of a warp end at about the same time.
+/// Hashes pieces at any address and of any length, none longer than a quarter of a slot. They are
+/// gathered in the slot, the longest first, so that the threads of a warp finish at about the same
+/// time.
 class ListWork final : public gpu::PipelineWork {
  public:
     ListWork(Algorithm algorithm, std::span<const Bytes> pieces, std::span<const u64> chosen,
@@ -242,7 +245,7 @@ class ListWork final : public gpu::PipelineWork {
     std::vector<std::vector<u64>> turns_;
 };
 
-/// One long message of BLAKE3: each turn is a subtree, joined by the CPU at the end.
+/// Hashes one long BLAKE3 message: each turn is a subtree, and the CPU joins these at the end.
 class TreeWork final : public gpu::PipelineWork {
  public:
     TreeWork(Bytes data, u64 slot_bytes, u64 turns)
@@ -283,7 +286,7 @@ class TreeWork final : public gpu::PipelineWork {
     std::vector<u32> values_;
 };
 
-/// Sliding windows. Turns overlap by a window less a stride.
+/// Hashes sliding windows. Successive turns overlap by a window minus a stride.
 class WindowWork final : public gpu::PipelineWork {
  public:
     WindowWork(const Windows& windows, Bytes data, const WindowOutput& output, u64 slot_bytes)
@@ -338,7 +341,7 @@ class WindowWork final : public gpu::PipelineWork {
     u64 count_ = 0;
 };
 
-/// Runs `work` and says what its stages took.
+/// Runs `work` and adds the times of its stages to `stages`.
 Errc run_stages(gpu::Pipeline& pipeline, gpu::PipelineWork& work, Stages& stages) {
     gpu::StageSeconds seconds;
     const Errc code = pipeline.run(work, seconds);
@@ -361,7 +364,7 @@ Errc hash_one_tree(Bytes data, u8* digest, gpu::Pipeline& pipeline, Stages& stag
     return Errc::ok;
 }
 
-/// A list: short pieces on the GPU, long ones by their tree or on the CPU.
+/// Hashes a list: short pieces on the GPU, long ones by their tree or on the CPU.
 Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                const Options& options, gpu::Pipeline& pipeline, Stages& stages) {
     const auto start = std::chrono::steady_clock::now();

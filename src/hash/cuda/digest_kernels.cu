@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MD5, SHA-1 and SHA-256 of many pieces: one thread a piece, all rounds unrolled.
+// MD5, SHA-1 and SHA-256 of many pieces: one thread per piece, all rounds unrolled.
 //
-// Invariant: the digests are those of the CPU, whatever alignment and length the pieces have.
+// Invariant: the digests equal those of the CPU for any alignment and length of the pieces.
 #include "gpu/failure.hpp"
 #include "hash/cuda/digest_kernels.hpp"
 #include "hash/cuda/kernels.hpp"
@@ -23,8 +23,8 @@ __device__ __forceinline__ void take_block(u32 (&state)[Digest::state_words], u3
     Digest::compress(state, message);
 }
 
-/// The padding: one block, or two if the length does not fit behind the rest. One copy of the
-/// rounds serves both.
+/// Processes the padding: one block, or two if the length does not fit after the remaining bytes.
+/// One copy of the rounds serves both.
 template <class Digest>
 __device__ void take_end(u32 (&state)[Digest::state_words], const u8* rest, u32 rest_bytes,
                          u64 length_bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches that hash_pieces() of kernels.hpp chooses from, each in a file of its own so that
-// they compile in parallel.
+// The launch functions among which hash_pieces() of kernels.hpp chooses, each in a file of its own
+// so that they compile in parallel.
 #pragma once
 
 #include "hash/cuda/kernels.hpp"

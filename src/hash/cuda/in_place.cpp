@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions for data that are on the device. Results that go to the host pass through memory
-// that the stream itself allocates and frees, so nothing here waits.
+// The functions for data on the device. Results for the host pass through memory that is allocated
+// and freed in stream order, so no function here waits.
 #include <cuda_runtime_api.h>
 
 #include "gpu/failure.hpp"
@@ -11,7 +11,7 @@
 namespace warren::hash::device {
 namespace {
 
-/// Memory in a stream's order: what was queued before its end may use it.
+/// Stream-ordered memory: work queued before the destructor may use it.
 class StreamMemory {
  public:
     explicit StreamMemory(cudaStream_t stream) : stream_(stream) {}
@@ -33,7 +33,8 @@ class StreamMemory {
     void* at_ = nullptr;
 };
 
-/// Calls work(place in device memory) and has its `bytes` copied to `results` if that is elsewhere.
+/// Calls work() with an address in device memory for its `bytes` of results, and queues their copy
+/// to `results` if that is elsewhere.
 template <class Work>
 Errc with_results(void* results, u64 bytes, Stream stream, const Work& work) {
     if (bytes == 0) return Errc::ok;

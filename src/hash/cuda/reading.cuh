@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread reads a message of any alignment as words: only aligned 16-byte loads, shifted into
-// place in registers. An aligned message needs no shifts.
+// Reads a message of any alignment as words: uses only aligned 16-byte loads, and shifts the words
+// into place in registers. An aligned message needs no shifts.
 //
-// Invariant: every load holds at least one byte of the message, so none leaves its allocation.
+// Invariant: every load contains at least one byte of the message, so none leaves its allocation.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,8 +24,8 @@ __device__ inline Piece piece_at(const DevicePieces& pieces, u64 i) {
     return {pieces.data + offset, rest < pieces.piece_bytes ? rest : pieces.piece_bytes};
 }
 
-/// Moves words[from, from + count) to the front for `shift_bytes` below 16: count words come out of
-/// count + 4.
+/// Shifts the words by `shift_bytes`, which is below 16, towards the front: of count + 4 words the
+/// first `count` are then valid.
 template <int count>
 __device__ __forceinline__ void shift_words(u32 (&words)[count + 4], u32 shift_bytes) {
     const bool by_two = (shift_bytes & 8) != 0;
@@ -42,16 +42,16 @@ __device__ __forceinline__ void shift_words(u32 (&words)[count + 4], u32 shift_b
         words[i] = __funnelshift_r(words[i], words[i + 1], bits);
 }
 
-/// 16 bytes from an aligned place in global memory. The hint brings the whole line of 128 bytes
-/// into the second level of the cache: each thread will ask for the other half next, and memory is
-/// much slower in halves (MD5 of 4 KiB pieces: 3.7 in place of 2.3 TB/s on one H200).
+/// Loads 16 bytes from an aligned address in global memory. The hint brings the whole 128-byte line
+/// into the L2 cache: each thread needs the other half next, and fetching halves from memory is
+/// much slower (MD5 of 4 KiB pieces: 3.7 instead of 2.3 TB/s on one H200).
 __device__ __forceinline__ void load_16(const u8* at, u32* words) {
     asm("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
         : "l"(at));
 }
 
-/// Reads the blocks of 64 bytes of one message one after the other, as little-endian words.
+/// Reads the 64-byte blocks of a message one after the other, as little-endian words.
 template <bool is_aligned>
 class BlockReader {
  public:
@@ -65,7 +65,7 @@ class BlockReader {
         }
     }
 
-    /// The next block. Requires: there is one.
+    /// Reads the next block. Requires: there is one.
     __device__ __forceinline__ void next(u32 (&message)[16]) {
         if constexpr (is_aligned) {
 #pragma unroll
@@ -74,7 +74,7 @@ class BlockReader {
         } else {
             u32 words[20];
             if (shift_ == 0) {
-                // The last 16 bytes would lie behind the message.
+                // The last 16 bytes would be past the end of the message.
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
                     load_16(at_ + 16 * i, words + 4 * i);
@@ -106,7 +106,7 @@ class BlockReader {
     u32 carried_[4] = {};
 };
 
-/// The last bytes of a message, fewer than 64, as little-endian words; what follows is 0.
+/// Loads the last bytes of a message, fewer than 64, as little-endian words, followed by zeros.
 __device__ __forceinline__ void load_rest(const u8* at, u32 bytes, u32 (&message)[16]) {
 #pragma unroll
     for (u32 i = 0; i < 16; ++i) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void load_rest(const u8* at, u32 bytes, u32 (&message
     }
 }
 
-/// Writes `count` words at any alignment.
+/// Stores `count` words at any alignment.
 __device__ __forceinline__ void store_words(const u32* words, u32 count, u8* at) {
     if (reinterpret_cast<u64>(at) % 4 == 0) {
         for (u32 i = 0; i < count; ++i)

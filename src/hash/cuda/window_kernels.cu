@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sliding windows on a GPU: one thread a window. A block copies what its windows cover to shared
-// memory, 16 bytes at a time, and every thread takes its words from there: neighbouring windows
+// Sliding windows on a GPU: one thread per window. A block copies the bytes of its windows to
+// shared memory, 16 at a time, and every thread reads its words there, because neighbouring windows
 // share almost all of their bytes. Windows too long for that are read in place.
 #include "gpu/failure.hpp"
 #include "hash/cuda/kernels.hpp"
@@ -15,12 +15,12 @@ namespace {
 constexpr u32 windows_per_block = 256;
 constexpr u64 most_staged_bytes = 47 * kib;
 
-/// The bytes that a block's windows cover, and up to 4 behind them for whole words.
+/// The bytes that a block's windows cover, and up to 4 more for whole words.
 u64 staged_bytes(const WindowPlan& plan) {
     return (windows_per_block - 1) * plan.stride_bytes + plan.blocks * 64 + 4;
 }
 
-/// Fills shared memory with the data from `first` on; what lies behind the data is 0.
+/// Fills shared memory with the data from `first` on, followed by zeros.
 __device__ void stage(const u8* data, u64 data_bytes, u64 first, u32 bytes, u8* shared) {
     const bool is_aligned = (reinterpret_cast<u64>(data) + first) % 16 == 0;
     const u32 vectors = bytes / 16;
@@ -40,7 +40,7 @@ __device__ void stage(const u8* data, u64 data_bytes, u64 first, u32 bytes, u8* 
     __syncthreads();
 }
 
-/// 64 bytes from shared memory at any alignment.
+/// Loads 64 bytes from shared memory at any alignment.
 __device__ __forceinline__ void load_staged(const u8* shared, u32 offset, u32 (&message)[16]) {
     const u32* words = reinterpret_cast<const u32*>(shared) + offset / 4;
     const u32 bits = offset % 4 * 8;
@@ -53,7 +53,7 @@ __device__ __forceinline__ void load_staged(const u8* shared, u32 offset, u32 (&
     }
 }
 
-/// The same from the data themselves, of which there are `bytes` from `at` on.
+/// Loads 64 bytes from the data, of which `bytes` exist from `at` on.
 __device__ __forceinline__ void load_in_place(const u8* at, u64 bytes, u32 (&message)[16]) {
     if (bytes < 64) {
         load_rest(at, static_cast<u32>(bytes), message);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(windows_per_block)
     }
     u32 state[Digest::state_words];
     set_initial<Digest>(state);
-    // Threads behind the last window compute it too, so that they take part in the vote.
+    // Threads past the last window compute that window too, so that they take part in the ballot.
     const u64 own = window < count ? window : count - 1;
     for (u64 block = 0; block < plan.blocks; ++block) {
         u32 message[16];

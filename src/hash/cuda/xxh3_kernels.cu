@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 with 128 bits of many pieces: four threads a piece, each with two of the eight accumulators.
-// A warp reads 64 bytes of eight pieces at a time, and each thread keeps its part of the secret in
-// registers. Pieces of up to 240 bytes are one thread's work.
+// XXH3 with 128 bits of many pieces: four threads per piece, each with two of the eight
+// accumulators. A warp reads 64 bytes of eight pieces at a time, and each thread keeps its part of
+// the secret in registers. Pieces of up to 240 bytes are hashed by one thread.
 #include "gpu/failure.hpp"
 #include "hash/cuda/digest_kernels.hpp"
 #include "hash/cuda/reading.cuh"
@@ -39,7 +39,7 @@ struct Pair {
     }
 };
 
-/// 16 bytes at any alignment.
+/// Loads 16 bytes at any alignment.
 template <bool is_aligned>
 __device__ __forceinline__ void load_any_16(const u8* at, u32 (&words)[4]) {
     if constexpr (is_aligned) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_any_16(const u8* at, u32 (&words)[4]) {
 
 template <bool is_aligned>
 __device__ Pair take_blocks(const Piece& piece, u32 lane, const u64* secret) {
-    // Stripe s uses words s + 2 * lane and the next one.
+    // Stripe s uses word s + 2 * lane and the next one.
     u64 keys[stripes + 1];
 #pragma unroll
     for (u32 i = 0; i < stripes + 1; ++i)
