@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack is an exchange of C structs, so that every library takes them: they are written out here.
+// DLPack exchanges plain C structs, which are defined here, so no library is needed for them.
 #include "python/src/array.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr ElementType types[] = {
     {"float8_e5m2", code_of(Code::Float8_E5M2, 8), nullptr},
 };
 
-/// The structs of DLPack, which are its binary interface.
+/// The structs of DLPack, which define its ABI.
 struct ManagedTensor {
     nb::dlpack::dltensor tensor;
     void* context;
@@ -63,7 +63,7 @@ constexpr const char* capsule_name = "dltensor";
 template <>
 constexpr const char* capsule_name<ManagedTensorVersioned> = "dltensor_versioned";
 
-/// A capsule's tensor with the array whose memory it shows.
+/// The tensor of a capsule, and the array whose memory it refers to.
 template <class Managed>
 struct Exported {
     Managed managed{};
@@ -97,7 +97,7 @@ nb::object make_capsule(Array array, u64 flags) {
         managed.minor = 0;
         managed.flags = flags;
     }
-    // A consumer renames the capsule and frees the tensor itself.
+    // A consumer renames the capsule and then frees the tensor itself.
     PyObject* capsule = PyCapsule_New(&managed, capsule_name<Managed>, [](PyObject* self) {
         if (PyCapsule_IsValid(self, capsule_name<Managed>) == 0) return;
         auto* held = static_cast<Managed*>(PyCapsule_GetPointer(self, capsule_name<Managed>));
@@ -113,7 +113,7 @@ nb::object make_capsule(Array array, u64 flags) {
     throw nb::python_error();
 }
 
-/// Whether the consumer takes capsules with a version.
+/// Whether the consumer accepts versioned capsules.
 bool takes_versions(nb::handle max_version) {
     if (max_version.is_none()) return false;
     nb::tuple pair;
@@ -224,7 +224,7 @@ int Array::fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
     for (const i64 count : shape_)
         made->shape.push_back(count);
     const bool has_format = type_->format != nullptr;
-    // Elements without a format are shown as their bytes.
+    // Elements without a buffer format are exposed as bytes.
     if (!has_format && made->shape.empty()) made->shape.push_back(1);
     if (!has_format) made->shape.back() *= static_cast<Py_ssize_t>(type_->bytes());
     const auto item_bytes = static_cast<Py_ssize_t>(has_format ? type_->bytes() : 1);

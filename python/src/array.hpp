@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays that Python sees: memory of the host with a shape, by the buffer protocol and by DLPack.
+// Arrays for Python: host memory with a shape, exported by the buffer protocol and by DLPack.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,21 +16,22 @@ namespace warren::python {
 
 namespace nb = nanobind;
 
-/// A type of elements.
+/// An element type.
 struct ElementType {
     std::string_view name;
     nb::dlpack::dtype code;
-    const char* format;  // of the buffer protocol; null: there is none, and bytes are shown
+    const char* format;  // of the buffer protocol; null: there is none, and the array is exposed as
+                         // bytes
 
     u64 bytes() const { return (u64{code.bits} + 7) / 8; }
 };
 
-/// The type of that name; null if there is none.
+/// The type with this name; null if there is none.
 const ElementType* find_type(std::string_view name);
 template <class T>
 const ElementType& type_of();
 
-/// An n-dimensional array, C-contiguous. Copies share the memory, which `owner` keeps.
+/// An n-dimensional, C-contiguous array. Copies share the memory, which `owner` keeps alive.
 class Array {
  public:
     Array() = default;
@@ -42,13 +43,13 @@ class Array {
           shape_(std::move(shape)),
           is_read_only_(is_read_only) {}
 
-    /// Memory that is not cleared, aligned to 64 bytes. May throw std::bad_alloc.
+    /// Allocates memory, aligned to 64 bytes and not initialized. May throw std::bad_alloc.
     static Array make(const ElementType& type, std::vector<i64> shape);
     template <class T>
     static Array make(std::vector<i64> shape) {
         return make(type_of<T>(), std::move(shape));
     }
-    /// The elements of a vector, without a copy.
+    /// Makes an array of the elements of a vector, without copying them.
     template <class T>
     static Array of(std::vector<T> values) {
         auto owner = std::make_shared<std::vector<T>>(std::move(values));
@@ -65,12 +66,12 @@ class Array {
     u64 size_bytes() const { return static_cast<u64>(elements()) * type_->bytes(); }
     bool is_read_only() const { return is_read_only_; }
 
-    /// See the protocols of Python and DLPack of these names.
+    /// Implement the methods with these names of Python's and DLPack's protocols.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;
     nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                       nb::handle copy) const;
     static void release_buffer(PyObject* self, Py_buffer* buffer);
-    /// Gives a class the method `__dlpack__`.
+    /// Adds the method `__dlpack__` to a class.
     template <class Class, class Method>
     static void add_dlpack(Class& to, Method method) {
         to.def("__dlpack__", method, nb::kw_only(), nb::arg("stream") = nb::none(),

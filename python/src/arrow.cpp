@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table as a stream of one record batch, or as an array of a device, in the C data interface of
-// Arrow, which is a set of C structs, so that every library takes it. The columns are shown, not
-// copied.
+// Exports a table as a stream of one record batch, or as a device array, by the C data interface of
+// Arrow. The interface consists of C structs, so no library is needed. The columns are not copied.
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,7 +10,7 @@
 
 namespace {
 
-// Named and laid out as the specification says.
+// Names and layout are those of the specification.
 struct ArrowSchema {
     const char* format;
     const char* name;
@@ -55,8 +54,8 @@ struct ArrowArrayStream {
 namespace warren::python {
 namespace {
 
-/// A column, and how Arrow names its type. One of text has offsets; one of a width above 1 is a
-/// list of that length whose items are a child.
+/// A column and Arrow's format of its type. A text column has offsets. A column of width above 1 is
+/// a list of that length, whose items are a child.
 struct ArrowColumn {
     std::string name;
     std::string format;
@@ -85,7 +84,7 @@ bool is_utf8(std::string_view bytes) {
     return is_text;
 }
 
-/// What a schema or an array owns, with everything below it.
+/// What a schema or an array owns, including its children.
 template <class Node>
 struct Owned {
     Columns columns;
@@ -178,7 +177,7 @@ std::unique_ptr<ArrowArrayStream> make_stream(Columns columns) {
     };
     stream->get_next = [](ArrowArrayStream* self, ArrowArray* array) {
         auto* state = static_cast<StreamState*>(self->private_data);
-        *array = {};  // one without release() ends the stream
+        *array = {};  // an array without release() ends the stream
         if (!std::exchange(state->is_told, true)) fill_array(array, state->columns);
         return 0;
     };
@@ -236,7 +235,7 @@ void release(auto& exported) {
     if (exported.release != nullptr) exported.release(&exported);
 }
 
-/// A capsule that frees the struct, and releases what a consumer has not taken from it.
+/// Makes a capsule that frees the struct, and releases what a consumer has not taken from it.
 template <class Exported>
 nb::object make_capsule(std::unique_ptr<Exported> exported) {
     PyObject* capsule = PyCapsule_New(exported.get(), capsule_name<Exported>, [](PyObject* self) {
@@ -256,7 +255,7 @@ nb::object arrow_stream(const nb::dict& columns) {
     return make_capsule(make_stream(make_columns(columns)));
 }
 
-/// The schema and the record batch as a struct array.
+/// The schema, and the record batch as a struct array.
 nb::tuple arrow_device_array(const nb::dict& given) {
     constexpr i32 cpu = 1;
     const Columns columns = make_columns(given);

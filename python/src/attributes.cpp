@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of one file: mode, owner, times, size, extended attributes; further names of it; the
-// space of the volume.
+// Attributes of one file: mode, owner, times, size, extended attributes; making further names for
+// it; the space of the volume.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <sys/xattr.h>
@@ -11,7 +11,7 @@
 namespace warren::python {
 namespace {
 
-/// Calls work(volume, caller, attributes) for what the path leads to, without the GIL.
+/// Calls work(volume, caller, attributes) for the inode that the path leads to, without the GIL.
 template <class Work>
 void with_found(Shared& shared, const nb::bytes& path, bool follows, Work work) {
     const std::string text(view(path));
@@ -43,7 +43,7 @@ void change_owner(NativeVolume& self, const nb::bytes& path, std::optional<u32> 
     set_attributes(self, path, follows, change);
 }
 
-/// No times: those of the call.
+/// Without `times`, sets them to the time of the call.
 void change_times(NativeVolume& self, const nb::bytes& path,
                   std::optional<std::pair<i64, i64>> times, bool follows) {
     const auto [accessed, modified] = times.value_or(std::pair{ops::time_now, ops::time_now});
@@ -80,13 +80,14 @@ bool has_access(NativeVolume& self, const nb::bytes& path, u32 mask) {
            }) == Errc::ok;
 }
 
-/// Whether `caller` may read the extended attribute, as Linux has it.
+/// Whether `caller` may read the extended attribute, by the rules of Linux.
 Errc check_attribute(Volume& volume, const Caller& caller, Handle file, std::string_view name) {
     if (name.starts_with("user.")) return volume.check_access(caller, file, 4);
     return name.starts_with("trusted.") && caller.user != 0 ? Errc::no_data : Errc::ok;
 }
 
-/// What get(target) puts into a span of bytes, whose length it tells for an empty one.
+/// Reads a value of unknown size. get(target) fills a span and returns the number of bytes; for an
+/// empty span it returns the size of the value.
 template <class Get>
 Errc read_sized(std::string& value, const Get& get) {
     while (true) {
@@ -95,7 +96,7 @@ Errc read_sized(std::string& value, const Get& get) {
         value.resize(*size);
         if (*size == 0) return Errc::ok;
         const Result<u64> got = get(std::span(value));
-        if (got.code() == Errc::out_of_range) continue;  // it has grown meanwhile
+        if (got.code() == Errc::out_of_range) continue;  // the value has grown meanwhile
         if (!got) return got.code();
         value.resize(*got);
         return Errc::ok;
@@ -115,7 +116,7 @@ nb::bytes get_attribute(NativeVolume& self, const nb::bytes& path, const nb::byt
     return nb::bytes(value.data(), value.size());
 }
 
-/// The names, each with a NUL behind it.
+/// The names, each terminated by NUL.
 nb::bytes list_attributes(NativeVolume& self, const nb::bytes& path, bool follows) {
     std::string names;
     with_found(*self, path, follows, [&](Volume& volume, const Caller&, const Attributes& found) {
@@ -146,7 +147,7 @@ void remove_attribute(NativeVolume& self, const nb::bytes& path, const nb::bytes
                });
 }
 
-/// Blocks of 4 KiB: all, free, available; inodes: all, free.
+/// Blocks of 4 KiB: total, free, available. Inodes: total, free.
 nb::tuple statistics(NativeVolume& self) {
     const Statistics found =
         with_volume(*self, [](Volume& volume, const Caller&) { return volume.statistics(); });

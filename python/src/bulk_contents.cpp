@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of many files in a call, by all cores: one buffer with the files one behind the
-// other, and offsets[n + 1] into it.
+// The contents of many files in one call, on all cores: one buffer with the files one after the
+// other, and their offsets[n + 1] in it.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,12 +19,12 @@ using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr u64 files_at_once = 64;            // that a thread takes
-constexpr u64 small_file_bytes = 128 * kib;  // what is read together with others
-constexpr u64 bytes_at_once = 4 * mib;       // moved between two looks at signals
+constexpr u64 files_at_once = 64;            // taken by a thread at once
+constexpr u64 small_file_bytes = 128 * kib;  // at most so large a file is read together with others
+constexpr u64 bytes_at_once = 4 * mib;       // transferred between two checks for signals
 
-/// Calls work(first, last) for ranges of all items on all cores until `call` is to stop; the thread
-/// of the Python call is one of them.
+/// Calls work(first, last, is_caller) for ranges of all items on all cores, until `call` is to
+/// stop. The thread of the Python call is one of them.
 template <class Work>
 void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
     if (count <= files_at_once) {
@@ -44,7 +44,7 @@ void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
     });
 }
 
-/// The same with work(i) for each item.
+/// Like ranges_on_all_cores(), with work(i, is_caller) for each item.
 template <class Work>
 void on_all_cores(LongCall& call, u64 count, const Work& work) {
     const bool is_alone = count <= files_at_once;
@@ -54,7 +54,7 @@ void on_all_cores(LongCall& call, u64 count, const Work& work) {
     });
 }
 
-/// Fills `target` with what a file has from `offset` on, and with zeros what it does not have.
+/// Fills `target` with the file's bytes from `offset` on, and with zeros past its end.
 Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> target,
                const std::function<bool()>& goes_on) {
     const OpenWhile open(volume, handle);
@@ -90,14 +90,14 @@ Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
     return Errc::ok;
 }
 
-/// Which part of each file is read: that of Python's slices.
+/// Which part of each file is read, with the meaning of Python's slices.
 class Ranges {
  public:
     Ranges(nb::handle starts, nb::handle ends, std::size_t count) {
         take(starts, starts_, count, "starts");
         take(ends, ends_, count, "ends");
     }
-    /// Where file i of `size` bytes is read, and how much.
+    /// The offset in file i of `size` bytes from which it is read, and the number of bytes.
     std::pair<u64, u64> of(std::size_t i, u64 size) const {
         const u64 begin = starts_.is_valid() ? inside(starts_(i), size) : 0;
         const u64 end = ends_.is_valid() ? inside(ends_(i), size) : size;
@@ -124,13 +124,13 @@ class Ranges {
     Offsets ends_;
 };
 
-/// A file and where on the disk it begins.
+/// A file and the address on the disk where it begins.
 struct Place {
     u64 address;
     u64 file;
 };
 
-/// What one call reads.
+/// The state of one read call.
 struct Reading {
     std::vector<Result<Attributes>> found;
     std::vector<Errc> codes;
@@ -138,7 +138,7 @@ struct Reading {
     Array offsets;
 };
 
-/// Finds the files and where each of them goes.
+/// Finds the files, and where in the buffer each of them is stored.
 Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start) {
     Reading reading;
     LongCall call{nb::none()};
@@ -175,7 +175,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     return reading;
 }
 
-/// Reads files: large ones one by one, the small ones together.
+/// Reads files: large ones one by one, small ones together.
 void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
                 const Ranges& ranges, std::byte* base, const std::function<bool()>& goes_on) {
     const i64* offsets = reading.offsets.data<i64>();
@@ -200,7 +200,7 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
         const FileRead& read = small[k];
         reading.codes[files[k]] = read.done.code();
         if (!read.done) continue;
-        const std::span rest = read.target.subspan(*read.done);  // it has become shorter
+        const std::span rest = read.target.subspan(*read.done);  // the file has become shorter
         std::memset(rest.data(), 0, rest.size());
     }
 }
@@ -239,7 +239,7 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     return nb::make_tuple(shown, reading.offsets, array_of(reading.codes));
 }
 
-/// What is there already under the names that could not be made.
+/// Finds the existing files whose names could not be created.
 void find_existing(Volume& volume, const Caller& caller, Handle from, const Names& names,
                    std::span<Result<Attributes>> found) {
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -250,7 +250,7 @@ void find_existing(Volume& volume, const Caller& caller, Handle from, const Name
     }
 }
 
-/// Makes the files that are not there; found[i] is file i.
+/// Creates the files that do not exist. found[i] receives file i.
 void make_files(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
                 std::span<Result<Attributes>> found) {
     std::vector<LocatedName> located(names.size());

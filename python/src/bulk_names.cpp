@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many names in a call: looked up, made, removed, moved. The items are given to the volume in
-// parts, in their order; between two parts Ctrl-C ends the call.
+// Many names in one call: looked up, created, removed, moved. The items are passed to the volume in
+// parts, in order; between two parts Ctrl-C ends the call.
 #include <algorithm>
 
 #include "python/src/operands.hpp"
@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::size_t part_items = 1 << 16;
 
-/// So many are looked up in less time than it takes to get the GIL back.
+/// So few are looked up in less time than it takes to get the GIL back.
 constexpr std::size_t few_items = 64;
 
-/// Calls work(volume, caller, directory, begin, end) for parts of `count` items, with the directory
-/// where their paths begin.
+/// Calls work(volume, caller, directory, begin, end) for parts of `count` items, where `directory`
+/// is the one at which their paths begin.
 template <class Work>
 void in_parts(Shared& shared, const Start& start, std::size_t count, nb::object progress,
               Work work) {
@@ -33,8 +33,8 @@ void in_parts(Shared& shared, const Start& start, std::size_t count, nb::object 
     call.finish(count);
 }
 
-/// Locates a part of the names; `codes` gets why one leads nowhere, or `for_directory` for one
-/// that ends at a directory itself.
+/// Locates a part of the names. codes[i] receives the error of a path that cannot be resolved, or
+/// `for_directory` for a path that ends at a directory itself.
 void locate_part(Volume& volume, const Caller& caller, Handle from,
                  std::span<const std::string_view> paths, Errc for_directory,
                  std::span<LocatedName> located, std::span<Errc> codes) {

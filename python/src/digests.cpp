@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of files, and where their contents cut them. Files are read by all cores and digested
-// many at a time; a file longer than that goes through in parts.
+// Digests of files, and their content-defined chunks. Files are read on all cores and digested many
+// at a time; a file larger than the buffer is processed in parts.
 #include "base/workers.hpp"
 #include "python/src/files.hpp"
 #include "warren/chunk.hpp"
@@ -19,7 +19,7 @@ hash::Algorithm algorithm_of(const std::string& name) {
     return *algorithm;
 }
 
-/// Reads all of `target`, or up to the end of the file; how much.
+/// Reads until `target` is full or the file ends. Returns the number of bytes.
 Result<u64> read_fully(Volume& volume, Handle file, u64 offset, std::span<std::byte> target) {
     u64 done = 0;
     while (done < target.size()) {
@@ -40,7 +40,8 @@ class Hasher {
           digest_bytes_(hash::digest_bytes(algorithm)),
           call_(call) {}
 
-    /// Digests those files whose code is ok. Requires: a code for each, and digest_bytes().
+    /// Digests the files whose code is ok. Requires: `codes` has an element for each file, and
+    /// `digests` has digest_bytes() bytes for each.
     void run(std::span<const Result<Attributes>> files, std::span<Errc> codes, u8* digests) {
         codes_ = codes;
         digests_ = digests;
@@ -64,8 +65,8 @@ class Hasher {
     }
 
  private:
-    /// The end of the files from `begin` on that fit into the buffer; `begin` if the first does
-    /// not.
+    /// The end of the longest run of files from `begin` on that fits into the buffer; `begin` if
+    /// the first file does not fit.
     u64 next_batch(u64 begin) const {
         u64 bytes = 0;
         u64 end = begin;
@@ -134,7 +135,7 @@ class Hasher {
     std::vector<u64> sizes_;
 };
 
-/// uint8[n, w], zeros where there is an error, and int32[n].
+/// Returns uint8[n, w], with zeros where there is an error, and int32[n].
 nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
                      const std::string& algorithm_name, bool strict, nb::object progress) {
     const hash::Algorithm algorithm = algorithm_of(algorithm_name);
@@ -162,7 +163,7 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
     return nb::make_tuple(digests, array_of(codes));
 }
 
-/// The ends of the chunks: int64[n].
+/// Returns the ends of the chunks: int64[n].
 Array chunk_ends(const ReadBytes& data, const std::string& preset) {
     const Result<chunk::Rule> rule = chunk::preset(preset);
     if (!rule) throw nb::value_error(("preset: there is no '" + preset + "'").c_str());

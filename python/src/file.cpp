@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open file: bytes at offsets.
+// An open file: reads and writes bytes at offsets.
 #include <algorithm>
 
 #include "python/src/native.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files whose contents a bulk call is about.
+// The files whose contents a bulk call reads or writes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline bool is_regular(const Attributes& attributes) {
     return (attributes.mode & 0170000) == 0100000;
 }
 
-/// Whether `caller` may use the contents of what `found` is; `mask` as for check_access().
+/// Checks that `found` is a regular file that `caller` may access; `mask` is as for check_access().
 inline Errc check_file(Volume& volume, const Caller& caller, const Result<Attributes>& found,
                        u32 mask) {
     if (!found) return found.code();
@@ -22,7 +22,7 @@ inline Errc check_file(Volume& volume, const Caller& caller, const Result<Attrib
     return volume.check_access(caller, found->handle, mask);
 }
 
-/// The files of a call: named, or given by handles.
+/// The files of a call, given by names or by handles.
 class Files {
  public:
     explicit Files(nb::handle given) {
@@ -37,7 +37,7 @@ class Files {
     }
 
     std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
-    /// Looks the files up that are named; those given by handles are found by themselves.
+    /// Looks up the files given by names; those given by handles are found later, by find().
     std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
                                             Handle from) const {
         std::vector<Result<Attributes>> found(size(), Errc::io);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file mapped into memory: an array of its bytes in place.
+// A file mapped into memory, as an array of its bytes in place.
 #include <optional>
 
 #include "python/src/operands.hpp"
@@ -7,13 +7,13 @@
 namespace warren::python {
 namespace {
 
-/// What a mapping's arrays keep: the volume's parts that it needs, in the order in which they go.
+/// What the arrays of a mapping keep alive: the file and the volume, destroyed in this order.
 struct Mapped {
     std::shared_ptr<Shared> shared;
     std::unique_ptr<MappedFile> file;
 
     ~Mapped() {
-        // The volume is not there in a forked process.
+        // In a forked process the threads of the volume do not exist.
         if (shared->is_forked()) static_cast<void>(file.release());
     }
 };
@@ -23,7 +23,7 @@ class NativeMap : public Array {
     NativeMap(std::shared_ptr<Mapped> mapped, Array array, nb::bytes path)
         : Array(std::move(array)), mapped_(std::move(mapped)), path_(std::move(path)) {}
 
-    /// As of Array. RuntimeError in a forked process.
+    /// Like Array::fill_buffer(). RuntimeError in a forked process.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
         buffer->obj = nullptr;
         if (!mapped_->shared->is_forked()) return Array::fill_buffer(self, buffer, flags);
@@ -48,7 +48,8 @@ class NativeMap : public Array {
     nb::bytes path_;
 };
 
-/// The shape of `bytes` with one length of -1 filled in, or what is wrong.
+/// The shape given, in which one length of -1 is computed from `bytes`. Raises ValueError if it
+/// does not fit.
 std::vector<i64> shape_for(nb::handle given, u64 bytes, const ElementType& type) {
     const auto whole = static_cast<i64>(bytes / type.bytes());
     if (given.is_none()) return {whole};

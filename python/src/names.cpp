@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One path at a time.
+// Operations on one path.
 #include "python/src/native.hpp"
 
 namespace warren::python {
 namespace {
 
-/// Calls work(volume, caller, directory, name) for the last name of the path, without the GIL. A
-/// path that ends at a directory itself has none: that is `for_directory`.
+/// Calls work(volume, caller, directory, name) for the last component of the path, without the GIL.
+/// For a path that ends at a directory itself, and so has none, the error is `for_directory`.
 template <class Work>
 void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work work) {
     const std::string text(view(path));
@@ -117,7 +117,7 @@ void rename(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) 
         });
 }
 
-/// Opens the regular file that `found` is; `access` is the mask of check_access().
+/// Opens the regular file `found`; `access` is the mask of check_access().
 Errc open_found(Volume& volume, const Caller& caller, const Attributes& found, u32 access,
                 bool empties) {
     const u32 type = found.mode & 0170000;
@@ -132,7 +132,7 @@ Errc open_found(Volume& volume, const Caller& caller, const Attributes& found, u
     return code;
 }
 
-/// Opens a regular file; makes it if `creates` and there is none.
+/// Opens a regular file. Creates it if `creates` and it does not exist.
 NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool creates, bool exclusive,
                 bool empties) {
     const std::string text(view(path));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extension module `warren._native`: a volume and open files in it, by paths that are bytes.
-// python/warren gives them the shape that Python programs expect.
+// The extension module `warren._native`: a volume and open files in it, with paths as bytes. The
+// package python/warren builds the interface for Python programs on it.
 #include "python/src/native.hpp"
 
 #if defined(Py_GIL_DISABLED)
@@ -59,7 +59,7 @@ void NativeVolume::sync() {
 
 NB_MODULE(_native, module) {
     using namespace warren::python;
-    // Objects of one interpreter would reach threads that have another's.
+    // Objects of one interpreter would be used on threads of another.
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
         throw std::runtime_error("warren cannot be used in a subinterpreter");
     prepare_exit();

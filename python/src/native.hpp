@@ -19,10 +19,10 @@ class NativeFile {
 
     nb::bytes read(u64 offset, std::size_t size);
     u64 write(u64 offset, const nb::bytes& data);
-    /// Bytes from or to an array or buffer in the host's memory, whatever its type and shape.
+    /// Transfer bytes to or from an array or buffer in host memory, whatever its type and shape.
     u64 read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset);
     u64 write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source, u64 offset);
-    /// Empties the file and makes it show the source's bytes, in the same blocks; how many.
+    /// Empties the file and makes it share the blocks of the source. Returns the number of bytes.
     u64 share_from(const NativeFile& source);
     void truncate(u64 size);
     u64 size();
@@ -36,7 +36,7 @@ class NativeFile {
     nb::bytes path_;
 };
 
-/// An open volume. The calls of a topic are functions of their file.
+/// An open volume. Further methods are functions in the files of their topics.
 class NativeVolume {
  public:
     static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);

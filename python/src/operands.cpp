@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of names are copied while the GIL is held: a list may change while a call runs.
+// The bytes of names are copied while the GIL is held, because a list may change during a call.
 #include "python/src/operands.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
     throw nb::type_error((std::string(what) + ": " + needed).c_str());
 }
 
-/// Whether names of files are UTF-8, as they are unless the locale says otherwise.
+/// Whether file names are UTF-8, which is so unless the locale says otherwise.
 bool names_are_utf8() {
     static const bool are_utf8 = [] {
         const nb::object name = nb::module_::import_("sys").attr("getfilesystemencoding")();
@@ -69,7 +69,7 @@ void Names::add(nb::handle name, const char* what) {
             bytes_.append(text, static_cast<std::size_t>(size));
             return;
         }
-        PyErr_Clear();  // it has bytes that are no UTF-8, as surrogates
+        PyErr_Clear();  // the name has bytes that are not UTF-8, as surrogates
     }
     if (PyUnicode_Check(held.ptr())) {
         held = nb::steal(PyUnicode_EncodeFSDefault(held.ptr()));

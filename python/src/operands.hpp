@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bulk calls are given: many names, many handles, a directory.
+// The arguments of bulk calls: many names, many handles, a directory.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 namespace warren::python {
 
 /// Names or paths: a sequence of str, bytes or os.PathLike, whose bytes are copied, or a uint8
-/// array of shape [n, w], whose rows end at their last byte that is not 0.
+/// array of shape [n, w], each row of which ends with its last nonzero byte.
 class Names {
  public:
     /// `what` names the argument in errors. Raises TypeError or ValueError.
@@ -28,27 +28,27 @@ class Names {
     void add(nb::handle name, const char* what);
 
     std::string bytes_;
-    nb::ndarray<nb::ro> array_;  // keeps the rows
+    nb::ndarray<nb::ro> array_;  // keeps the rows alive
     std::vector<std::string_view> views_;
 };
 
-/// int64[n, 2]: inode number and generation.
+/// Converts int64[n, 2], inode number and generation.
 std::vector<Handle> handles_of(nb::handle given, const char* what);
-/// The array of that form.
+/// The reverse of handles_of().
 Array array_of(std::span<const Handle> handles);
-/// int32[n] of errno.
+/// Converts to int32[n], errno values.
 Array array_of(std::span<const Errc> codes);
 
-/// Raises the first error, with its name.
+/// Raises the first error, with the name to which it belongs.
 void raise_first(const Names& names, std::span<const Errc> codes);
 
-/// Where paths begin: None, the root; bytes, a path; or a handle, (inode, generation).
+/// Where paths begin: at the root (None), at a path (bytes), or at a handle (inode, generation).
 class Start {
  public:
     explicit Start(nb::handle given);
     /// Called without the GIL.
     Result<Handle> find(Volume& volume, const Caller& caller) const;
-    /// Its path, for errors.
+    /// The path for errors.
     std::string_view path() const { return path_; }
 
  private:

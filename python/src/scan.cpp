@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree as columns. Each thread of a scan collects rows of its own; they are put one behind the
-// other when the scan is over. Paths are made from the names of the directories, which the scan
-// meets in any case.
+// A tree as columns. Each thread of a scan collects rows of its own, which are concatenated when
+// the scan is over. Paths are built from the names of directories, which the scan visits in any
+// case.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace warren::python {
 namespace {
 
-/// What a row may hold as numbers. `put` writes `width` of them.
+/// A numeric column. `put` writes `width` numbers.
 struct Column {
     std::string_view name;
     bool is_small;  // int32
@@ -47,7 +47,7 @@ constexpr Column columns[] = {
     {"depth", true, 1, [](const Scanned& entry, i64* to) { *to = entry.depth; }},
 };
 
-/// What is asked for.
+/// The requested columns.
 struct Wanted {
     std::vector<const Column*> numbers;
     bool names = false;
@@ -74,11 +74,12 @@ struct Rows {
     std::vector<std::vector<i64>> numbers;
     std::string names;
     std::vector<u64> name_ends;
-    std::vector<u64> parents;                                              // by inode, for paths
-    std::vector<std::pair<u64, std::pair<u64, std::string>>> directories;  // parent and name
+    std::vector<u64> parents;                                              // inode numbers, for
+                                                                           // paths
+    std::vector<std::pair<u64, std::pair<u64, std::string>>> directories;  // inode, parent and name
 };
 
-/// Bytes with their ends: what becomes a column of text.
+/// Concatenated strings and where each ends: the content of a text column.
 struct Text {
     std::string bytes;
     std::vector<i64> offsets{0};
@@ -101,7 +102,7 @@ class Collector {
 
     u64 count() const { return count_.load(std::memory_order_relaxed); }
 
-    /// Called by any thread of a scan. True: descend.
+    /// Called on any thread of a scan. Returns true: descend.
     bool visit(const Scanned& entry) {
         Rows& rows = rows_.local();
         if (wanted_.paths && (entry.attributes.mode & 0170000) == 0040000) {
@@ -133,7 +134,7 @@ class Collector {
     }
 
  private:
-    /// A scan tells directories above wanted files too.
+    /// A scan also reports the directories above matching files.
     bool wants(const Scanned& entry) const {
         const std::string_view name = entry.depth == 0 ? last_name() : entry.name;
         return filter_.wants_name(name.data(), static_cast<u32>(name.size()),
@@ -198,9 +199,9 @@ class Collector {
 
     using Directories = std::unordered_map<u64, std::pair<u64, std::string>>;
 
-    /// The path of a directory with a slash behind it; the paths on the way are made with it. A
-    /// directory that was moved meanwhile may be missing, or above itself: then the path begins
-    /// there.
+    /// The path of a directory with a trailing slash; paths of directories above are built with it.
+    /// A directory that was moved during the scan may be missing, or appear above itself: the path
+    /// then begins there.
     const std::string& path_of(u64 inode, Directories& directories,
                                std::unordered_map<u64, std::string>& paths) {
         std::vector<u64> chain;
@@ -251,7 +252,7 @@ class Collector {
     Text paths_;
 };
 
-/// The path as text that all paths below it begin with: "/" or "/a/b".
+/// The text with which all paths below `path` begin: "/" or "/a/b".
 std::string root_path(std::string_view path) {
     std::string root = path.starts_with('/') ? "" : "/";
     root += path;
@@ -284,7 +285,7 @@ nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
         const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::no);
         if (!found) return found.code();
         std::vector<ScanPosition> left{{found->handle}};
-        // Steps end so that signals are seen.
+        // Steps are short, so that signals are handled.
         auto begin = std::chrono::steady_clock::now();
         const ScanSteps steps{
             .is_full = [&] { return std::chrono::steady_clock::now() - begin > LongCall::pause; }};

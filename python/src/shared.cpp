@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that calls a volume again, from a callback, does not take its lock again.
+// A thread that calls a volume again, from a callback, does not lock it again.
 #include "python/src/shared.hpp"
 
 #include <algorithm>
@@ -18,8 +18,9 @@ nb::object file_name(std::string_view path) {
     return name;
 }
 
-/// Threads that take the GIL again, and the thread that ends the process. A thread counts itself
-/// before it looks whether the process ends, and the other way round: it is seen, or it sees.
+/// The number of threads that are taking the GIL again, and the thread that ends the process. A
+/// thread counts itself before it reads `exiting`, and the exiting thread sets `exiting` before it
+/// reads `returning`: either the exiting thread sees the count, or the other thread sees `exiting`.
 std::atomic<u64> returning{0};
 std::atomic<pid_t> exiting{0};
 
@@ -42,7 +43,7 @@ std::set<Shared*> volumes;
 
 void begin_exit() {
     exiting = gettid();
-    // Daemon threads keep what they use.
+    // Daemon threads keep alive what they use.
     const nb::object threads = nb::module_::import_("threading").attr("active_count")();
     if (nb::cast<int>(threads) > 1) nb::set_leak_warnings(false);
     const GilRelease release;
@@ -71,7 +72,7 @@ GilRelease::~GilRelease() {
 
 void prepare_exit() {
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
-    // The threads that the parent process counted are not in the child.
+    // The threads that the parent process has counted do not exist in the child.
     pthread_atfork(nullptr, nullptr, [] { returning = 0; });
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all objects of one open volume share, and how a call from Python reaches the volume.
 //
-// A thread never waits for a lock while it holds the GIL: a call lets the GIL go before it takes
-// the lock of the volume, or takes the lock only if it is free. A thread may take the GIL while it
-// holds the lock.
+// A thread never waits for a lock while it holds the GIL: a call releases the GIL before it takes
+// the volume's lock, or takes the lock only if it is free. A thread may take the GIL while it holds
+// the lock.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,11 +26,11 @@ namespace warren::python {
 
 namespace nb = nanobind;
 
-/// Lets the GIL go for as long as this lives.
+/// Releases the GIL for the lifetime of this object.
 ///
-/// At the end of the process Python would end any other thread that takes the GIL by unwinding its
-/// stack, which C++ does not survive: from the module's exit on such a thread waits for ever
-/// instead, as threads do from Python 3.14 on. It holds no lock then.
+/// At the end of the process Python ends any other thread that takes the GIL by unwinding its
+/// stack, which C++ does not survive. So once the module's exit handler runs, such a thread
+/// waits forever instead, as threads do from Python 3.14 on. It holds no lock then.
 class GilRelease {
  public:
     GilRelease() : state_(PyEval_SaveThread()) {}
@@ -42,12 +42,13 @@ class GilRelease {
     PyThreadState* state_;
 };
 
-/// Makes the end of the process what GilRelease says, and changes of open volumes durable before.
+/// Registers an exit handler that makes threads wait as GilRelease describes, and then makes
+/// changes of open volumes durable.
 void prepare_exit();
 
-/// What errno becomes of `code`.
+/// The errno value for `code`.
 int errno_of(Errc code);
-/// Raises the subclass of OSError that belongs to the code.
+/// Raises the subclass of OSError for the error.
 [[noreturn]] void raise_error(Errc code, std::string_view path);
 [[noreturn]] void raise_failure(const Failure& failure, std::string_view path);
 
@@ -55,7 +56,7 @@ inline std::string_view view(const nb::bytes& bytes) {
     return {bytes.c_str(), bytes.size()};
 }
 
-/// On whose behalf this process calls.
+/// The credentials with which this process calls.
 struct Process {
     std::vector<u32> groups;
     Caller caller;
@@ -66,11 +67,11 @@ struct Process {
 inline constexpr const char* forked_message =
     "the volume was opened before fork(): open it in this process";
 
-/// An open volume. A process that was forked from the opener's never touches it: its threads are
-/// not there.
+/// An open volume. A process forked from the one that opened it never uses the volume, whose
+/// threads do not exist there.
 struct Shared {
     std::unique_ptr<Volume> volume;
-    std::shared_mutex lock;  // held alone by close()
+    std::shared_mutex lock;  // held exclusively by close()
     Process process;
     pid_t opener = getpid();
 
@@ -81,11 +82,11 @@ struct Shared {
 
     bool is_forked() const { return getpid() != opener; }
     void refuse_forked() const;
-    /// Whether this thread is in a call of this volume, whose callback calls again.
+    /// Whether this thread is in a call of this volume, from whose callback it calls again.
     bool is_held_here() const;
 };
 
-/// The lock of a volume, shared, for as long as this lives. Requires: the GIL is let go.
+/// Holds the lock of a volume in shared mode. Requires: the GIL is released.
 class VolumeHold {
  public:
     explicit VolumeHold(Shared& shared);
@@ -116,8 +117,8 @@ auto with_volume(Shared& shared, Work work) {
     return answer;
 }
 
-/// As with_volume(), for work of a few microseconds on metadata in memory: keeps the GIL, for to
-/// get it back from busy threads takes longer.
+/// Like with_volume(), for work of a few microseconds on metadata in memory: keeps the GIL, because
+/// getting it back from busy threads takes longer.
 template <class Work>
 auto with_volume_briefly(Shared& shared, Work work) {
     shared.refuse_forked();
@@ -127,18 +128,20 @@ auto with_volume_briefly(Shared& shared, Work work) {
     return work(*shared.volume, shared.process.caller);
 }
 
-/// The turns that a long call gives to Python: ten times a second it handles signals, so that
-/// Ctrl-C ends it, and tells `progress`, if that is not None, how many items were done since.
+/// Lets a long call return to Python ten times per second, to handle signals, so that Ctrl-C ends
+/// the call, and to pass `progress`, unless it is None, the number of items done since the last
+/// time.
 class LongCall {
  public:
     explicit LongCall(nb::object progress);
 
-    /// Whether to go on, with `done` items behind it. To be called in the thread of the Python call
-    /// alone, without the GIL.
+    /// Whether to continue after `done` items. Called only on the thread of the Python call,
+    /// without the GIL.
     bool goes_on(u64 done);
-    /// Whether it was told not to go on; in any thread.
+    /// Whether the call is to stop. Can be called from any thread.
     bool is_stopped() const { return is_stopped_.load(std::memory_order_relaxed); }
-    /// Raises what stopped it, or tells the rest of the progress. Requires: the GIL.
+    /// Raises the exception that stopped the call, or reports the rest of the progress. Requires:
+    /// the GIL.
     void finish(u64 done);
 
     static constexpr std::chrono::milliseconds pause{100};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of files are in others, chunk by chunk, and sharing of equal blocks.
+// Which bytes of files are also in other files, chunk by chunk, and sharing of equal blocks.
 //
-// Files come one after the other; of equal chunks the first is the original. Chunks of zeros are
-// counted apart: they are in everything and prove no likeness.
+// Files are processed one after the other; among equal chunks the first is the original. Chunks of
+// zeros are counted separately: they are common everywhere and do not indicate similarity.
 #include <algorithm>
 #include <unordered_set>
 
@@ -13,21 +13,21 @@ namespace warren::python {
 namespace {
 
 constexpr u64 block_bytes = 4096;
-/// A shorter run of equal blocks is not shared: it would cut files into many extents.
+/// Shorter runs of equal blocks are not shared, because they would divide files into many extents.
 constexpr u64 run_bytes_min = 32 * kib;
 
-/// What of a file is elsewhere, in bytes.
+/// How many bytes of a file are found elsewhere.
 struct Likeness {
     u64 bytes = 0;
     u64 zero_bytes = 0;
     u64 in_previous = 0;  // in the file before it
     u64 in_earlier = 0;   // in any file before it
-    u64 in_self = 0;      // in an earlier part of it, and in no file before it
+    u64 in_self = 0;      // in an earlier part of the file, and in no file before it
     u64 shared_bytes = 0;
-    i64 most_like = -1;  // the file in which most of the originals are
+    i64 most_like = -1;  // the file with most of the originals
 };
 
-/// Bytes of a file that are those of an earlier one.
+/// Bytes of a file that are equal to those of an earlier one.
 struct Run {
     u64 file = 0;
     u64 offset = 0;
@@ -141,14 +141,14 @@ class Comparison {
     std::vector<u64> bases_;  // of the files so far
     std::vector<Run> runs_;
     Keys previous_;
-    // Of the file at hand.
+    // State of the current file.
     u64 base_ = 0;
     Likeness* likeness_ = nullptr;
     std::vector<u64> votes_;
     Keys own_;
 };
 
-/// Lets both files of a run refer to the same blocks.
+/// Makes both files of a run refer to the same blocks.
 Errc share_run(Volume& volume, const Run& run, Handle original, Handle file, u64& shared) {
     WARREN_TRY(volume.open_file(original));
     Errc code = volume.open_file(file);
@@ -218,7 +218,7 @@ nb::dict compare(NativeVolume& self, nb::handle given, nb::handle directory, u64
             codes[i] = check_file(volume, caller, found[i], shares ? 6 : 4);
             const Handle file = codes[i] == Errc::ok ? found[i]->handle : Handle{};
             const u64 size = codes[i] == Errc::ok ? found[i]->size : 0;
-            // A file that cannot be opened has no bytes: rows and files stay in step.
+            // A file that cannot be opened counts as empty, so that rows and files correspond.
             const Errc code = comparison.add(file, size, rows[i]);
             if (codes[i] == Errc::ok) codes[i] = code;
         }
