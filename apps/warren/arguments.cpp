@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// getopt_long does the parsing and words its own complaints; this file feeds it the table.
+// getopt_long does the parsing and prints its own error messages; this file converts the table for
+// it.
 #include "apps/warren/arguments.hpp"
 
 #include <getopt.h>
@@ -102,8 +103,9 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
     const GetoptTables tables = make_tables(page);
 
     Arguments parsed;
-    optind = 0;  // glibc: start afresh
-    // getopt_long writes an option into its complaint as it is, and a shell's * may have given it.
+    optind = 0;  // glibc: reinitialise getopt
+    // getopt_long prints an unknown option unmasked, and the word may be a file name from a shell's
+    // *.
     const bool is_plain = std::ranges::all_of(arguments, [](std::string_view word) {
         return !word.starts_with('-') || masked(word) == word;
     });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function with a case for each command. It needs bash alone, not the package bash-completion.
+// One function with a case for each command. It needs only bash, not the package bash-completion.
 //
-// bash breaks words at '=' and ':' (COMP_WORDBREAKS), which belong to words here; so the function
-// reads the line itself, and takes off what bash would keep.
+// bash breaks words at '=' and ':' (COMP_WORDBREAKS), which occur within words here. The function
+// therefore splits the line itself, and strips from each completion the part that bash keeps.
 #include "apps/warren/completions.hpp"
 
 namespace warren::cli {
@@ -99,7 +99,7 @@ std::string kind_name(ValueKind kind) {
     }
 }
 
-/// The patterns of a word behind which its value stands: as the next word, or at once.
+/// The case patterns of an option whose value follows, as the next word or after "=".
 std::string patterns(const CompletedWord& word) {
     std::string text;
     for (const std::string& spelling : word.spellings) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One walk for all operands; without -R it goes no deeper than they are.
+// One walk handles all operands; without -R its depth is zero.
 //
-// Invariant: lines of several threads are whole.
+// Invariant: lines of several threads never mix.
 #include "apps/warren/change_tree.hpp"
 
 #include "apps/warren/messages.hpp"

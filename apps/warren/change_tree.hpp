@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chmod and chown share: operands one by one or, with -R, whole trees on all cores; what
-// changed told as coreutils tell it.
+// What chmod and chown share: they change single operands or, with -R, whole trees on all cores,
+// and report changes in the words of coreutils.
 //
-// Invariant: a directory is changed before it is entered. In a tree no symbolic link is followed,
-// neither to change what it names nor to go there.
+// Invariant: a directory is changed before it is entered. Within a tree symbolic links are not
+// followed, neither to change their target nor to descend.
 #pragma once
 
 #include <functional>
@@ -14,31 +14,31 @@
 
 namespace warren::cli {
 
-/// What became of a name.
+/// The outcome for one name.
 enum class Changed : u8 { yes, no, failed };
 
 struct TreeChange {
-    /// Changes the name (a link itself, where `follows` is false); fills in what is told of it, as
-    /// "mode of 'x' changed from ...". An error is given back in `error`.
+    /// Changes the name (the link itself if `follows` is false), and sets `told` to what is
+    /// reported, for example "mode of 'x' changed from ...". On failure sets `error` to an errno.
     std::function<Changed(const Place& place, bool follows, const std::string& path,
                           std::string& told, i32& error)>
         apply;
-    const char* action = "";  // for failures: "change the mode of"
+    const char* action = "";  // for error messages: "change the mode of"
     bool recursive = false;
-    bool follow_operands = true;  // those that are links, without -R or where -H asks for it
-    bool changes_links = false;   // links in a tree are changed themselves
+    bool follow_operands = true;  // if they are links, without -R or with -H
+    bool changes_links = false;   // links within a tree are changed themselves
     bool tells_all = false;       // -v
     bool tells_changes = false;   // -c
     bool is_silent = false;       // -f
     bool sums_up = false;         // --json
 };
 
-/// Takes from the options what chmod and chown both have, and those of the walk; false, with a
-/// complaint, if they make no sense.
+/// Reads the options that chmod and chown share, and those of the walk. Returns false after an
+/// error message if they are invalid.
 bool read_change(const Page& page, const Arguments& parsed, size_t operands, TreeChange& change,
                  WalkSetup& setup);
 
-/// Changes all operands; the exit code of the command.
+/// Changes all operands; returns the exit code of the command.
 int change_trees(const TreeChange& change, WalkSetup& setup,
                  const std::vector<std::string>& operands);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tags are the names that the BSD tools and coreutils use, so that their lists can be checked.
+// The tags are the algorithm names that the BSD tools and coreutils use, so that lists are
+// interchangeable.
 #include "apps/warren/checksum_line.hpp"
 #include "apps/warren/messages.hpp"
 
@@ -72,7 +73,7 @@ bool parse_hex(std::string_view text, std::vector<u8>& digest) {
     return true;
 }
 
-/// "NAME (FILE) = HEX"; false if the line is none.
+/// "NAME (FILE) = HEX"; false if the line does not have this form.
 bool parse_tagged(std::string_view line, std::string_view& file, std::string_view& hex,
                   hash::Algorithm& algorithm) {
     const size_t open = line.find(" (");
@@ -121,7 +122,7 @@ std::optional<ChecksumLine> parse_checksum_line(std::string_view line, hash::Alg
     std::string_view hex;
     ChecksumLine result{algorithm, {}, {}};
     if (!parse_tagged(line, file, hex, result.algorithm)) {
-        // Behind the digest stand a space and a space or, for binary files, a star.
+        // The digest is followed by two spaces or, for binary files, a space and a star.
         const size_t space = line.find(' ');
         if (space == std::string_view::npos || space + 2 >= line.size()) return std::nullopt;
         if (line[space + 1] != ' ' && line[space + 1] != '*') return std::nullopt;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line of a list of digests, as sha256sum and b3sum write and read it: "HEX  FILE", or with
-// --tag "NAME (FILE) = HEX". A name with a newline, a carriage return or a backslash is escaped,
-// and a backslash before the line says so.
+// One line of a checksum list, as sha256sum and b3sum write and read it: "HEX  FILE", or with --tag
+// "NAME (FILE) = HEX". A name that contains a newline, a carriage return or a backslash is escaped,
+// and a backslash before the line marks it so.
 //
-// Invariant: reading a written line gives back the name, byte for byte.
+// Invariant: parsing a line that was written here yields the same name, byte for byte.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ enum class LineEnd : char { newline = '\n', zero = '\0' };
 /// The digest in hexadecimal.
 std::string hex_of(std::span<const u8> digest);
 
-/// One line with its end. Names are not escaped where zero bytes end the lines.
+/// One line with its terminator. Names are not escaped if lines end with a zero byte.
 std::string checksum_line(hash::Algorithm algorithm, std::span<const u8> digest,
                           std::string_view file, bool tagged, LineEnd end);
 
@@ -30,8 +30,8 @@ struct ChecksumLine {
     std::string file;
 };
 
-/// Reads a line without its end; nothing if it is no such line. `algorithm` is what a line without
-/// a tag means.
+/// Parses a line without its terminator; nullopt if it is malformed. `algorithm` is the algorithm
+/// of lines without a tag.
 std::optional<ChecksumLine> parse_checksum_line(std::string_view line, hash::Algorithm algorithm);
 
 }  // namespace warren::cli

@@ -27,7 +27,7 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "at the end an object: how many were changed, how many failed"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
-    // The letters of modes that begin with a minus, as in `chmod -x FILE`.
+    // Option letters for modes that begin with a minus, as in `chmod -x FILE`.
     {'r', nullptr, nullptr, nullptr},
     {'w', nullptr, nullptr, nullptr},
     {'x', nullptr, nullptr, nullptr},
@@ -50,7 +50,7 @@ constexpr Page page = {
     .see_also = "chmod(1)",
 };
 
-/// A mode written like an option: "-x", or "-rw,+x" behind which getopt saw letters.
+/// Reassembles a mode that getopt parsed as options: "-x", or "-rw,+x".
 std::string mode_of_letters(const Arguments& parsed) {
     std::string mode;
     for (const auto& [id, value] : parsed.options) {
@@ -69,7 +69,7 @@ std::string mode_in_words(u32 mode) {
     return digits + mode_text(mode).substr(1) + ")";
 }
 
-/// Changes one name; `told` is what chmod(1) prints of it.
+/// Changes one name; sets `told` to what chmod(1) prints about it.
 Changed apply(const ModeChange& change, u32 umask, const Place& place, bool follows,
               const std::string& path, std::string& told, i32& error) {
     struct stat status {};
@@ -85,7 +85,7 @@ Changed apply(const ModeChange& change, u32 umask, const Place& place, bool foll
         return Changed::no;
     }
     const u32 after = change.apply(before, S_ISDIR(before), umask);
-    // What the operand leads to was asked for; its name may still be that of a link.
+    // With `follows` the mode was read through the link, so the change must follow the link too.
     error = follows ? (::fchmodat(place.directory, place.name, after, 0) == 0 ? 0 : errno)
                     : change_mode(place, after);
     if (error != 0) return Changed::failed;

@@ -49,14 +49,14 @@ constexpr Page page = {
     .see_also = "chown(1)",
 };
 
-constexpr u32 any_id = ~0u;  // as in chown(2): not to be changed
+constexpr u32 any_id = ~0u;  // as in chown(2): leave unchanged
 
 struct Owner {
     u32 user = any_id;
     u32 group = any_id;
 };
 
-/// A number, also after a plus, which says that it is no name.
+/// Parses a numeric id; a plus before it marks it as a number even if there is such a name.
 bool parse_id(std::string_view text, u32& id) {
     if (text.starts_with('+')) text.remove_prefix(1);
     const std::optional<u64> number = parse_number(text);
@@ -88,7 +88,7 @@ bool parse_owner(const std::string& text, Owner& owner) {
     return false;
 }
 
-/// What is told of: both, or the one that is changed.
+/// The owner as messages show it: user and group, or the one that is changed.
 std::string words(const Owner& asked, u32 user, u32 group) {
     if (asked.user == any_id) return group_text(group);
     if (asked.group == any_id) return user_text(user);
@@ -127,7 +127,7 @@ struct OwnerChange {
     }
 };
 
-/// Takes OWNER from the operands or from --reference; false, with a complaint.
+/// Takes OWNER from the operands or from --reference; false, after an error message, on failure.
 bool read_owner(const Arguments& parsed, std::vector<std::string>& operands, Owner& owner) {
     if (const std::string* reference = parsed.value(reference_option)) {
         struct stat status {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren chunk: where files are cut by their contents, and the digest of each chunk.
+// warren chunk: prints the content-defined chunks of files, and the digest of each chunk.
 #include <unistd.h>
 
 #include "apps/warren/arguments.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren clone: copies of files and trees inside one volume, as one command of the engine.
+// warren clone: copies files and trees within one volume by sharing blocks, as one command of the
+// engine.
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"

@@ -79,7 +79,7 @@ std::string kind_name(u32 mode, u64 size) {
 }
 
 int link_target(const Place& place, std::string& target) {
-    target.resize(4096);  // the longest that there is
+    target.resize(4096);  // the maximum length of a link target
     const ssize_t size = ::readlinkat(place.directory, place.name, target.data(), target.size());
     if (size < 0) return errno;
     target.resize(static_cast<size_t>(size));
@@ -98,7 +98,7 @@ class TreeComparison {
           attributes_(attributes),
           form_(form) {}
 
-    /// The exit code.
+    /// Returns the exit code.
     int run();
 
  private:
@@ -138,12 +138,12 @@ class TreeComparison {
     bool attributes_;
     Form form_;
     FailureList failures_;
-    std::mutex mutex_;                         // told_
-    std::set<std::string, std::less<>> told_;  // files of which a part differs
+    std::mutex mutex_;                         // guards told_
+    std::set<std::string, std::less<>> told_;  // files with a part that differs
     std::atomic<bool> differs_{false};
 };
 
-/// Tells what differs: below both roots, and in words.
+/// Reports a difference: `below` is the path relative to both roots, `line` the text.
 void TreeComparison::differ(std::string_view what, std::string_view below,
                             const std::string& line) {
     differs_.store(true, std::memory_order_relaxed);
@@ -231,7 +231,7 @@ walk::Next TreeComparison::visit(const walk::Entry& entry) {
     if (attributes_) compare_attributes(first, *status, second, there, below);
     if (!S_ISREG(status->stx_mode)) return walk::Next::go_on;
     if (there.st_ino == status->stx_ino && device_of(there) == walk::device_of(*status)) {
-        return walk::Next::go_on;  // one file
+        return walk::Next::go_on;  // the same file
     }
     if (static_cast<u64>(there.st_size) != status->stx_size) {
         differ_in_contents(below);
@@ -276,7 +276,7 @@ void TreeComparison::work(const walk::Task& task) {
     compare_range({task.directory, name}, {second, name}, part->begin, part->end, below);
 }
 
-/// Tells what only the second tree has in this directory.
+/// Reports entries of this directory that only the second tree has.
 void TreeComparison::finish(const walk::Finished& directory) {
     if (!directory.complete()) return;
     const std::string path = directory.path();
@@ -322,7 +322,7 @@ int TreeComparison::run() {
     return differs && rank_number() == 0 ? 1 : 0;
 }
 
-/// For a checkpoint: lines of what it says is done are out.
+/// For a checkpoint: all lines about the work that it covers have been printed.
 std::string TreeComparison::save() {
     if (rank_number() == 0) finish_output();
     walk::ByteWriter writer;
@@ -341,8 +341,8 @@ bool TreeComparison::load(std::string_view saved) {
     return failures_.load(reader);
 }
 
-/// Tells the large files that differ, of which several ranks may have found parts; whether anything
-/// does.
+/// Reports the large files that differ, collected from all ranks since several may have compared
+/// parts of one file; true if anything differs.
 bool TreeComparison::conclude() {
     walk::ByteWriter writer;
     for (const std::string& below : told_)
@@ -362,7 +362,7 @@ bool TreeComparison::conclude() {
     return differs;
 }
 
-/// The line, counted from 1, in which the byte at `offset` stands.
+/// The line, counted from 1, that contains the byte at `offset`.
 u64 line_of(int file, u64 offset) {
     u64 line = 1;
     std::vector<char> buffer(256 * kib);
@@ -409,7 +409,7 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
         complain({"EOF on ", quote_if_needed(difference->ends_first ? first : second),
                   " which is empty"});
     } else {
-        // In the line that is begun, or behind the last one that is whole.
+        // In an incomplete line, or after the last complete one.
         const u64 before = line_of(one.get(), difference->offset - 1);
         complain({"EOF on ", quote_if_needed(difference->ends_first ? first : second),
                   " after byte ", std::to_string(difference->offset),
@@ -418,7 +418,7 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
     return 1;
 }
 
-/// Whether the operand is there; fills in whether it is a directory.
+/// Whether the operand exists; sets `tree` if it is a directory.
 bool is_tree(const std::string& path, bool& tree) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
@@ -444,7 +444,7 @@ int command_cmp(std::span<char* const> arguments) {
     for (int side = 0; side < 2; ++side) {
         if (rank_number() == 0) good = is_tree(paths[side], trees[side]) && good;
     }
-    // All ranks do what rank 0 has found out.
+    // All ranks act on what rank 0 has determined.
     const std::string kind = share_over_ranks(!good                  ? "trouble"
                                               : trees[0] && trees[1] ? "trees"
                                                                      : "files");
@@ -460,7 +460,7 @@ int command_cmp(std::span<char* const> arguments) {
         return usage_error(page, {"--checkpoint is for a comparison of two trees"});
     }
     if (leave_to_rank_0()) return 0;
-    // A file and a directory: the file of that name in it, as diff(1) does.
+    // A file and a directory: compare with the file of that name in the directory, as diff(1) does.
     std::string files[2] = {paths[0], paths[1]};
     for (int side = 0; side < 2; ++side) {
         if (trees[side]) files[side] = joined(paths[side], last_component(paths[1 - side]));

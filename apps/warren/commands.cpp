@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of all commands, and what `warren --help` says.
+// The list of all commands, and the text of `warren --help`.
 #include "apps/warren/commands.hpp"
 
 namespace warren::cli {

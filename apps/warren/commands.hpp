@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every command of the program `warren` is one function in one file of its name.
+// Each command of the program `warren` is one function, in a file of the same name.
 //
 // Invariant: a command gets its own name as arguments[0], prints results on stdout and everything
-// else on stderr, and answers the exit code of the program.
+// else on stderr, and returns the exit code of the program.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@ namespace warren::cli {
 
 struct Command {
     const char* name;
-    const char* purpose;  // in one line
+    const char* purpose;  // one line
     const Page& page;
     int (*run)(std::span<char* const> arguments);
-    bool spans_ranks = false;  // whether the processes that mpirun starts do it together
-    /// The programs by which mount(8), mkfs(8) and their like run it.
+    bool spans_ranks = false;  // the processes started by mpirun share the work
+    /// The names under which mount(8), mkfs(8) and similar programs call it.
     std::array<const char*, 2> helpers = {};
 };
 
@@ -36,14 +36,14 @@ struct CommandGroup {
     std::vector<const Command*> commands;
 };
 
-/// All commands, as the help page of the program shows them.
+/// All commands, in the order and groups of the help page.
 const std::vector<CommandGroup>& command_groups();
 
-/// What the program says of itself, and the id of its option --manual.
+/// The help page of the program itself, and the id of its option --manual.
 extern const Page program_page;
 inline constexpr int manual_option = 256;
 
-/// The command of that name; null if there is none.
+/// The command with that name, or null.
 const Command* command_named(std::string_view name);
 
 }  // namespace warren::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all shells are told.
+// The part of the completions that is common to all shells.
 #include "apps/warren/completions.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scripts by which shells complete commands, options and their values.
+// Scripts with which shells complete commands, options and their values.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace warren::cli {
 
-/// An option, or a word of an expression, as it can be completed.
+/// An option, or a word of a find expression, as the shells complete it.
 struct CompletedWord {
     std::vector<std::string> spellings;  // "-s", "--size"
     std::string help;
     ValueKind kind = ValueKind::none;
-    bool is_optional = false;  // the value may be left out
-    std::string value;         // what the pages call it
-    std::string choices;       // with blanks between them
+    bool is_optional = false;  // the value is optional
+    std::string value;         // the placeholder on the help page, such as SIZE
+    std::string choices;       // separated by blanks
 };
 
-/// What --help lists and begins with a dash.
+/// Everything on the help page that begins with a dash.
 std::vector<CompletedWord> completed_words(const Page& page);
 
 std::string bash_completion();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree: a stack of tasks that all threads take from. The last task of a directory to finish
-// completes the directory, and with it perhaps the one above, and so on up.
+// The tree is copied by a stack of tasks that all threads pop from. The thread that finishes the
+// last task of a directory completes the directory, which may in turn complete its parent, and so
+// on.
 #include "apps/warren/copy.hpp"
 
 #include <algorithm>
@@ -48,7 +49,7 @@ void Copier::add(const CopyOperand& operand) {
 }
 
 bool Copier::run() {
-    std::reverse(tasks_.begin(), tasks_.end());  // the first operand is taken first
+    std::reverse(tasks_.begin(), tasks_.end());  // so that the first operand is popped first
     Workers(options_.threads).run_last([this](u32) { work(); });
     return !failed_.load(std::memory_order_relaxed) && !interrupted();
 }
@@ -141,7 +142,8 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     if (options_.verbose && node->created) {
         print_line({quote(source_path(task)), " -> ", quote(target_path(task))});
     }
-    // Listed now, so that a target directory inside the source is met and refused.
+    // List before any child is queued, so that a target directory inside the source is found and
+    // refused.
     std::vector<Name> names;
     code = node->source->list(names);
     if (code != Errc::ok) {
@@ -160,7 +162,7 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     complete(std::move(node));
 }
 
-/// Children are taken in the order of their inodes, which is kind to the disk they come from.
+/// Orders children by inode number, which reduces seeks on the source's disk.
 void Copier::push_children(const std::shared_ptr<Node>& node, std::vector<Name>& names) {
     std::sort(names.begin(), names.end(),
               [](const Name& left, const Name& right) { return left.inode > right.inode; });
@@ -173,10 +175,12 @@ void Copier::push_children(const std::shared_ptr<Node>& node, std::vector<Name>&
     wake_.notify_all();
 }
 
-/// Takes one off what is pending in `node`; finishes it and those above if that was the last.
+/// Removes one task from those pending in `node`; if it was the last, completes `node`, and so on
+/// upwards.
 void Copier::complete(std::shared_ptr<Node> node) {
     while (node) {
-        // Release: what was done in the directory; acquire: by whoever comes last and sets times.
+        // Release: publishes this task's work in the directory. Acquire: the last thread, which
+        // sets times, sees it all.
         if (node->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
         if (node->parent && !interrupted()) {
             const std::string self;
@@ -197,7 +201,8 @@ void Copier::complete(std::shared_ptr<Node> node) {
             }
             progress_.add(1, 0);
         }
-        // Taken off first, so that a long chain of directories is not destroyed recursively.
+        // Detach the parent first, so that a long chain of directories is not destroyed
+        // recursively.
         std::shared_ptr<Node> parent = std::move(node->parent);
         node = std::move(parent);
     }
@@ -219,7 +224,7 @@ bool Copier::preserve_attributes(const Ends& ends) {
         if (code == Errc::ok) {
             code = ends.target.set_attribute(ends.target_name, attribute, value);
         }
-        // What this file system or this user cannot have is left out, as cp -a does.
+        // Attributes that this file system or this user cannot set are left out, as cp -a does.
         if (code == Errc::ok || code == Errc::not_supported || code == Errc::not_permitted)
             continue;
         fail({"setting attribute ", quote(attribute), " for ", quote(ends.path()), ": ",
@@ -239,7 +244,8 @@ bool Copier::preserve(const Ends& ends, const Facts& facts) {
     change.new_modified = facts.attributes.modified;
     Errc code = ends.target.change(ends.target_name, change);
     if (code == Errc::not_permitted) {
-        // Only root gives files away. Then no set-id bit may go to the wrong user.
+        // Only root can give files away. Otherwise clear the set-id bits, which would apply to the
+        // wrong user.
         change.new_mode &= 01777;
     } else if (code != Errc::ok) {
         fail({"failed to preserve ownership for ", quote(ends.path()), ": ", reason(code)});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies files and trees between directories of any kind, on several threads.
+// Copies files and trees between directories of the host and of volumes, on several threads.
 //
-// Invariant: a directory gets its final mode and times after everything in it is done. Files of one
-// source inode become one inode again. No recursion: trees may be of any depth; waiting work holds
-// descriptors of the directories above it only.
+// Invariant: a directory gets its final mode and times after everything in it is done. Hard links
+// within the source become hard links to one new inode. There is no recursion, so trees may have
+// any depth; a queued task keeps open only the directories above it.
 #pragma once
 
 #include <atomic>
@@ -28,19 +28,19 @@ struct CopyOptions {
     bool recursive = false;
     bool preserve = false;     // mode, owner, times, extended attributes
     bool keep_links = false;   // hard links stay hard links
-    bool follow_links = true;  // copy what a symbolic link names rather than the link
+    bool follow_links = true;  // copy the target of a symbolic link rather than the link
     bool no_clobber = false;
-    bool update = false;  // only what is newer than the target
+    bool update = false;  // copy only files that are newer than the target
     bool force = false;
     bool verbose = false;
     Reflink reflink = Reflink::automatic;
     u32 threads = 1;
 };
 
-/// One operand: what to copy and the name it gets.
+/// One operand: what to copy, and the name of the copy.
 struct CopyOperand {
     std::shared_ptr<Directory> source;
-    std::string source_prefix;  // before names in messages
+    std::string source_prefix;  // precedes names in messages
     std::string source_name;
     std::shared_ptr<Directory> target;
     std::string target_prefix;
@@ -53,29 +53,30 @@ class Copier {
         : options_(options), progress_(progress) {}
 
     void add(const CopyOperand& operand);
-    /// Does all that was added; false if anything could not be copied (complaints were written).
+    /// Runs all copies that were added; false if anything could not be copied (errors were
+    /// printed).
     bool run();
 
  private:
-    /// A directory being copied, or (without a parent) where an operand starts.
+    /// A directory being copied or, without a parent, the directory that an operand is relative to.
     struct Node {
         std::shared_ptr<Node> parent;
         std::shared_ptr<Directory> source;
         std::shared_ptr<Directory> target;
-        std::string source_name;  // in the parent; of a start: what stands before names in messages
+        std::string source_name;  // in the parent; without one: precedes names in messages
         std::string target_name;
         Facts facts;         // of the source
         Facts first_target;  // of the operand's own target directory
         bool created = false;
-        std::atomic<u32> pending{1};  // itself and what is in it
+        std::atomic<u32> pending{1};  // this directory and its unfinished entries
     };
     struct Task {
         std::shared_ptr<Node> parent;
         std::string name;
-        std::string target_name;  // empty: the same
+        std::string target_name;  // empty: same as source_name
         const std::string& new_name() const { return target_name.empty() ? name : target_name; }
     };
-    /// What stands at the target.
+    /// What already exists at the target.
     struct Existing {
         bool found = false;
         Facts facts;
@@ -112,10 +113,11 @@ class Copier {
     bool copy_data(const Task& task, const Facts& facts, OpenFile& from, OpenFile& to,
                    Buffer& buffer);
     void fail_to_share(const Task& task, Errc code);
-    /// Copies [begin, end) or up to the end of the source, whichever comes first.
+    /// Copies [begin, end), or up to the end of the source if that comes first.
     bool copy_range(const Task& task, OpenFile& from, OpenFile& to, u64 begin, u64 end,
                     Buffer& buffer, u64& written_end);
-    /// Whether the source's inode was copied before; then `task` becomes a hard link to that copy.
+    /// If the source's inode was copied before, makes `task` a hard link to that copy and returns
+    /// true.
     bool link_to_earlier(const Task& task, const Facts& facts);
     void settle_link(const Task& task, const Facts& facts, bool copied);
     bool preserve(const Ends& ends, const Facts& facts);
@@ -124,13 +126,13 @@ class Copier {
 
     CopyOptions options_;
     Progress& progress_;
-    std::mutex mutex_;  // tasks_, busy_
+    std::mutex mutex_;  // guards tasks_, busy_
     std::condition_variable wake_;
     std::vector<Task> tasks_;
     u32 busy_ = 0;
-    std::mutex link_mutex_;  // links_
+    std::mutex link_mutex_;  // guards links_
     std::condition_variable link_wake_;
-    std::map<std::pair<u64, u64>, LinkTarget> links_;  // by file system and inode of the source
+    std::map<std::pair<u64, u64>, LinkTarget> links_;  // key: file system and inode of the source
     std::atomic<bool> failed_{false};
 };
 

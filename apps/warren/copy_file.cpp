@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not a directory: contents with their holes, hard links, symbolic links, devices, pipes
-// and sockets.
+// Copies everything but directories: file contents with their holes, hard links, symbolic links,
+// devices, pipes and sockets.
 #include "apps/warren/copy.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/messages.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t buffer_size = 1 << 20;
 
-/// What helps against a full volume, in parentheses.
+/// A hint for a full volume, in parentheses.
 std::string space_hint(Errc code, const std::string& path) {
     const bool in_image = path.find(":/") != std::string::npos;
     if (code != Errc::no_space || !in_image) return "";
@@ -66,7 +66,7 @@ bool Copier::link_to_earlier(const Task& task, const Facts& facts) {
     }
     const std::string existing = links_[identity].path;
     lock.unlock();
-    // Both names from where the operand starts, as paths.
+    // Both names as paths relative to the start of the operand.
     const Node* start = task.parent.get();
     while (start->parent)
         start = start->parent.get();
@@ -82,7 +82,8 @@ bool Copier::link_to_earlier(const Task& task, const Facts& facts) {
     return true;
 }
 
-/// Lets those who wait for the first copy of an inode link to it, or copy it themselves.
+/// Lets tasks that wait for the first copy of an inode link to it or, if it failed, copy it
+/// themselves.
 void Copier::settle_link(const Task& task, const Facts& facts, bool copied) {
     const Node* start = task.parent.get();
     while (start->parent)
@@ -131,7 +132,7 @@ bool Copier::copy_regular(const Task& task, const Facts& facts, const Existing& 
     }
     const bool must_share = options_.reflink == Reflink::always;
     if (must_share && existing.found && existing.facts.file_system != facts.file_system) {
-        fail_to_share(task, Errc::cross_device);  // what is there stays as it is
+        fail_to_share(task, Errc::cross_device);  // what exists stays as it is
         return false;
     }
     if (!open_target(task, facts, existing, to)) return false;
@@ -158,7 +159,7 @@ void Copier::fail_to_share(const Task& task, Errc code) {
           ": ", reason(code)});
 }
 
-/// A file with fewer blocks than its size asks for is copied from one data range to the next.
+/// A file with fewer blocks than its size requires has holes: copy its data ranges one by one.
 bool Copier::copy_data(const Task& task, const Facts& facts, OpenFile& from, OpenFile& to,
                        Buffer& buffer) {
     const u64 size = facts.attributes.size;
@@ -170,7 +171,7 @@ bool Copier::copy_data(const Task& task, const Facts& facts, OpenFile& from, Ope
         Result<u64> begin = from.seek(offset, Seek::data);
         if (begin.code() == no_such_place) break;
         Result<u64> end = begin ? from.seek(*begin, Seek::hole) : begin;
-        if (!end) {  // it does not know its holes
+        if (!end) {  // the file system cannot tell holes
             begin = offset;
             end = ~u64{0};
         }

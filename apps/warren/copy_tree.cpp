@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directories of a copy: made when they are met, with their final mode, owner and times when
-// all below them is done; in a mirror, cleared then of what the source does not have.
+// The directories of a copy: created when the walk meets them; they get their final mode, owner and
+// times when everything below is done. A mirror then also removes what the source does not have.
 #include "apps/warren/copy_tree.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace warren::cli {
 
 namespace {
 
-/// A beginning of names that other runs do not have; all ranks take that of rank 0.
+/// A name prefix that no other run uses; rank 0 chooses it for all ranks.
 std::string make_mark() {
     char text[32];
     std::snprintf(text, sizeof text, ".warren-%08x", std::random_device()());
@@ -93,7 +93,7 @@ void TreeCopy::tell(u32 worker, std::string_view below) {
     run_.lines.wrote(worker);
 }
 
-/// Counts what has a name of its own now.
+/// Counts a name that is in place.
 void TreeCopy::count(const Job& job) {
     if (!S_ISREG(job.kept.mode)) return run_.tally.add(made_others);
     run_.tally.add(copied_files);
@@ -119,7 +119,7 @@ TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
     return job;
 }
 
-/// Finds out what stands at the target; false, reported, if that cannot be said.
+/// Reads what exists at the target; false, after a report, if that fails.
 bool TreeCopy::look(Job& job) {
     if (job.to.directory == -1) return run_.rules.dry_run;
     const int error = look_at(job.to, job.existing.status);
@@ -130,7 +130,7 @@ bool TreeCopy::look(Job& job) {
 }
 
 walk::Next TreeCopy::visit(const walk::Entry& entry) {
-    // Not stopped: a directory's finish still has to take away what is not whole.
+    // Prune rather than stop: when a directory finishes it must still remove incomplete files.
     if (run_.is_cut()) return walk::Next::prune;
     const struct statx* status = entry.status(STATX_BASIC_STATS);
     if (status == nullptr) return walk::Next::prune;
@@ -157,7 +157,7 @@ walk::Next TreeCopy::visit(const walk::Entry& entry) {
     return walk::Next::go_on;
 }
 
-/// Removes a target of another kind, where that is wanted.
+/// Removes a target of another type, if the rules allow it.
 bool TreeCopy::make_way(Job& job) {
     if (!job.existing.found) return true;
     const bool to_directory = S_ISDIR(job.kept.mode);
@@ -190,7 +190,7 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
     state.is_new = job.existing.found ? 0 : 1;
     state.kept = job.kept;
     if (run_.is_resumed() && job.existing.found) {
-        // The run that this one goes on from may have made it after its last checkpoint.
+        // A resumed run may have created it after its last checkpoint.
         const u32 as_made = mode & ~process_umask();
         state.is_new = (job.existing.status.st_mode & 01777) == as_made ? 1 : 0;
     }
@@ -208,7 +208,7 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
 
 void TreeCopy::finish_directory(const walk::Finished& directory) {
     State& state = directory.result<State>();
-    const u64 parts = std::exchange(state.parts, 0);  // no business of the directory above
+    const u64 parts = std::exchange(state.parts, 0);  // not to be added to the parent's
     if (state.is_met == 0 || (run_.is_cut() && parts == 0)) return;
     const std::string path = directory.path();
     const std::string_view below = below_root(path, source_);
@@ -234,11 +234,11 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     if (const Fault fault = keep_attributes(from, to, state.kept, keeps)) fail(fault, below);
     if (keeps.mode || state.is_new == 0) return;
     const u32 mode = state.kept.mode & 01777 & ~process_umask();
-    if ((mode & 0700) == 0700) return;  // as it was made
+    if ((mode & 0700) == 0700) return;  // the mode it was created with
     if (const int error = change_mode(to, mode)) fail(true, "set the mode of", error, below);
 }
 
-/// Removes what the source directory does not have.
+/// Removes entries that the source directory does not have.
 void TreeCopy::delete_others(int source, std::string_view below) {
     const Descriptor target = tree_.open(below);
     if (!target && run_.rules.dry_run) return;  // it would be new
@@ -260,7 +260,7 @@ void TreeCopy::delete_others(int source, std::string_view below) {
     }
 }
 
-/// Removes what stands there with all below it, or tells what would be.
+/// Removes the entry with everything below it or, in a dry run, prints what would be removed.
 void TreeCopy::delete_tree(const Place& place, const std::string& below) {
     const std::string root = path_for_system(place);
     const auto remove = [&](int directory, const char* name, std::string_view path, int flags) {

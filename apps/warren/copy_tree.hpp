@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies trees of the host on all cores, and makes one tree equal another (cp and sync). A file is
-// written under a temporary name and renamed when it is whole, with its owner, attributes and
-// times; a directory gets its own when all below it is done.
+// Copies trees of the host on all cores, and makes one tree equal to another (cp and sync). A file
+// is written under a temporary name, gets its owner, attributes and times, and is renamed when it
+// is complete; a directory gets its own attributes when everything below it is done.
 //
-// Invariant: nothing is remembered of the tree but what a directory's result holds, so any thread,
-// or process, can do any part. Which names are one file is remembered by the target's file system:
-// the first copy of a file with several names gets a further name in a folder for links, which goes
-// at the end. Below the target no symbolic link is followed.
+// Invariant: no state of the tree is kept besides the results of directories, so any thread or
+// process can do any part. Hard links are tracked in the target's file system: the first copy of a
+// file with several names gets an additional name in a folder for links, which is removed at the
+// end. Below the target no symbolic link is followed.
 #pragma once
 
 #include <atomic>
@@ -23,40 +23,40 @@
 
 namespace warren::cli {
 
-/// Where a copy has holes: where the source has some, wherever zeros are, nowhere.
+/// Where a copy gets holes: where the source has some, wherever there are zeros, nowhere.
 enum class Sparse : u8 { automatic, always, never };
 
 struct TreeCopyRules {
     bool recursive = false;
     Keeps keeps;
-    bool default_modes = false;  // what is new has that of any new file
+    bool default_modes = false;  // new files and directories get default modes
     bool keep_links = false;     // hard links stay hard links
     bool no_clobber = false;
-    bool update = false;  // only what is newer than the target
-    bool force = false;   // replace what this user may not write
+    bool update = false;  // copy only files that are newer than the target
+    bool force = false;   // replace targets that this user may not write
     bool verbose = false;
     bool verify = false;
     Reflink reflink = Reflink::automatic;
     Sparse sparse = Sparse::automatic;
     // sync
-    bool mirror = false;    // the target becomes equal: equal files are left, kinds may change
-    bool contents = false;  // equal means equal bytes, not size and time
+    bool mirror = false;    // make the target equal: skip equal files, replace other types
+    bool contents = false;  // compare bytes, not size and time
     bool delete_others = false;
     bool dry_run = false;
     bool sums_up = false;
 };
 
-/// What is counted of them.
+/// The counters that the command reports.
 enum CopyCount : size_t {
     copied_files,
     copied_bytes,
     made_directories,
-    made_links,   // further names of files that were copied before
-    made_others,  // symbolic links, devices, pipes
+    made_links,   // additional names of files that were copied before
+    made_others,  // symbolic links, devices, pipes, ...
     removed_names
 };
 
-/// What the copies of one command share.
+/// State shared by all copies of one command.
 struct CopyRun {
     CopyRun(const TreeCopyRules& rules_given, const WalkSetup& setup_given);
 
@@ -66,39 +66,39 @@ struct CopyRun {
     ChangeLimit limit;
     LineBuffers lines;
     Tally tally{"files", "bytes", "directories", "links", "others", "removed"};
-    std::string mark;  // begins all temporary names of this run
+    std::string mark;  // prefix of all temporary names of this run
     Reflinks reflinks;
 
-    /// Whether the copy is to end now, with nothing to be taken up again: what is not whole goes.
+    /// Whether to stop now without a checkpoint to resume from; incomplete files are then removed.
     bool is_cut() const { return setup.options.checkpoint.empty() && interrupted(); }
     bool is_resumed() const { return setup.options.resume; }
 };
 
 class TreeCopy {
  public:
-    /// Copies `source` to the name `target`; names of files with several lie in `links_folder`
-    /// meanwhile, a directory that exists when it is needed.
+    /// Copies `source` to the name `target`. Files with several names have a name in `links_folder`
+    /// in the meantime, a directory that exists before it is used.
     TreeCopy(CopyRun& run, std::string source, std::string target, std::string links_folder);
 
-    /// False if it was interrupted and can be taken up again.
+    /// Returns false if it was interrupted and can be resumed.
     bool copy();
 
  private:
-    /// What a directory knows of itself; of sums over what is below it there is none.
+    /// The result of one directory; nothing in it is summed up over the tree.
     struct State {
-        u64 parts;  // large files in it that wait for their last part
+        u64 parts;  // large files in it whose parts are not all copied yet
         u64 is_met;
         u64 is_new;
         Kept kept;
     };
-    /// What stands at the target.
+    /// What already exists at the target.
     struct Existing {
         bool found = false;
         struct stat status {};
         bool is_directory() const { return found && S_ISDIR(status.st_mode); }
         bool is_regular() const { return found && S_ISREG(status.st_mode); }
     };
-    /// One name that is copied.
+    /// One name to copy.
     struct Job {
         Place from;
         Place to;
@@ -107,11 +107,11 @@ class TreeCopy {
         u64 device = 0;
         u64 inode = 0;
         u64 special_device = 0;
-        bool shared = false;  // has names elsewhere that are to stay names of one file
+        bool shared = false;  // has other names, which are to stay names of the same file
         bool has_holes = false;
         Existing existing;
-        std::string below;      // path behind the root of either tree
-        std::string temporary;  // name beside the target
+        std::string below;      // path relative to the root, the same in both trees
+        std::string temporary;  // temporary name, in the target's directory
         Place at() const { return {to.directory, temporary.c_str()}; }
     };
 
@@ -167,14 +167,14 @@ class TreeCopy {
     std::string source_;
     std::string links_folder_;
     OtherTree tree_;
-    std::mutex links_mutex_;  // links_directory_
+    std::mutex links_mutex_;  // guards links_directory_
     Descriptor links_directory_;
 };
 
-/// Of the folder for links of a run with this mark.
+/// The name of the folder for links of a run with this mark.
 std::string links_folder_name(const std::string& mark);
 
-/// Removes the folder for links below `folder`, when all copies of the run that use it are done.
+/// Removes the folder for links in `folder`, after all copies of the run that use it are done.
 void remove_link_folder(const CopyRun& run, const std::string& folder);
 
 }  // namespace warren::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a copy. A large one is cut into parts that any thread copies into the same temporary
-// file; a part that fails takes the temporary file away, so that nothing is left to rename when the
-// directory is finished.
+// The files of a copy. A large file is divided into parts, which any thread copies into the same
+// temporary file. A part that fails removes the temporary file, so that nothing is left to rename
+// when the directory finishes.
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ int read_link(const Place& place, std::string& target) {
     }
 }
 
-/// Makes a new file, in place of one that an earlier run with the same mark has left.
+/// Creates a new file, replacing one that an earlier run with the same mark has left.
 Descriptor create_file(const Place& place, u32 mode) {
     const int made = ::openat(place.directory, place.name, create_flags, mode);
     if (made >= 0 || errno != EEXIST) return Descriptor(made);
@@ -56,7 +56,7 @@ Descriptor create_file(const Place& place, u32 mode) {
 
 }  // namespace
 
-/// Within 255 bytes for any name, and the same for every process of the run.
+/// At most 255 bytes for any name, and the same in every process of the run.
 std::string TreeCopy::temporary_name(std::string_view name) const {
     u8 digest[hash::most_digest_bytes];
     const std::string text = run_.mark + std::string(name);
@@ -72,7 +72,7 @@ std::string TreeCopy::temporary_name(std::string_view name) const {
     return result;
 }
 
-/// Whether the target is to become this source at all.
+/// Whether the rules allow the target to be replaced by this source.
 bool TreeCopy::is_wanted(Job& job) {
     if (!job.existing.found) return true;
     if (run_.rules.no_clobber) return false;
@@ -80,7 +80,7 @@ bool TreeCopy::is_wanted(Job& job) {
         return false;
     }
     if (!job.existing.is_regular() || run_.rules.mirror) return true;
-    // Renaming would replace what this user may not write, which nobody expects of cp.
+    // Renaming would replace a file that this user may not write, which cp must not do without -f.
     if (::faccessat(job.to.directory, job.to.name, W_OK, AT_EACCESS) == 0) return true;
     if (run_.rules.force) {
         job.existing.found = false;  // as if it had been removed before
@@ -90,7 +90,7 @@ bool TreeCopy::is_wanted(Job& job) {
     return false;
 }
 
-/// Whether the target has the contents of the source already, as far as a mirror asks.
+/// Whether the target equals the source already, by the criteria of a mirror.
 bool TreeCopy::is_equal(const Job& job) {
     const struct stat& there = job.existing.status;
     if (!job.existing.found || (there.st_mode & S_IFMT) != (job.kept.mode & S_IFMT)) return false;
@@ -107,12 +107,12 @@ bool TreeCopy::is_equal(const Job& job) {
     if (!run_.rules.contents) return same_time(there.st_mtim, job.kept.modified);
     const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
     const Descriptor to(::openat(job.to.directory, job.to.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!from || !to) return false;  // told when it is copied
+    if (!from || !to) return false;  // the copy reports it
     std::optional<Difference> difference;
     return !compare_part(from.get(), to.get(), 0, to_the_end, difference) && !difference;
 }
 
-/// Brings the attributes of an equal target up to date; whether it may stay.
+/// Brings the attributes of an equal target up to date; false if it must be copied after all.
 bool TreeCopy::settle_equal(const Job& job) {
     const struct stat& there = job.existing.status;
     if (job.shared && !run_.rules.dry_run && !register_link(job, job.to.name)) return false;
@@ -129,7 +129,7 @@ bool TreeCopy::settle_equal(const Job& job) {
     return true;
 }
 
-/// Names the file that lies beside the target until it is whole.
+/// Sets the name of the file that stays beside the target until it is complete.
 void TreeCopy::name_temporary(const walk::Entry& entry, Job& job) const {
     job.temporary = temporary_name(last_component(job.to.name));
     if (entry.depth() > 0) return;
@@ -140,7 +140,7 @@ void TreeCopy::name_temporary(const walk::Entry& entry, Job& job) const {
 
 void TreeCopy::visit_other(const walk::Entry& entry, Job& job) {
     if (run_.is_resumed() && !run_.rules.dry_run) {
-        // A run that was killed may have left what it did not bring into place.
+        // A killed run may have left its temporary file.
         name_temporary(entry, job);
         discard(job);
     }
@@ -180,7 +180,7 @@ bool TreeCopy::copy_special(const Job& job) {
     return made() && finish_file(job);
 }
 
-/// Takes the temporary file away; false, for those who failed.
+/// Removes the temporary file; returns false, as the result of a copy that failed.
 bool TreeCopy::discard(const Job& job) {
     ::unlinkat(job.to.directory, job.temporary.c_str(), 0);
     return false;
@@ -194,7 +194,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
         return false;
     }
     if (status.st_ino != job.inode || device_of(status) != job.device) {
-        fail(false, "open what was listed as", ENOENT, job.below);  // replaced meanwhile
+        fail(false, "open what was listed as", ENOENT, job.below);  // replaced since it was listed
         return false;
     }
     Descriptor to = create_file(job.at(), made_mode(job));
@@ -204,7 +204,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     }
     bool waits = false;
     if (!fill(entry, job, from.get(), to, waits)) return discard(job);
-    if (waits) return true;  // the directory's finish puts it in place
+    if (waits) return true;  // put in place when the directory finishes
     Place at = job.at();
     at.file = to.get();
     bool writes_into = false;
@@ -219,7 +219,7 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     return writes_into ? write_into(job) : put_in_place(job);
 }
 
-/// Copies the contents, or queues that they are copied.
+/// Copies the contents, or queues the parts of a large file (`waits`).
 bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to,
                     bool& waits) {
     bool done = false;
@@ -251,7 +251,7 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
     return !fault;
 }
 
-/// Shares blocks, if wanted and possible; a fault if that was a must.
+/// Shares blocks if wanted and possible; a fault if sharing was required and failed.
 Fault TreeCopy::share(const Job& job, int from, const Place& to, bool& done) {
     const TreeCopyRules& rules = run_.rules;
     const bool may = rules.reflink != Reflink::never && rules.sparse == Sparse::automatic;
@@ -259,14 +259,14 @@ Fault TreeCopy::share(const Job& job, int from, const Place& to, bool& done) {
     return run_.reflinks.copy(from, to, rules.reflink == Reflink::always, done);
 }
 
-/// The kernel is not to share what is to be a copy, nor to leave holes where none are wanted.
+/// The kernel must not copy if blocks must not be shared, or if holes are not wanted.
 InKernel TreeCopy::in_kernel() const {
     const TreeCopyRules& rules = run_.rules;
     const bool may = rules.reflink != Reflink::never && rules.sparse != Sparse::never;
     return may ? InKernel::yes : InKernel::no;
 }
 
-/// Reads both sides again, the target from its device, and compares.
+/// Reads both files again, the target from its device, and compares them.
 Fault TreeCopy::check(int from, int to, u64 begin, u64 end) {
     if (::fdatasync(to) != 0) return {errno, "write", true};
     static_cast<void>(::posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED));
@@ -290,7 +290,7 @@ void TreeCopy::copy_task(const walk::Task& task) {
     const Place at{to, temporary.c_str()};
     const Fault fault = copy_one_part({task.directory, name}, at, part->begin, part->end);
     if (!fault) return;
-    // Another part has failed before if the file is gone.
+    // If the file is gone, another part has failed and removed it.
     if (fault.error != ENOENT || !fault.at_target) fail(fault, below);
     ::unlinkat(to, temporary.c_str(), 0);
 }
@@ -306,7 +306,7 @@ Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64
     return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
 }
 
-/// For a large file that was named by itself: there is no directory whose finish could wait.
+/// For a large file given as an operand: there is no directory whose finish would put it in place.
 bool TreeCopy::copy_with_threads(const Job& job) {
     std::atomic<u64> next{0};
     std::atomic<bool> failed{false};
@@ -323,7 +323,7 @@ bool TreeCopy::copy_with_threads(const Job& job) {
     return !failed.load(std::memory_order_relaxed) && !run_.is_cut();
 }
 
-/// Puts the large files of a directory in place, all of whose parts are done.
+/// Puts the large files of a directory in place, after all their parts were copied.
 void TreeCopy::finish_parts(int source, std::string_view below) {
     const Descriptor target = tree_.open(below);
     std::vector<std::string> names;
@@ -334,7 +334,7 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
     }
     names.clear();
-    if (!run_.is_cut()) error = list_names(source, names);  // else nothing is whole for certain
+    if (!run_.is_cut()) error = list_names(source, names);  // else files may be incomplete
     if (error != 0) fail(false, "read", error, below);
     for (const std::string& name : names) {
         const auto found = waiting.find(temporary_name(name));
@@ -344,7 +344,7 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         const int flags = open_flags() & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
         if (::statx(source, name.c_str(), flags, STATX_BASIC_STATS, &status) != 0) {
             fail(false, "stat", errno, inner);
-            continue;  // and is taken away below
+            continue;  // removed below
         }
         Job job = job_of({source, name.c_str()}, status, inner);
         job.to = {target.get(), name.c_str()};
@@ -356,12 +356,12 @@ void TreeCopy::finish_parts(int source, std::string_view below) {
         ::unlinkat(target.get(), name.c_str(), 0);
 }
 
-/// Takes away what a run that was killed has not brought into place: all that is to be in the
-/// directory is there.
+/// Removes temporary files that a killed run has left: everything that belongs into the directory
+/// is in place by then.
 void TreeCopy::clear_parts(std::string_view below) {
     const Descriptor target = tree_.open(below);
     std::vector<std::string> names;
-    if (!target || list_names(target.get(), names) != 0) return;  // told elsewhere
+    if (!target || list_names(target.get(), names) != 0) return;  // reported elsewhere
     for (const std::string& name : names) {
         if (name.starts_with(run_.mark + "-") && name != links_folder_name(run_.mark)) {
             ::unlinkat(target.get(), name.c_str(), 0);
@@ -369,24 +369,25 @@ void TreeCopy::clear_parts(std::string_view below) {
     }
 }
 
-/// What of a file is written; of one without holes that is all there is.
+/// Which bytes of a file are written; all of them if it has no holes.
 Written TreeCopy::written(bool has_holes) const {
     if (run_.rules.sparse == Sparse::always) return Written::nonzero;
     return has_holes && run_.rules.sparse == Sparse::automatic ? Written::data : Written::all;
 }
 
-/// The mode that a file is made with: nobody else reads it before it has its owner.
+/// The mode that a file is created with: no other user can read it before its owner is set.
 u32 TreeCopy::made_mode(const Job& job) const {
     const Keeps& keeps = run_.rules.keeps;
     return keeps.mode || keeps.owner ? 0600 : job.kept.mode & 0777;
 }
 
-/// Gives the temporary file the attributes that its name is to show. `writes_into`: it cannot have
-/// the owner of the file that it would replace, so that file is to get its contents.
+/// Sets the attributes of the temporary file before it is renamed. `writes_into`: it could not get
+/// the owner of the file that it replaces, so its contents must be written into that file instead.
 Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at,
                                bool& writes_into) {
     const Keeps& keeps = run_.rules.keeps;
-    // What is replaced keeps what is not asked for, as if it had been written into.
+    // Attributes that are not copied stay those of the replaced file, as if it had been written
+    // into.
     const bool replaces = job.existing.is_regular() && S_ISREG(job.kept.mode);
     const struct stat& there = job.existing.status;
     u32 mode = replaces ? there.st_mode & 07777 : job.kept.mode & 0777 & ~process_umask();
@@ -398,7 +399,7 @@ Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& a
         writes_into = !give(there.st_uid, there.st_gid) &&
                       !(keeps.owner && give(job.kept.user, job.kept.group));
         if (writes_into) return {};
-        // A write would take these away from anybody but root.
+        // A write by a user other than root would clear these bits.
         if (!is_root) mode &= (mode & S_IXGRP) != 0 ? 01777 : 03777;
     }
     if (replaces && !run_.rules.mirror) {
@@ -418,8 +419,8 @@ bool TreeCopy::finish_file(const Job& job) {
     return discard(job);
 }
 
-/// Writes what is whole into the file that stands at the target, so that the kernel decides what
-/// becomes of its set-id bits.
+/// Writes the complete copy into the existing target file, so that the kernel decides whether its
+/// set-id bits are cleared.
 bool TreeCopy::write_into(const Job& job) {
     const auto copy = [&]() -> Fault {
         const Place at = job.at();
@@ -453,10 +454,10 @@ bool TreeCopy::write_into(const Job& job) {
     return true;
 }
 
-/// Renames what is whole, and joins it with the other names of its source.
+/// Renames a complete copy to its target, and links it with the other names of its source.
 bool TreeCopy::put_in_place(const Job& job) {
     if (job.shared && !register_link(job, job.temporary.c_str()) && link_to_earlier(job)) {
-        discard(job);  // another name of the file was faster, and this one has joined it
+        discard(job);  // another name was registered first; the target is a link to it now
         run_.tally.add(made_links);
         return true;
     }

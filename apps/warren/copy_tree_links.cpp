@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files with several names. The first copy to be whole gets a further name, made of the source's
-// device and inode, in the folder for links; linkat(2) tells who is first, for any number of
-// threads and processes, and nothing is kept in memory.
+// Files with several names. The first copy that is complete gets an additional name in the folder
+// for links, made of the source's device and inode number. linkat(2) succeeds for exactly one of
+// any number of threads and processes, so nothing is kept in memory.
 #include <cerrno>
 #include <cstdio>
 
@@ -25,7 +25,7 @@ std::string links_folder_name(const std::string& mark) {
     return mark + "-links";
 }
 
-/// The open folder for links, made when it is first needed; -1 if it cannot be.
+/// The folder for links, opened and if necessary created on first use; -1 on failure.
 int TreeCopy::links() {
     std::lock_guard lock(links_mutex_);
     if (links_directory_) return links_directory_.get();
@@ -43,8 +43,8 @@ std::string TreeCopy::link_name(const Job& job) const {
     return text;
 }
 
-/// Whether the target is now one more name of an earlier copy. If there is none, or the file system
-/// cannot have it here, the caller copies.
+/// Makes the target a hard link to an earlier copy, if there is one. If there is none, or the file
+/// system does not allow the link, the caller copies.
 bool TreeCopy::link_to_earlier(const Job& job) {
     const int folder = links();
     if (folder < 0) return false;
@@ -53,7 +53,7 @@ bool TreeCopy::link_to_earlier(const Job& job) {
     const bool is_made = ::linkat(folder, earlier.c_str(), job.to.directory, name, 0) == 0;
     if (!is_made && errno != EEXIST) return false;
     if (is_made || same_file({folder, earlier.c_str()}, job.to)) return true;
-    std::string beside = temporary_name(last_component(name)) + "+";  // of the copy's own
+    std::string beside = temporary_name(last_component(name)) + "+";  // unlike the copy's own
     const std::string_view path = name;
     if (const size_t slash = path.rfind('/'); slash != path.npos) {
         beside.insert(0, path.substr(0, slash + 1));
@@ -66,8 +66,8 @@ bool TreeCopy::link_to_earlier(const Job& job) {
     return true;
 }
 
-/// Makes `name`, beside the target, the copy that later names are linked to; false if another copy
-/// of the same file is that.
+/// Registers `name`, in the target's directory, as the copy that later names link to; false if
+/// another copy of the same file is registered already.
 bool TreeCopy::register_link(const Job& job, const char* name) {
     const int folder = links();
     if (folder < 0) return true;
@@ -80,12 +80,13 @@ void remove_link_folder(const CopyRun& run, const std::string& folder) {
     const std::string path = joined(folder, links_folder_name(run.mark));
     const Descriptor directory(
         ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!directory) return;  // there were none
+    if (!directory) return;  // no file had several names
     std::vector<std::string> names;
     if (list_names(directory.get(), names) != 0) return;
     for (const std::string& name : names)
         ::unlinkat(directory.get(), name.c_str(), 0);
-    // The time of what holds it was set already, or is that of the last name that was made there.
+    // Removing the folder changes the time of the directory that holds it, which is final: restore
+    // it.
     struct stat status {};
     const bool known = ::stat(folder.c_str(), &status) == 0;
     ::rmdir(path.c_str());

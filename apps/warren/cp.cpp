@@ -109,7 +109,7 @@ CopyOptions read_options(const Arguments& parsed) {
     return result;
 }
 
-/// The part of a source's name that goes behind the target directory; "" for "put it all there".
+/// The name of a source within the target directory; "" if its contents go directly into it.
 std::string_view name_in_target(const Location& source) {
     const std::string_view name = last_component(source.path);
     if (name == "." || name == ".." || name == "/") return "";
@@ -119,11 +119,11 @@ std::string_view name_in_target(const Location& source) {
 struct Target {
     Location location;
     std::shared_ptr<Directory> directory;
-    bool into = false;  // sources go into it
+    bool into = false;  // the target is a directory that sources are put into
 };
 
-/// Finds out whether the target is a directory to put into. False, with a complaint, if it must
-/// be one and is not.
+/// Determines whether the target is a directory to put sources into. Returns false, after an error
+/// message, if it must be one and is not.
 bool open_target(Session& session, const Arguments& parsed, bool must_be_directory,
                  Target& target) {
     target.directory = session.directory(target.location, Access::write);
@@ -138,7 +138,7 @@ bool open_target(Session& session, const Arguments& parsed, bool must_be_directo
     return false;
 }
 
-/// Hands every source to the copier; false if one could not be.
+/// Passes each source to the copier; false if one could not be added.
 bool add_sources(Session& session, Copier& copier, const std::vector<std::string>& sources,
                  const Target& target) {
     bool good = true;
@@ -189,7 +189,8 @@ int check_operands(const Arguments& parsed) {
     return 0;
 }
 
-/// Takes a list of attributes that are kept or not; false, with a complaint, if one is unknown.
+/// Parses a list of attributes to keep or not to keep; false, after an error message, if one is
+/// unknown.
 bool read_preserved(const std::string& list, bool keeps, TreeCopyRules& rules) {
     for (size_t begin = 0; begin <= list.size();) {
         const size_t end = std::min(list.find(',', begin), list.size());
@@ -212,7 +213,7 @@ bool read_preserved(const std::string& list, bool keeps, TreeCopyRules& rules) {
     return true;
 }
 
-/// Takes -p and its like in the order in which they were given.
+/// Applies -p and similar options in the order in which they were given.
 bool read_kept(const Arguments& parsed, TreeCopyRules& rules) {
     for (const auto& [id, value] : parsed.options) {
         if (id == 'a' || id == 'p' || (id == preserve_option && value.empty())) {
@@ -225,7 +226,7 @@ bool read_kept(const Arguments& parsed, TreeCopyRules& rules) {
     return true;
 }
 
-/// Takes WHEN of --reflink or --sparse; false, with a complaint, if it is none.
+/// Parses WHEN of --reflink or --sparse; false, after an error message, if it is unknown.
 template <class When>
 bool read_when(const Arguments& parsed, int option, const char* name, When& when) {
     const std::string* text = parsed.value(option);
@@ -237,7 +238,8 @@ bool read_when(const Arguments& parsed, int option, const char* name, When& when
     return false;
 }
 
-/// What of the options a tree of the host is copied by; false, with a complaint, if one is wrong.
+/// The rules for copying trees of the host, from the options; false, after an error message, if one
+/// is wrong.
 bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRules& rules,
                      WalkSetup& setup) {
     rules.recursive = how.recursive;
@@ -266,7 +268,7 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
            take_checkpoint(page, parsed, trees, setup);
 }
 
-/// Copies where a volume is on one of the sides.
+/// Copies where the source or the target is in a volume.
 int copy_with_volumes(const Arguments& parsed, CopyOptions how,
                       const std::vector<std::string>& sources, Target& target) {
     if (leave_to_rank_0()) return 0;

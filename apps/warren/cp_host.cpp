@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not a file of bytes with a place of its own (a pipe to read, a device to write into) is
-// copied as a stream; a link given as the target is replaced by what it leads to. Rank 0 looks at
-// the operands, so that all ranks copy the same things to the same places.
+// Pipes that are read and devices that are written into are copied as streams; a target that is a
+// link is replaced by its destination. Rank 0 examines the operands, so that all ranks copy the
+// same things to the same places.
 #include "apps/warren/cp_host.hpp"
 
 #include <cerrno>
@@ -43,7 +43,7 @@ bool HostCopy::find_target() {
     return false;
 }
 
-/// The folder for links, then source and target of every tree, each with a zero byte behind it.
+/// The folder for links, then source and target of every tree, each terminated by a zero byte.
 std::string HostCopy::plan(const std::vector<std::string>& sources) {
     if (!find_target()) ++refused_;
     if (refused_ != 0) return {};
@@ -53,8 +53,8 @@ std::string HostCopy::plan(const std::vector<std::string>& sources) {
     return pairs;
 }
 
-/// What all ranks copy, and the mark of the run: with checkpoints those of the run that this one
-/// goes on from, which may have made the target by now.
+/// What all ranks copy, and the mark of the run. When resuming from a checkpoint these are those of
+/// the earlier run, since that may have created the target already.
 bool HostCopy::decide(const std::vector<std::string>& sources, std::string& pairs) {
     std::string decided;
     if (rank_number() == 0) {
@@ -116,8 +116,8 @@ void HostCopy::plan_one(const std::string& source, std::string& pairs) {
     pairs += source + '\0' + target + '\0';
 }
 
-/// Whether nothing is left to do for the source: it is a stream, or its target is one, or it cannot
-/// be copied. Else a link as the target has become what it leads to.
+/// Whether the source is done with: it or its target is a stream, or it cannot be copied.
+/// Otherwise, if the target is a link, `target` becomes the destination of the link.
 bool HostCopy::copies_stream(const std::string& source, const struct stat& from,
                              std::string& target) {
     if (S_ISDIR(from.st_mode) || S_ISLNK(from.st_mode)) return false;
@@ -136,7 +136,7 @@ bool HostCopy::copies_stream(const std::string& source, const struct stat& from,
     }
     const bool is_stream = found && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
     if (S_ISREG(from.st_mode) && !is_stream) return false;
-    if (found && S_ISDIR(there.st_mode)) return false;  // told there
+    if (found && S_ISDIR(there.st_mode)) return false;  // reported there
     if (found && run_.rules.no_clobber) return true;
     copy_through(source, target, from.st_mode & 0777);
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the operands of cp lead on the host: the rules of cp(1) on existing targets, slashes and
-// links on the command line. What is there to copy is the matter of copy_tree.hpp.
+// Where the operands of cp are copied to on the host: the rules of cp(1) on existing targets,
+// trailing slashes and links on the command line. copy_tree.hpp does the copying.
 #pragma once
 
 #include <set>
@@ -13,11 +13,12 @@ namespace warren::cli {
 
 class HostCopy {
  public:
-    /// `target` must be a directory to put into, or is never taken as one (`is_name`).
+    /// `must_be_directory`: the target must be a directory, into which the sources go. `is_name`:
+    /// the target is never taken as such a directory.
     HostCopy(CopyRun& run, std::string target, bool must_be_directory, bool is_name);
 
-    /// Copies all sources, with all ranks together; false if anything could not be copied, which
-    /// was told.
+    /// Copies all sources, together with all ranks; false if anything could not be copied, which
+    /// has been reported.
     bool all(const std::vector<std::string>& sources);
     bool was_interrupted() const { return was_interrupted_; }
 
@@ -34,13 +35,13 @@ class HostCopy {
     bool must_be_directory_;
     bool is_name_;
     bool into_ = false;
-    u64 refused_ = 0;  // operands
+    u64 refused_ = 0;  // operands that were refused
     bool was_interrupted_ = false;
     std::string links_folder_;
     std::set<std::string> made_;
 };
 
-/// The directory that holds the last name of the path.
+/// The directory part of the path.
 std::string folder_of(std::string_view path);
 
 }  // namespace warren::cli

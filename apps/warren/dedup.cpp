@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren dedup: which bytes of trees are there twice, in which files, and sharing them where the
-// file system can. A second name of a file, a hole, and blocks that are shared already save nothing
-// and are not counted as savings.
+// warren dedup: reports which bytes of trees are duplicates and in which files, and shares them
+// where the file system can. Hard links, holes and blocks that are already shared save nothing and
+// do not count as savings.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,8 +91,7 @@ bool names_image(const std::vector<std::string>& operands) {
         operands, [](const std::string& text) { return parse_location(text).in_image(); });
 }
 
-/// Reads how much memory and which rate a run may take; false, with a complaint, if that makes no
-/// sense.
+/// Parses the limits on memory and rate; false, after an error message, if they are invalid.
 bool parse_limits(const Arguments& parsed, DedupOptions& how) {
     if (const std::string* text = parsed.value(memory_option)) {
         const std::optional<u64> size = parse_size(*text);
@@ -113,7 +112,7 @@ bool parse_limits(const Arguments& parsed, DedupOptions& how) {
     return true;
 }
 
-/// Reads the options; false, with a complaint, if they make no sense.
+/// Parses the options; false, after an error message, if they are invalid.
 bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     dedup::Splitter& splitter = wanted.how.splitter;
     if (!parse_work(page, parsed, splitter)) return false;
@@ -226,8 +225,8 @@ void print_text(const CommandOptions& wanted, const DedupScan& scan, const Shari
     }
 }
 
-/// Reads the trees, shares what is equal if that is wanted, and prints what was found. False, with
-/// complaints, if not all went well.
+/// Scans the trees, shares equal blocks if requested, and prints the result. Returns false, after
+/// error messages, if anything failed.
 bool scan_and_share(const Arguments& parsed, const CommandOptions& wanted, dedup::Index& index,
                     Session& session) {
     DedupScan scan(wanted.how, index, session);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files of a tree and looks every chunk up. What the kernel says of holes and of places
-// on disk is asked once for a file.
+// Reads the files of a tree and looks up every chunk. The holes and disk addresses of a file are
+// requested from the kernel once.
 #include "apps/warren/dedup_scan.hpp"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ bool DedupScan::add_file(const Location& place, const Facts& facts) {
     return good && !has_changed;
 }
 
-/// What earlier runs noted of the file gives way to what it is now.
+/// Removes what earlier runs recorded about the file; its current contents replace that.
 void DedupScan::forget(const FileName& file) {
     const auto [first, last] = known_.equal_range(file);
     for (auto known = first; known != last; ++known)
@@ -89,7 +89,7 @@ void DedupScan::forget(const FileName& file) {
 bool DedupScan::read_file(OpenFile& file, u64 size) {
     const std::string& path = place_.text;
     likeness_.clear();
-    std::error_code unknown;  // then the name stays as it was given
+    std::error_code unknown;  // on an error the name stays as given
     const std::string absolute = std::filesystem::absolute(path, unknown).lexically_normal();
     base_ = index_.add_source(how_.keeps_index && !unknown ? absolute : path, size);
     if (place_.in_image()) {
@@ -102,7 +102,7 @@ bool DedupScan::read_file(OpenFile& file, u64 size) {
     bool good = true;
     u64 done = 0;
     for (const DataRange& range : data_ranges(file, size)) {
-        // Blocks begin at multiples of their size, wherever a hole ends.
+        // Blocks are aligned to their size, wherever a hole ends.
         const u64 block = how_.splitter.block_bytes;
         const u64 begin = std::max(done, block == 0 ? range.begin : range.begin / block * block);
         const u64 end =
@@ -197,7 +197,7 @@ Location DedupScan::location_of(const dedup::Source& source) const {
     return known == locations_.end() ? Location{source.path, "", source.path} : known->second;
 }
 
-/// Whether the source has these bytes now; false if it cannot be read.
+/// Whether the source still has these bytes at `offset`; false if it cannot be read.
 bool DedupScan::has_bytes(const dedup::Source& original, u64 offset,
                           std::span<const std::byte> bytes) {
     if (original_ == nullptr || original_base_ != original.base) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `warren dedup` finds out: files read in the order of their names, each chunk looked up, and
-// for every chunk that is there twice where its original lies.
+// The scan of `warren dedup`: reads files in the order of their names, looks up each chunk in the
+// index, and notes for each duplicate chunk where its original is.
 //
-// Invariant: a byte counts as a saving only if it takes space of its own on disk now: not for what
-// an earlier run has noted of the same file.
+// Invariant: a byte counts as a saving only if it occupies disk space of its own now. A file is not
+// compared with what an earlier run recorded about the same file.
 #pragma once
 
 #include <map>
@@ -22,18 +22,18 @@ namespace warren::cli {
 struct DedupOptions {
     dedup::Splitter splitter;
     dedup::Index::Options index;
-    bool keeps_index = false;  // for later runs, which may begin in another folder
-    u64 bytes_per_second = 0;  // to read at most; 0: no limit
+    bool keeps_index = false;  // keep it for later runs, which may start in another folder
+    u64 bytes_per_second = 0;  // read at most that many; 0: no limit
 };
 
 struct DedupTotals {
     u64 files = 0;
     u64 other_names = 0;  // hard links beyond the first name
-    u64 bytes = 0;        // of data, holes left out
+    u64 bytes = 0;        // of data, without holes
     u64 hole_bytes = 0;
-    u64 zero_bytes = 0;    // of data that are zeros
+    u64 zero_bytes = 0;    // of the data, in zero blocks
     u64 equal_bytes = 0;   // in chunks whose original is elsewhere
-    u64 shared_bytes = 0;  // of those, on the same place of the disk already
+    u64 shared_bytes = 0;  // of these, at the same disk address already
     u64 savings_bytes = 0;
 };
 
@@ -41,7 +41,7 @@ struct DedupFile {
     std::string path;
     u64 bytes = 0;
     u64 savings_bytes = 0;
-    std::string most_like;  // where most of the originals are
+    std::string most_like;  // the file that has most of the originals
 };
 
 struct SharingResult {
@@ -51,29 +51,30 @@ struct SharingResult {
 
 class DedupScan {
  public:
-    /// The session opens the images that trees are in, and is closed after this has gone.
+    /// The session opens the images that contain trees; it must outlive this object.
     DedupScan(const DedupOptions& how, dedup::Index& index, Session& session)
         : how_(how), index_(index), session_(session), limit_(how.bytes_per_second) {}
 
-    /// Gets ready to read. Errc::no_device if a GPU was asked for and there is none.
+    /// Prepares for reading. Errc::no_device if a GPU was requested and there is none.
     Errc open();
     const dedup::ReadWork& work() const { return reader_.work(); }
 
-    /// Adds a file or all files below a directory, of the host or IMAGE:/path. False, with a
-    /// complaint, if one was not read. `access` is what share() will need.
+    /// Adds a file or all files below a directory, of the host or IMAGE:/path. Returns false, after
+    /// an error message, if a file could not be read. `access` is the access that share() will
+    /// need.
     bool add_tree(const std::string& text, Access access);
-    /// Shares what add_tree() found, if the file system can.
+    /// Shares the duplicates that add_tree() found, if the file system can.
     SharingResult share();
 
     const DedupTotals& totals() const { return totals_; }
-    /// The files with savings, those with most first.
+    /// The files with savings, largest savings first.
     std::vector<const DedupFile*> files_by_savings() const;
 
  private:
-    /// File system and inode: one file, whatever its path.
+    /// File system and inode: identifies a file whatever its path.
     using FileName = std::pair<u64, u64>;
 
-    /// A run of bytes that are those of an original, both without a gap.
+    /// A contiguous run of bytes that equals a contiguous run of an original.
     struct Run {
         FileRange range;
         FileRange original;
@@ -99,17 +100,17 @@ class DedupScan {
     dedup::ChunkReader reader_;
     DedupTotals totals_;
     std::set<FileName> seen_;
-    std::multimap<FileName, size_t> known_;  // the index's sources of earlier runs
+    std::multimap<FileName, size_t> known_;  // sources in the index from earlier runs
     std::vector<DedupFile> files_;
-    std::map<std::string, u64> likeness_;             // of the file at hand, by path of originals
+    std::map<std::string, u64> likeness_;             // of the current file, by original's path
     std::map<u64, std::vector<DiskExtent>> extents_;  // by base of the source
-    std::map<u64, Location> locations_;               // of files of images, by base of the source
+    std::map<u64, Location> locations_;               // of files in images, by base of the source
     std::vector<Run> runs_;
-    std::shared_ptr<Directory> root_;     // of the tree at hand
-    std::unique_ptr<OpenFile> original_;  // compared last
+    std::shared_ptr<Directory> root_;     // of the current tree
+    std::unique_ptr<OpenFile> original_;  // the one compared last
     u64 original_base_ = 0;
     std::vector<std::byte> original_bytes_;
-    Location place_;  // of the file at hand
+    Location place_;  // of the current file
     u64 base_ = 0;
 };
 

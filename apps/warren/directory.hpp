@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that work file by file (cp, ls, cat, mkdir, ln, touch, stat) do not care whether a
-// name leads into an opened volume or into the host's own files: both look like this.
+// An interface to a directory of either an opened volume or the host, so that the commands that
+// work file by file (cp, ls, cat, mkdir, ln, touch, stat) need not distinguish them.
 //
 // Invariant: a name is a path relative to the directory; "" is the directory itself. Symbolic links
-// on the way are followed, the last one only if asked to. Errors are values, nothing is printed.
+// within the path are followed, a final one only if asked to. Errors are returned, nothing is
+// printed.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ namespace warren::cli {
 
 enum class Access : u8 { read, write };
 
-/// What stat(2) tells, and which file system the inode number belongs to.
+/// What stat(2) returns, and the file system that the inode number belongs to.
 struct Facts {
     Attributes attributes;
     u64 file_system = 0;
@@ -42,16 +43,16 @@ class OpenFile {
     virtual ~OpenFile() = default;
     virtual Result<u64> read(u64 offset, std::span<std::byte> target) = 0;
     virtual Result<u64> write(u64 offset, std::span<const std::byte> source) = 0;
-    /// The next data or hole from `offset` on; Errc 6 (ENXIO) behind the last.
+    /// The next data or hole from `offset` on; Errc 6 (ENXIO) if there is none.
     virtual Result<u64> seek(u64 offset, Seek whence) = 0;
     virtual Errc set_size(u64 size_bytes) = 0;
-    /// Makes this file, which is empty, share all blocks of `source`.
+    /// Makes this empty file share all blocks of `source`.
     virtual Errc share_blocks_of(OpenFile& source) = 0;
-    /// Closes the file and tells what writing behind met.
+    /// Closes the file and returns any error of delayed writes.
     virtual Errc close() = 0;
 };
 
-/// Reads until `target` is full or the file ends; answers how much.
+/// Reads until `target` is full or the file ends; returns the number of bytes read.
 inline Result<u64> read_fully(OpenFile& file, u64 offset, std::span<std::byte> target) {
     u64 filled = 0;
     while (filled < target.size()) {
@@ -72,25 +73,25 @@ class Directory {
     virtual Errc list(std::vector<Name>& names) = 0;
     virtual Errc open_directory(std::string_view name, Follow follow,
                                 std::shared_ptr<Directory>& result) = 0;
-    /// Opens a file that is there.
+    /// Opens an existing file.
     virtual Errc open_file(std::string_view name, Follow follow, Access access,
                            std::unique_ptr<OpenFile>& result) = 0;
-    /// Makes a file that is not there and opens it for writing.
+    /// Creates a file, which must not exist, and opens it for writing.
     virtual Errc create_file(std::string_view name, u32 mode,
                              std::unique_ptr<OpenFile>& result) = 0;
-    /// Makes a directory, symbolic link, device, pipe, socket or empty file (options.mode).
+    /// Creates a directory, symbolic link, device, pipe, socket or empty file (by options.mode).
     virtual Errc create(std::string_view name, const CreateOptions& options) = 0;
-    /// Gives the file `existing` (a link is not followed) the further name `name`.
+    /// Creates the hard link `name` to `existing`; a link is not followed.
     virtual Errc link(std::string_view existing, std::string_view name) = 0;
-    /// Removes a name that is not a directory.
+    /// Removes a name of anything but a directory.
     virtual Errc remove(std::string_view name) = 0;
     /// Removes an empty directory.
     virtual Errc remove_directory(std::string_view name) = 0;
     virtual Errc read_link(std::string_view name, std::string& target) = 0;
-    /// Changes mode, owner and times of the name itself.
+    /// Changes mode, owner and times of the name itself; a link is not followed.
     virtual Errc change(std::string_view name, const AttributeChange& change) = 0;
 
-    // Extended attributes of the name itself.
+    // Extended attributes of the name itself; a link is not followed.
     virtual Errc list_attributes(std::string_view name, std::vector<std::string>& names) = 0;
     virtual Errc get_attribute(std::string_view name, const std::string& attribute,
                                std::vector<std::byte>& value) = 0;
@@ -98,15 +99,15 @@ class Directory {
                                std::span<const std::byte> value) = 0;
 };
 
-inline constexpr Errc no_such_place = static_cast<Errc>(6);  // ENXIO: no data behind this offset
+inline constexpr Errc no_such_place = static_cast<Errc>(6);  // ENXIO: no data beyond this offset
 
-/// The host's files, from the working directory.
+/// The host's files, relative to the working directory.
 std::shared_ptr<Directory> host_directory();
 
-/// The files of `volume`, from its root. Requires: the volume outlives the directory.
+/// The files of `volume`, relative to its root. Requires: the volume outlives the directory.
 std::shared_ptr<Directory> volume_directory(Volume& volume, const Caller& caller);
 
-/// The last component of a path without slashes at its end; "/" for the root, "" for nothing.
+/// The last component of a path, without trailing slashes; "/" for the root, "" for "".
 std::string_view last_component(std::string_view path);
 
 /// directory + "/" + name, with one slash between them.

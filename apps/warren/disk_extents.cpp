@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FS_IOC_FIEMAP knows places.
+// Disk addresses come from FS_IOC_FIEMAP.
 #include "apps/warren/disk_extents.hpp"
 
 #include <fcntl.h>

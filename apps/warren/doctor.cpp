@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren doctor: what this machine gives Warren and what that means, then a few measurements.
+// warren doctor: reports what this machine offers Warren and what follows from it, then measures.
 //
-// Invariant: a number is printed only if it was measured in this run; a slow or missing path is
-// named with what to do about it.
+// Invariant: a figure is printed only if it was measured in this run; a slow or unavailable path is
+// reported together with a remedy.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -150,7 +150,7 @@ void check_kernel(Report& report) {
     }
 }
 
-/// What the file system below the images can do.
+/// Checks what the file system that holds the images can do.
 void check_directory(Report& report, const std::string& directory) {
     TemporaryFile file;
     if (const Errc code = file.make(directory); code != Errc::ok) {
@@ -175,11 +175,11 @@ void check_directory(Report& report, const std::string& directory) {
                    free);
 }
 
-/// How images in `directory` are reached best; measured in a file that is made for it.
+/// Measures, in a temporary file, how images in `directory` are accessed fastest.
 void check_disk(Report& report, const std::string& directory) {
     const std::string subject = "disk of " + quote(directory);
     TemporaryFile file;
-    if (file.make(directory) != Errc::ok) return;  // check_directory() has said so
+    if (file.make(directory) != Errc::ok) return;  // check_directory() has reported it
     Failure failure;
     const auto disk = FileDisk::open(file.path(), OpenMode::read_write, failure);
     file.forget_name();
@@ -223,8 +223,8 @@ std::vector<Finding> examine_mount(const std::string& path, bool measure) {
     return findings;
 }
 
-/// A daemon that is stopped answers nothing, the kernel's questions included. The thread that asked
-/// then waits until the process ends.
+/// A stopped daemon answers nothing, not even requests of the kernel. The thread that sent the
+/// request then blocks until the process ends.
 void check_mount(Report& report, const std::string& path, bool measure) {
     std::packaged_task<std::vector<Finding>()> examination(
         [path, measure] { return examine_mount(path, measure); });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `warren doctor` finds out, and its part about the GPU.
+// The findings of `warren doctor`, and its examination of the GPU.
 //
-// Invariant: nothing that is examined can hold the command up for longer than `doctor_patience`
-// without a word.
+// Invariant: no examination blocks the command for longer than `doctor_patience` without being
+// reported.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace warren::cli {
 
-/// How long doctor waits for an answer of what it examines.
+/// How long doctor waits for an answer from what it examines.
 inline constexpr std::chrono::seconds doctor_patience{5};
 
 enum class State : u8 { good, note, bad };
@@ -25,16 +25,16 @@ struct Finding {
 };
 
 struct GpuExamination {
-    bool is_usable = false;  // the engine `auto` is cuda
+    bool is_usable = false;  // the engine that `auto` selects is cuda
     std::vector<Finding> findings;
 };
 
-/// Examines the GPU, and measures the CUDA engine on a volume in `directory` if that is wanted. All
-/// of it happens in a child process: a GPU that never answers is left to it. Requires: no other
-/// thread is running, and this process has not used the GPU.
+/// Examines the GPU and, if `measure` is set, measures the CUDA engine on a volume in `directory`.
+/// All of this runs in a child process, so that a GPU that never answers blocks only the child.
+/// Requires: no other thread is running, and this process has not used the GPU.
 GpuExamination examine_gpu(const std::string& directory, bool measure);
 
-/// The findings of measurements on a volume with `engine`.
+/// Measures `engine` on a volume in `directory`.
 std::vector<Finding> measured_findings(const std::string& directory, EngineChoice engine);
 
 }  // namespace warren::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child writes its findings, a line each, into a pipe. The parent waits for the next line for
-// as long as its patience lasts, then kills the child and says so.
+// The child writes its findings into a pipe, one a line. If the next line takes longer than
+// `doctor_patience`, the parent kills the child and reports it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,9 +24,9 @@ namespace {
 using Tell = std::function<void(const Finding&)>;
 
 constexpr const char* gpu_subject = "gpu";
-constexpr const char* usable_subject = "usable";  // tells the parent, not people
+constexpr const char* usable_subject = "usable";  // read by the parent, not printed
 
-/// The version of the kernel's driver, as its file under /proc says; empty if there is none.
+/// The version of the kernel's driver, from /proc; empty if there is none.
 std::string driver_version() {
     std::ifstream file("/proc/driver/nvidia/version");
     std::string line;
@@ -57,7 +57,7 @@ Finding mps_finding(const GpuFacts& facts) {
             "then a fault in one process ends the work of all that share the GPU"};
 }
 
-/// What the child does.
+/// Runs in the child.
 void examine(const std::string& directory, bool measure, const Tell& tell) {
     const GpuFacts facts = gpu_facts();
     if (!facts.is_there) {
@@ -109,7 +109,7 @@ void take_line(const std::string& line, GpuExamination& examination) {
     }
 }
 
-/// Reads the child's lines to their end. False if it fell silent.
+/// Reads the child's lines until the end; false if it stopped answering.
 bool read_lines(int input, GpuExamination& examination) {
     constexpr auto patience = std::chrono::milliseconds(doctor_patience);
     std::string text;
@@ -149,7 +149,7 @@ GpuExamination examine_gpu(const std::string& directory, bool measure) {
         }
         return examination;
     }
-    // What hangs in the driver may not even be killed, so nobody waits for its end.
+    // A process that hangs in the driver may ignore even SIGKILL, so do not wait for it.
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, WNOHANG);
     examination.is_usable = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren du: how much space trees take: the volume adds up itself where it can, else one scan of
-// the engine shows every entry. Files of the host are walked on all cores. A file with several
-// names counts once.
+// warren du: shows how much space trees take. The volume computes sums itself where it can;
+// otherwise one scan of the engine visits every entry. Files of the host are walked on all cores. A
+// file with several names counts once.
 #include <algorithm>
 #include <cerrno>
 #include <deque>
@@ -90,22 +90,22 @@ struct How {
     bool null = false;
     bool all = false;
     bool apparent = false;
-    u64 human_base = 0;  // not 0: sizes with letters, in powers of it
+    u64 human_base = 0;  // not 0: print sizes with unit letters, in powers of it
     bool count_links = false;
     bool json = false;
     bool counts = false;  // of entries, not sizes
-    bool shared = false;  // say what of a size is shared
+    bool shared = false;  // print how much of a size is shared
     u64 unit = kib;
-    std::string unit_letters;  // behind numbers
-    u64 least = 0;             // of lines
+    std::string unit_letters;  // printed after numbers
+    u64 least = 0;             // smallest amount that gets a line
     u64 most = ~u64{0};
     u32 max_depth = ~0u;
-    bool is_only_one = true;  // operand: a file with several names is met in one tree only
+    bool is_only_one = true;  // operand: all names of a file are met in one tree
 };
 
 struct Amount {
     u64 size = 0;
-    u64 shared = 0;  // of these bytes
+    u64 shared = 0;  // how many of these bytes
 };
 
 struct FileLine {
@@ -115,15 +115,15 @@ struct FileLine {
 };
 
 struct Counted {
-    std::vector<FileLine> files;  // those that get lines of their own
+    std::vector<FileLine> files;  // those that get a line of their own
     u64 entries = 0;
 };
 
-/// What has a line of its own in the answer.
+/// An entry that gets a line of its own.
 struct Line {
     std::string name;
     Amount amount;
-    const DirectoryRecord* directory = nullptr;  // null: a file
+    const DirectoryRecord* directory = nullptr;  // null for a file
 };
 
 class Usage {
@@ -132,7 +132,7 @@ class Usage {
 
     bool measure(const std::string& start);
     void print(const Amount& amount, const std::string& path);
-    /// The same, if lines of that size are wanted.
+    /// The same, if the amount is within the limits for lines.
     void print_line_of(const Amount& amount, const std::string& path) {
         if (amount.size >= how_.least && amount.size <= how_.most) print(amount, path);
     }
@@ -154,14 +154,14 @@ class Usage {
         if (how_.apparent) return is_device ? 0 : attributes.size;
         return attributes.blocks * 4096;
     }
-    /// At some moment a file may have more that is shared than the scan saw it have in all.
+    /// The file may change during the scan, so `shared` can exceed the size that the scan saw.
     Amount amount_of(const Found& found) const {
         const u64 size = size_of(*found.known);
         return {size, std::min(size, found.space.shared * 4096)};
     }
-    /// Whether the file was counted under another name already.
+    /// Whether the file was counted already under another name.
     bool seen_before(u64 file_system, const Attributes& attributes);
-    /// Adds up where the volume lies: Errc::not_supported if each entry must be looked at here.
+    /// Lets the volume add up; Errc::not_supported if each entry must be visited instead.
     Errc add_up(TreeScan& scan, const std::string& start, Line& first, Children& children);
     Errc look_at_all(TreeScan& scan, const std::string& start, Line& first, Children& children);
     void print_lines(Line start, Children& children);
@@ -172,7 +172,7 @@ class Usage {
     JsonArray objects_;
     Amount total_;
     std::deque<DirectoryRecord> summed_;  // directories that the volume has added up
-    std::mutex links_mutex_;              // links_
+    std::mutex links_mutex_;              // guards links_
     std::unordered_map<u64, std::unordered_set<u64>> links_;  // inodes by file system
 };
 
@@ -203,13 +203,13 @@ void Usage::print(const Amount& amount, const std::string& path) {
     print_bytes(numbers + name);
 }
 
-/// Prints what is in a directory before the directory, each level in the order of the names.
+/// Prints the contents of a directory before the directory, each level sorted by name.
 void Usage::print_lines(Line start, Children& children) {
     struct Level {
         Line line;
         std::vector<Line> below;
         size_t next = 0;
-        size_t path_size = 0;  // of the path above
+        size_t path_size = 0;  // the length of the parent's path
     };
     std::string path;
     std::vector<Level> stack;
@@ -318,8 +318,8 @@ Errc Usage::look_at_all(TreeScan& scan, const std::string& start, Line& first, C
     return code;
 }
 
-/// Takes a SIZE of --block-size, a bare letter for one of its unit; false, with a complaint, if it
-/// is none.
+/// Parses SIZE of --block-size, where a bare letter means one unit of it; false, after an error
+/// message, if it is invalid.
 bool take_unit(const std::string& text, How& how) {
     const bool is_bare = !text.empty() && (text[0] < '0' || text[0] > '9');
     const std::optional<u64> unit = parse_size(is_bare ? "1" + text : text);
@@ -344,7 +344,8 @@ bool take_threshold(const std::string& text, How& how) {
     return true;
 }
 
-/// Adds the lines of a file to what is excluded; false, with a complaint, if it cannot be read.
+/// Adds the lines of a file to the excluded patterns; false, after an error message, if it cannot
+/// be read.
 bool read_excluded(const std::string& name, std::vector<std::string>& excluded) {
     std::ifstream file(name);
     for (std::string line; std::getline(file, line);)
@@ -354,7 +355,7 @@ bool read_excluded(const std::string& name, std::vector<std::string>& excluded) 
     return false;
 }
 
-/// Takes what the options say of the answer; false, with a complaint, if they contradict.
+/// Reads the options for the output; false, after an error message, if they contradict each other.
 bool choose(const Arguments& parsed, How& how) {
     how.null = parsed.has('0');
     how.all = parsed.has('a');
@@ -406,7 +407,7 @@ bool choose(const Arguments& parsed, How& how) {
     return !how.all && !is_deep;
 }
 
-/// The same for what only files of the host have.
+/// The same for the options that apply to files of the host only.
 bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices, WalkSetup& setup) {
     choices.all = how.all;
     choices.apparent = how.apparent;
@@ -461,7 +462,7 @@ int command_du(std::span<char* const> arguments) {
     raise_open_limit();
     const bool alone = how.json || !HostUsage::may_span_ranks(choices, setup, starts);
     if (spans_one_rank(alone, starts) && setup.leave_to_rank_0()) return 0;
-    if (rank_count() > 1) choices.counts_once = false;  // no operand lies in another
+    if (rank_count() > 1) choices.counts_once = false;  // no operand contains another
     Session session;
     Usage usage(session, how);
     HostUsage host(choices, setup,

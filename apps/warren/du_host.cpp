@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines are printed when a directory is finished, what is in it first, so none is kept; among each
-// other they come as the threads finish them.
+// Lines are printed as each directory finishes, after those of its contents, so none are kept in
+// memory; unrelated directories are printed in the order in which threads finish them.
 #include "apps/warren/du_host.hpp"
 
 #include <fnmatch.h>
@@ -26,8 +26,8 @@ constexpr u32 fields = STATX_TYPE | STATX_NLINK | STATX_INO | STATX_SIZE | STATX
 }  // namespace
 
 struct HostUsage::Sum {
-    u64 own;    // the directory and what is in it, without directories
-    u64 below;  // the directories in it, with all that is in them
+    u64 own;    // the directory and its entries other than directories
+    u64 below;  // the directories in it, with everything below them
 };
 
 HostUsage::HostUsage(const UsageChoices& choices, const WalkSetup& setup, Print print)
@@ -81,7 +81,7 @@ walk::Next HostUsage::visit(const walk::Entry& entry) {
     const struct statx* status = entry.status(fields);
     if (status == nullptr) return walk::Next::prune;
     if (entry.type() == walk::Type::link && setup_.options.follow == walk::Follow::all) {
-        entry.fail("stat", ENOENT);  // it leads nowhere
+        entry.fail("stat", ENOENT);  // a dangling link
         return walk::Next::prune;
     }
     if (setup_.options.one_file_system && walk::device_of(*status) != root_device_) {
@@ -137,7 +137,7 @@ void HostUsage::finish_directory(const walk::Finished& directory) {
         std::lock_guard lock(mutex_);
         print_(amount, path);
     }
-    // For the directory above all of it is below.
+    // Seen from the parent, all of this directory is "below".
     sum.below += sum.own;
     sum.own = 0;
 }
@@ -153,10 +153,10 @@ void HostUsage::measure(const std::string& operand) {
         static_cast<Sum*>(into)->below += static_cast<const Sum*>(from)->below;
     };
     callbacks.fail = [&](const walk::Failure& failure) {
-        // A link that leads up counts as nothing, as in du(1).
+        // A link to a directory above counts as nothing, as in du(1).
         if (std::string_view(failure.action) != "loop") failures_.add(failure);
     };
-    // Every rank asks for itself: another shows the root, or an earlier run did.
+    // Each rank reads the root itself: another rank, or a run that is resumed, may have visited it.
     struct stat root {};
     const bool follows = setup_.options.follow != walk::Follow::none;
     const char* const name = operand.c_str();
@@ -164,7 +164,7 @@ void HostUsage::measure(const std::string& operand) {
     Sum sum{};
     const Progress progress("measuring " + quote(operand), meter);
     callbacks.save = [&] {
-        // Lines of what it says is done are out.
+        // All lines about the work that the checkpoint covers have been printed.
         if (rank_number() == 0) finish_output();
         return failures_.save();
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An empty WARREN_ENGINE is as none.
+// An empty WARREN_ENGINE is treated as unset.
 #include "apps/warren/engine_choice.hpp"
 
 #include <cstdlib>

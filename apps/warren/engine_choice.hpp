@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which engine the command line asks for: the option --engine, else the environment's
-// WARREN_ENGINE, else none in particular.
+// The engine that the command line selects: by the option --engine, else by WARREN_ENGINE in the
+// environment, else `auto`.
 //
-// Invariant: read once, before a command opens an image; a name that is no engine's ends the call.
+// Invariant: read once, before a command opens an image; an unknown name is a usage error.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace warren::cli {
 
-/// Takes the value of --engine, null if it was not given. False, with a complaint, for a name that
-/// is no engine's.
+/// Takes the value of --engine, null if it was not given. Returns false, after an error message, if
+/// there is no engine of that name.
 bool choose_engine(const std::string* given);
 
-/// What was asked for.
+/// The engine that was requested.
 EngineChoice chosen_engine();
 
-/// The engine that a command takes which opens an image for itself. `auto` is the CPU engine here:
-/// a GPU takes longer to get ready than such a command takes.
+/// The engine for a command that opens an image itself. `auto` is the CPU engine here, because
+/// initialising a GPU takes longer than such a command.
 EngineChoice engine_for_command();
 
 }  // namespace warren::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change of owner takes set-id bits and capabilities away, and a list of access changes the bits
-// of the group: so owner first, then attributes, then mode, and the times at the very end.
+// A change of owner clears set-id bits and capabilities, and setting an access control list changes
+// the group's permission bits. So the order is: owner, extended attributes, mode, times.
 #include "apps/warren/file_attributes.hpp"
 
 #include <sys/xattr.h>
@@ -24,14 +24,14 @@ bool is_left_out(int error) {
     return error == ENOTSUP || error == EPERM || error == EACCES || error == ENOSYS;
 }
 
-/// The extended attributes of a place, through its descriptor where it has one.
+/// The extended attributes of a place, accessed through its descriptor if it has one.
 class Attributes {
  public:
     explicit Attributes(const Place& place) : file_(place.file) {
         if (file_ < 0) path_ = path_for_system(place);
     }
 
-    /// Their names, sorted; none if the file system has none.
+    /// Their names, sorted; empty if the file system supports none.
     int list(std::vector<std::string>& names) const {
         char few[1024];
         std::vector<char> many;
@@ -86,8 +86,8 @@ int set_owner(const Place& place, u32 user, u32 group) {
     return done == 0 ? 0 : errno;
 }
 
-/// Whether users give it to their files. What a copy is to be rid of is taken away if so: labels of
-/// security modules are given by the system.
+/// Whether users, not the system, set this attribute. Only such attributes are removed from a copy
+/// that must not have them; security labels are set by the system.
 bool is_given_by_users(const std::string& name) {
     return name.starts_with("user.") || name.starts_with("system.posix_acl_");
 }
@@ -97,7 +97,7 @@ bool is_wanted(const std::string& name, const Keeps& keeps) {
     return name == "security.selinux" ? keeps.context : keeps.extended;
 }
 
-/// `wanted` says of a name whether it is kept.
+/// `wanted` tells for a name whether to keep it.
 template <class Wanted>
 Fault keep_extended_attributes(const Place& from, const Place& to, const Wanted& wanted) {
     const Attributes source(from);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel copies where it can (copy_file_range shares blocks on some file systems and spares the
-// network on others). Whatever it refuses is read and written, which also tells the side that is
-// at fault.
+// The kernel copies where it can: copy_file_range shares blocks on some file systems and avoids
+// network traffic on others. Whatever it refuses is read and written, which also reveals which side
+// has the error.
 #include "apps/warren/file_contents.hpp"
 
 #include <fcntl.h>
@@ -22,8 +22,8 @@ namespace warren::cli {
 namespace {
 
 constexpr u64 buffer_bytes = 256 * kib;
-constexpr u64 call_bytes = gib;    // in one call of the kernel
-constexpr u64 block_bytes = 4096;  // of zeros that are left out
+constexpr u64 call_bytes = gib;    // for one call of copy_file_range
+constexpr u64 block_bytes = 4096;  // granularity at which zeros are skipped
 
 bool is_targets_fault(int error) {
     return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS;
@@ -47,11 +47,11 @@ bool is_zero(const std::byte* bytes, u64 size) {
     return bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, size - 1) == 0;
 }
 
-/// Writes of the bytes those blocks that are not zero.
+/// Writes those blocks of `source` that are not all zero.
 Errc write_nonzero(int file, u64 offset, std::span<const std::byte> source) {
     const u64 size = source.size();
     for (u64 begin = 0; begin < size;) {
-        // Blocks lie where those of the file lie.
+        // Align to the blocks of the file.
         u64 end = std::min(size, begin + block_bytes - (offset + begin) % block_bytes);
         const u64 start = begin;
         while (begin < size && !is_zero(&source[begin], end - begin)) {
@@ -64,7 +64,7 @@ Errc write_nonzero(int file, u64 offset, std::span<const std::byte> source) {
     return Errc::ok;
 }
 
-/// Copies [offset, end) or up to the end; `offset` becomes where that is.
+/// Copies [offset, end), or up to the end of the file; advances `offset` to where it stopped.
 Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros, InKernel in_kernel) {
     if (!leaves_zeros && in_kernel == InKernel::yes) {
         if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
@@ -108,9 +108,9 @@ Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel 
     const bool leaves_zeros = written == Written::nonzero;
     for (u64 offset = begin; offset < end;) {
         const off_t data = ::lseek(from, static_cast<off_t>(offset), SEEK_DATA);
-        if (data < 0 && errno == ENXIO) break;  // a hole up to the end
+        if (data < 0 && errno == ENXIO) break;  // a hole until the end
         u64 stop = end;
-        if (data >= 0) {  // else it does not know its holes
+        if (data >= 0) {  // else the file system cannot tell holes
             const off_t hole = ::lseek(from, data, SEEK_HOLE);
             if (hole > data) stop = std::min(end, static_cast<u64>(hole));
             offset = static_cast<u64>(data);
@@ -118,7 +118,7 @@ Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel 
         if (offset >= end) break;
         const Fault fault = copy_range(from, to, offset, stop, leaves_zeros, in_kernel);
         if (fault) return fault;
-        if (offset < stop) break;  // it has become shorter
+        if (offset < stop) break;  // the file was shortened
     }
     return {};
 }

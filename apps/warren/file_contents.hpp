@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and compares what is in two open files, or in parts of them.
+// Copies and compares the contents of two open files, or of parts of them.
 //
-// Invariant: holes stay holes. What fails is told with the side it failed on. Parts of one file may
-// be copied and compared by several threads that have descriptors of their own.
+// Invariant: holes stay holes. An error is returned with the side on which it occurred. Several
+// threads may copy and compare parts of one file, each with its own descriptors.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace warren::cli {
 
-/// Up to the end of the file, wherever that is.
+/// Up to the end of the file, wherever it is then.
 inline constexpr u64 to_the_end = ~u64{0};
 
-/// What failed: an errno, what was tried, and on which side. An error of 0: nothing did.
+/// An error: errno, the action that failed, and on which side. `error` is 0 if nothing failed.
 struct Fault {
     i32 error = 0;
     const char* action = "";
@@ -22,31 +22,30 @@ struct Fault {
     explicit operator bool() const { return error != 0; }
 };
 
-/// Makes `to` share the blocks of `from`, where the file system can; 0 or errno.
+/// Makes `to` share the blocks of `from`, if the file system can; returns 0 or an errno.
 int clone_file(int from, int to);
 
-/// Which bytes of a file are written: all, those that are no hole, those that are not zero.
+/// Which bytes of a file are written: all, those outside holes, those that are not zero.
 enum class Written : u8 { all, data, nonzero };
 
-/// Whether the kernel may copy by itself. It shares blocks then where the file system can, and some
-/// file systems keep holes.
+/// Whether the kernel may copy (copy_file_range): it may then share blocks if the file system can,
+/// and on some file systems keeps holes.
 enum class InKernel : u8 { no, yes };
 
-/// Lets the kernel copy [offset, end) as far as it will; `offset` becomes where it stopped.
+/// Lets the kernel copy as much of [offset, end) as it will; advances `offset` to where it stopped.
 Fault copy_in_kernel(int from, int to, u64& offset, u64 end);
 
-/// Copies of the bytes [begin, end) those that are to be written; offsets are the same on both
-/// sides.
+/// Copies those of the bytes [begin, end) that `written` selects, to the same offsets in `to`.
 Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel in_kernel);
 
-/// Copies what comes out of `from` to `to` until nothing comes, from where both are.
+/// Copies from the current offset of `from` to that of `to`, until `from` is at its end.
 Fault copy_stream(int from, int to);
 
-/// How two files differ first.
+/// The first difference between two files.
 struct Difference {
     u64 offset = 0;           // of the first byte that differs
     bool is_end = false;      // one of them ends there
-    bool ends_first = false;  // the first one
+    bool ends_first = false;  // it is the first file that ends
 };
 
 /// The first difference in [begin, end), if there is one.

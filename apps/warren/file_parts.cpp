@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a task: begin and end of the part, then the name and its NUL.
+// The payload of a task: begin and end of the part, followed by the name and its NUL.
 #include "apps/warren/file_parts.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A large file of a tree that is walked, cut into parts: tasks that any thread and any rank takes.
+// Splits a large file of a tree that is being walked into parts: tasks that any thread of any rank
+// can take.
 #pragma once
 
 #include <optional>
@@ -14,12 +15,12 @@ inline constexpr u64 part_bytes = 16 * mib;
 struct FilePart {
     u64 begin;
     u64 end;
-    const char* name;  // of the file in the task's directory
+    const char* name;  // of the file, in the task's directory
 };
 
-/// Queues the parts of the entry, a file of `size` bytes.
+/// Queues tasks for the parts of the entry, a file of `size` bytes.
 void add_file_parts(const walk::Entry& entry, u64 size);
-/// The task as add_file_parts() made it; nothing if that did not, but a checkpoint says so.
+/// Decodes a task of add_file_parts(); nullopt if it is not one, as in a damaged checkpoint.
 std::optional<FilePart> file_part_of(const walk::Task& task);
 
 }  // namespace warren::cli

@@ -50,12 +50,12 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-/// What one thread has found so far, and the path of the directory it is in.
+/// The matches of one thread that are not printed yet, and the path of its current directory.
 struct Collected {
     const DirectoryRecord* directory = nullptr;
     std::string directory_path;
     std::string text;
-    std::string unsent;  // of the list
+    std::string unsent;  // of the list, not sent yet
 };
 
 class Search {
@@ -89,7 +89,7 @@ std::string object_of(const Found& found, const std::string& path) {
     return json.close_object().result();
 }
 
-/// Answers from the volume.
+/// Answers questions about files of a volume.
 class VolumePlace : public FindPlace {
  public:
     VolumePlace(TreeScan& scan, Collected& mine) : scan_(scan), mine_(mine) {}
@@ -112,7 +112,7 @@ bool Search::visit(TreeScan& scan, const Found& found, PerThread<Collected>& thr
     VolumePlace place(scan, mine);
     Verdict verdict;
     expression_.evaluate(found, place, verdict);
-    // A list that cannot be kept is told at the end of the tree.
+    // If the list cannot be kept, end_of_tree() reports it.
     if (list_.is_json()) {
         if (!verdict.selected) return !verdict.prune;
         const std::string& path = place.path(found);
@@ -175,7 +175,7 @@ struct Asked {
     std::vector<std::string> expression;
 };
 
-/// Checks what was asked of checkpoints.
+/// Checks the checkpoint options.
 bool take_checkpoints(const Asked& asked, WalkSetup& setup) {
     if (setup.options.checkpoint.empty()) return take_checkpoint({}, 1, setup);
     if (asked.sorted || asked.json) {
@@ -197,7 +197,7 @@ bool take_checkpoints(const Asked& asked, WalkSetup& setup) {
     return take_checkpoint(words, asked.starts.size(), setup);
 }
 
-/// The option that `name` is, in any of its forms; null if it is none.
+/// The option with this name, in any of its forms; null if there is none.
 const Option* option_called(std::span<const Option> known, std::string_view name) {
     const auto found = std::ranges::find_if(known, [&](const Option& one) {
         const bool is_letter = name.size() == 2 && name[1] == one.id;
@@ -218,8 +218,8 @@ bool take_option(const Option& option, const std::string& value, Asked& asked) {
     return true;
 }
 
-/// Takes the options that are no part of the expression. They are words of their own here: getopt
-/// would take -name for -n -a -m -e.
+/// Takes the options out of the expression. They are parsed here because getopt would read -name as
+/// -n -a -m -e.
 bool parse_options(std::vector<std::string> words, Asked& asked) {
     const std::vector<Option> known = all_options(page);
     std::vector<std::string> rest;
@@ -272,7 +272,7 @@ int command_find(std::span<char* const> arguments) {
         return {};
     };
     const auto expression = Expression::parse(asked.expression, facts_of);
-    // A file that -newer names may be missing where another rank is.
+    // A file that -newer names may be missing on another rank's machine.
     const auto everywhere = gather_over_ranks(expression ? "good" : "");
     const bool is_good = std::none_of(everywhere.begin(), everywhere.end(),
                                       [](const std::string& of_rank) { return of_rank.empty(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every thread of the search starts its own commands and waits for them.
+// Each thread of the search starts its own commands and waits for them.
 #include "apps/warren/find_commands.hpp"
 
 #include <spawn.h>
@@ -16,9 +16,9 @@ namespace warren::cli {
 
 namespace {
 
-constexpr size_t argument_bytes = 120 * kib;  // in one run; every kernel takes that many
+constexpr size_t argument_bytes = 120 * kib;  // in one run; every kernel accepts that many
 
-/// Runs the words to their end; whether they exit with 0.
+/// Runs the command and waits for it; true if it exits with 0.
 bool run_words(const std::vector<std::string>& words) {
     std::vector<char*> arguments;
     for (const std::string& word : words)
@@ -37,7 +37,7 @@ bool run_words(const std::vector<std::string>& words) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// `word` with `path` in place of every {}.
+/// `word` with every {} replaced by `path`.
 std::string filled(const std::string& word, const std::string& path) {
     std::string result;
     size_t at = 0;
@@ -101,7 +101,7 @@ std::string FindCommands::save() const {
 bool FindCommands::load(std::string_view saved) {
     walk::ByteReader reader(saved, walk::Origin::file);
     const bool was_good = reader.get<bool>();
-    std::vector<std::pair<size_t, std::string>> paths;  // none is used before all are read
+    std::vector<std::pair<size_t, std::string>> paths;  // nothing is used before all are read
     for (size_t number = 0; number < commands_.size(); ++number) {
         for (u64 left = reader.get_count(1); left > 0; --left)
             paths.emplace_back(number, reader.get_bytes());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the commands of find -exec.
 //
-// Invariant: what was printed before a command starts is on its way before the command writes. A
-// gathered command gets each path once, in as many runs as the kernel's limit on arguments needs.
+// Invariant: all output printed before a command starts is written before the command writes. A
+// command that ends in {} + gets each path once, in as many runs as the kernel's limit on arguments
+// requires.
 #pragma once
 
 #include <mutex>
@@ -18,11 +19,13 @@ class FindCommands {
  public:
     explicit FindCommands(const std::vector<FindCommand>& commands);
 
-    /// Runs the command for one file, or notes the path for a gathered one; the value of the test.
+    /// Runs the command for one file, or collects the path for a {} + command; the value of the
+    /// test.
     bool run(size_t number, const std::string& path);
-    /// Runs what is gathered; whether all gathered runs of the search have ended with success.
+    /// Runs the commands for what was collected; true if every {} + run of the search succeeded.
     bool finish();
-    /// What a checkpoint keeps of what is gathered, and the same again; while nothing is run.
+    /// Saves the collected paths for a checkpoint, and restores them. Requires: no command is
+    /// running.
     std::string save() const;
     bool load(std::string_view saved);
 
@@ -34,8 +37,8 @@ class FindCommands {
     void run_gathered(size_t number, std::vector<std::string> paths);
 
     const std::vector<FindCommand>& commands_;
-    std::mutex running_;  // gathered runs, one at a time: their output is long
-    std::mutex mutex_;    // what follows
+    std::mutex running_;  // serialises {} + runs, whose output is long
+    std::mutex mutex_;    // guards the members below
     std::vector<Gathered> gathered_;
     bool good_ = true;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates the tree of nodes from its root, and asks for attributes only where a test needs them.
+// Evaluates the tree of nodes from its root, and loads attributes only when a test needs them.
 #include "apps/warren/find_expression.hpp"
 
 #include <fnmatch.h>
@@ -27,7 +27,7 @@ bool has_permission(u32 mode, u64 wanted, bool all, bool any) {
 }
 
 bool has_name(u32 id, bool user) {
-    // The library's answer lies in one place for all threads.
+    // The library returns its result in static memory.
     static std::mutex mutex;
     std::lock_guard lock(mutex);
     return user ? ::getpwuid(id) != nullptr : ::getgrgid(id) != nullptr;
@@ -42,17 +42,17 @@ bool Expression::changes_files() const {
 }
 
 void Expression::evaluate(const Found& found, FindPlace& place, Verdict& verdict) const {
-    if (found.depth < min_depth_) return;  // walked through, neither tested nor acted upon
+    if (found.depth < min_depth_) return;  // descended into, but neither tested nor acted upon
     verdict.selected = test(nodes_[root_], found, place, verdict);
     if (!found.failed) return;
-    // A file of which nothing can be said is neither selected nor shown.
+    // A file whose attributes cannot be read is neither selected nor printed.
     verdict.selected = false;
     verdict.output.clear();
 }
 
 bool Expression::test(const Node& node, const Found& found, FindPlace& place,
                       Verdict& verdict) const {
-    // Behind what ends the search, or has failed, nothing is looked at.
+    // After -quit or a failure nothing more is evaluated.
     auto branch = [&](size_t index) {
         return !found.failed && !verdict.quit && test(nodes_[index], found, place, verdict);
     };
@@ -111,7 +111,7 @@ bool Expression::test_attributes(const Node& node, const Found& found) const {
             return attributes.*node.time > static_cast<i64>(node.number);
         case Kind::age: {
             const i64 past = now_ - attributes.*node.time;
-            // What is younger than now counts as less than nothing.
+            // A time in the future counts as less than any age.
             if (past < 0) return node.sign == Sign::less;
             return compare(static_cast<u64>(past) / (node.unit * 1'000'000'000));
         }

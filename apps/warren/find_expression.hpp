@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions of find(1): tests, actions and how they are joined.
+// The expressions of find(1): tests, actions and operators.
 //
-// Invariant: a parsed expression is constant; any number of threads evaluate it at once, each with
-// its own Verdict and FindPlace.
+// Invariant: a parsed expression is constant; any number of threads evaluate it concurrently, each
+// with its own Verdict and FindPlace.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace warren::cli {
 
-/// What evaluating the expression for one entry brought.
+/// The result of evaluating the expression for one entry.
 struct Verdict {
     std::string output;     // of -print, -print0, -printf and -ls
     bool selected = false;  // the value of the whole expression
@@ -26,23 +26,23 @@ struct Verdict {
     bool quit = false;
 };
 
-/// Answers what a test or an action needs the file system for. The tests and actions without an
-/// answer here are for files of the host only; see Expression::needs_host().
+/// Answers questions of tests and actions that need the file system. The default answers are for a
+/// volume, in which such tests are refused; see Expression::needs_host().
 class FindPlace {
  public:
     virtual ~FindPlace() = default;
     virtual bool is_empty(const Found& found) = 0;
     virtual const std::string& path(const Found& found) = 0;
     virtual bool remove(const Found&) { return false; }
-    /// Runs or gathers for command `number` of Expression::commands().
+    /// Runs command `number` of Expression::commands(), or collects the path for it.
     virtual bool run(const Found&, size_t, Verdict&) { return false; }
     virtual bool read_link(const Found&, std::string&) { return false; }
-    /// As access(2), for -readable and the like.
+    /// Like access(2), for -readable and the like.
     virtual bool may(const Found&, int) { return false; }
     virtual bool is_file(const Found&, u64, u64) { return false; }
 };
 
-/// The words of one -exec.
+/// The words of one -exec command.
 struct FindCommand {
     std::vector<std::string> words;
     bool gathers = false;  // ends with {} +
@@ -50,30 +50,30 @@ struct FindCommand {
 
 class Expression {
  public:
-    /// What stat tells of a file named by -newer or -samefile.
+    /// The result of stat for a file named by -newer or -samefile.
     using FactsOf = std::function<std::optional<Facts>(const std::string&)>;
 
-    /// Nothing, with a complaint, if the words make no expression.
+    /// Returns nullopt, after an error message, if the words are not a valid expression.
     static std::optional<Expression> parse(std::span<const std::string> words,
                                            const FactsOf& facts_of);
 
     void evaluate(const Found& found, FindPlace& place, Verdict& verdict) const;
 
-    /// What every file must fulfil before anything comes of it: a scan may leave out the others.
-    /// Its pattern is a part of this expression.
+    /// A condition that every file must meet before the expression can act on it; a scan may skip
+    /// all others. The filter's pattern points into this expression.
     ScanFilter filter() const;
 
     bool has_action() const { return has_action_; }
     u32 min_depth() const { return min_depth_; }
     u32 max_depth() const { return max_depth_; }
-    /// Directories after what is in them.
+    /// Whether directories come after their contents.
     bool depth_first() const { return depth_first_; }
     bool one_file_system() const { return one_file_system_; }
     bool ignores_vanished() const { return ignores_vanished_; }
-    /// The first word that only works on files of the host; empty if there is none.
+    /// The first word that works only on files of the host; empty if there is none.
     const std::string& needs_host() const { return needs_host_; }
     const std::vector<FindCommand>& commands() const { return commands_; }
-    /// Whether it removes files or runs commands, after which what was asked before may be old.
+    /// Whether it removes files or runs commands, so that attributes read earlier may be outdated.
     bool changes_files() const;
 
  private:
@@ -146,10 +146,11 @@ class Expression {
     i64 now_ = 0;  // nanoseconds
 };
 
-/// Permissions in letters, as in -perm u+w,g=r; false if they are none.
+/// Parses symbolic permissions, as in -perm u+w,g=r; false if they are malformed.
 bool parse_symbolic_permission(std::string_view text, u64& mode);
 
-/// Appends what find -printf `format` writes for the entry. Unknown directives stay as they are.
+/// Appends the output of find -printf `format` for the entry. Unknown directives are copied as they
+/// are.
 void append_formatted(std::string& target, std::string_view format, const Found& found,
                       const std::string& path);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an expression of find asks of every file before it acts, as a filter of the engine's scan:
-// the tests that are joined by -and from its beginning. A filter may let files pass that the
-// expression turns away, never the other way round.
+// Derives a filter for the engine's scan from an expression: the tests that are joined by -and at
+// its beginning, which every file must pass before any action. A filter may pass files that the
+// expression rejects, never the reverse.
 #include <algorithm>
 
 #include "apps/warren/find_expression.hpp"
@@ -10,7 +10,7 @@ namespace warren::cli {
 
 namespace {
 
-/// Whether the scan takes the pattern as fnmatch(3) does.
+/// Whether the scan matches the pattern exactly like fnmatch(3).
 bool is_plain(const std::string& pattern, bool folds_case) {
     if (pattern.empty() || pattern.size() > 255) return false;
     const std::size_t set = pattern.find('[');
@@ -35,7 +35,7 @@ u16 types_of(const std::string& letters) {
 
 }  // namespace
 
-/// Whether evaluating this part prints or prunes.
+/// Whether evaluating this part can print or prune.
 bool Expression::acts(size_t index) const {
     const Node& node = nodes_[index];
     switch (node.kind) {
@@ -50,7 +50,8 @@ bool Expression::acts(size_t index) const {
     }
 }
 
-/// Adds what this part asks for. False if it acts: what comes behind it asks too late.
+/// Adds the tests of this part to the filter. Returns false if the part acts: tests after it come
+/// too late.
 bool Expression::narrow(size_t index, ScanFilter& filter) const {
     const Node& node = nodes_[index];
     switch (node.kind) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// find -printf: the directives that say something about a file by itself.
+// find -printf: the directives, each of which prints one property of the file.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t width_most = 4096;
 
-/// The character that a backslash and `letter` stand for; -1 for none.
+/// The character that backslash and `letter` denote; -1 if there is none.
 int escaped_character(char letter) {
     switch (letter) {
         case 'n':
@@ -39,8 +39,8 @@ int escaped_character(char letter) {
     }
 }
 
-/// The path cut before its last name: "a/" and "b/" of "a/b/". A start may end with slashes, of
-/// which the name keeps one.
+/// Splits the path before its last component: "a/b" into "a/" and "b". If a start ends with
+/// slashes, its name keeps one: "a/b/" gives "a/" and "b/".
 std::pair<std::string_view, std::string_view> cut_path(std::string_view path) {
     const size_t end = path.find_last_not_of('/');
     if (end == path.npos) return {path.substr(0, 0), path.substr(0, 1)};
@@ -60,14 +60,14 @@ std::string parent_part(const std::string& path) {
     return std::string(above);
 }
 
-/// The path below where the search started.
+/// The path relative to the start of the search.
 std::string below_start(const Found& found, const std::string& path) {
     if (found.depth == 0) return "";
     const size_t begin = std::min(path.find_first_not_of('/', found.start.size()), path.size());
     return path.substr(begin);
 }
 
-/// Writes the time that `letter` asks for in the way that `style` asks for.
+/// Formats the time in the style that `style` selects.
 std::string time_text(i64 time, char style) {
     if (style == '@') return epoch_time(time) + "0";  // ten digits, as find(1) writes them
     if (style == 's') return epoch_time(time).substr(0, epoch_time(time).find('.'));
@@ -80,7 +80,7 @@ std::string octal_text(u32 number) {
     return octal;
 }
 
-/// What the entry takes, in units of so many sectors.
+/// The space that the entry takes, in units of so many sectors.
 std::string sectors_text(const Found& found, u64 unit) {
     found.attributes();
     return std::to_string((found.sectors + unit - 1) / unit);
@@ -91,7 +91,7 @@ std::string link_target(const Found& found) {
     return is_link ? found.source->link_target() : std::string();
 }
 
-/// As find -ls writes a name: what is not a plain letter is escaped.
+/// Escapes a name like find -ls: printable characters stay, others become escape sequences.
 void append_escaped(std::string& target, std::string_view name) {
     static constexpr std::string_view plain = "\n\t\b\r\f\\ \"";
     static constexpr std::string_view written = "ntbrf\\ \"";
@@ -114,9 +114,9 @@ std::string padded(std::string text, size_t width, bool is_left, char fill = ' '
     return text;
 }
 
-/// What stands between % and the letter: a minus, zeros before a number, a width.
+/// What precedes the letter in a directive: a minus, a zero, a width.
 struct Column {
-    size_t letter;  // where it stands
+    size_t letter;  // its position in the format
     size_t width;
     bool is_left;
     bool has_zeros;
@@ -164,7 +164,7 @@ constexpr Directive directives[] = {
     {'c', [](const Found& found, Path) { return long_time_of_find(found.attributes().changed); }},
 };
 
-/// T@, A+, Cs and the like: which time, how written.
+/// T@, A+, Cs and similar: which time, in which style.
 bool time_directive(char which, char style, const Found& found, std::string& text) {
     const bool known_style = style == '@' || style == '+' || style == 's';
     if (!known_style || (which != 'T' && which != 'A' && which != 'C')) return false;
@@ -176,8 +176,8 @@ bool time_directive(char which, char style, const Found& found, std::string& tex
     return true;
 }
 
-/// The text of the directive whose letters `format` begins with; how many they are, 0 if there is
-/// no such directive.
+/// Sets `text` to the output of the directive with which `format` begins. Returns the number of its
+/// letters, 0 if it is unknown.
 size_t directive_text(std::string_view format, const Found& found, const std::string& path,
                       std::string& text) {
     if (format.empty()) return 0;
@@ -189,7 +189,8 @@ size_t directive_text(std::string_view format, const Found& found, const std::st
     return format.size() > 1 && time_directive(format[0], format[1], found, text) ? 2 : 0;
 }
 
-/// Appends the directive that `format` begins with; how long it is, 0 if there is no such.
+/// Appends the output of the directive with which `format` begins; returns its length, 0 if it is
+/// unknown.
 size_t append_directive(std::string& target, std::string_view format, const Found& found,
                         const std::string& path) {
     const Column column = column_of(format);

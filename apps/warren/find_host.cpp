@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With -depth a directory is tested when all below it is done, from the thread that was last; all
-// else is tested as the walk shows it.
+// With -depth a directory is tested when everything below it is done, by the thread that finished
+// last; all other entries are tested as the walk meets them.
 #include "apps/warren/find_host.hpp"
 
 #include <dirent.h>
@@ -23,12 +23,12 @@ namespace warren::cli {
 
 namespace {
 
-/// Attributes of a directory that is finished.
+/// Attributes of a directory that the walk has finished.
 class FinishedAttributes : public AttributeSource {
  public:
     FinishedAttributes(const walk::Finished& directory, int flags)
         : directory_(directory), flags_(flags) {}
-    i32 error = 0;  // why there are none
+    i32 error = 0;  // the reason why there are none
     bool load(Attributes& attributes, u64& sectors) override {
         struct statx status {};
         if (::statx(directory_.directory(), directory_.name(), flags_, host_fields, &status) != 0) {
@@ -61,18 +61,18 @@ bool is_empty_directory(int directory, const char* name) {
 
 }  // namespace
 
-/// Answers for one entry.
+/// Answers questions about one entry.
 class HostSearch::Place : public FindPlace {
  public:
     Place(HostSearch& search, int directory, const char* name, std::string& path)
         : search_(search), directory_(directory), name_(name), path_(path) {}
 
-    std::optional<u32> worker;  // whose output goes before that of a command
+    std::optional<u32> worker;  // whose output precedes that of a command
 
     bool is_empty(const Found& /*found*/) override { return is_empty_directory(directory_, name_); }
     const std::string& path(const Found& /*found*/) override { return path_; }
     bool remove(const Found& found) override {
-        // As find(1): the start "." stays.
+        // Like find(1), do not remove the start ".".
         if (path_ == ".") return true;
         const int flags = found.type == 'd' ? AT_REMOVEDIR : 0;
         search_.limit_.take();
@@ -124,22 +124,24 @@ HostSearch::HostSearch(const Expression& expression, const WalkSetup& setup, Fou
       workers_(walk_threads(setup.options) + 1) {
     setup_.options.max_depth = expression.max_depth();
     setup_.options.one_file_system = expression.one_file_system();
-    // Entries that are removed while their directory is read stand in each other's way.
+    // Entries can be removed from a directory only one at a time, so sharing it between threads is
+    // useless.
     setup_.options.share_directories = !expression.depth_first();
-    // Of two names of one file the second has one link when the first is gone.
+    // After one name of a file is removed its link count is lower, so attributes must not be read
+    // ahead.
     if (expression.changes_files() && setup_.options.ahead == walk::Ahead::measured) {
         setup_.options.ahead = walk::Ahead::never;
     }
 }
 
-/// Whether it is as well that a name is not there: -ignore_readdir_race was given, or the run that
-/// this one goes on from may have removed it after its last checkpoint.
+/// Whether a missing name is expected: -ignore_readdir_race was given, or the run that is being
+/// resumed may have removed it after its last checkpoint.
 bool HostSearch::may_be_gone(i32 error) const {
     const bool is_gone = error == ENOENT || (error == EBADF && setup_.options.resume);
     return is_gone && (expression_.ignores_vanished() || setup_.options.resume);
 }
 
-/// Does what the verdict says; false if the list of what was found cannot be kept.
+/// Acts on the verdict; false if the list of matches cannot be kept.
 bool HostSearch::take(Worker& worker, const Found& found, Place& place, Verdict& verdict) {
     if (list_.is_json()) {
         if (!verdict.selected) return true;
@@ -186,7 +188,7 @@ walk::Next HostSearch::visit(Worker& worker, const walk::Entry& entry, const std
     return verdict.prune ? walk::Next::prune : walk::Next::go_on;
 }
 
-/// With -depth, for a directory that has been entered.
+/// With -depth, for a directory whose contents were visited.
 void HostSearch::finish_directory(const walk::Finished& directory, const std::string& start) {
     const bool follows = setup_.options.follow == walk::Follow::all ||
                          (directory.depth() == 0 && setup_.options.follow != walk::Follow::none);
@@ -205,7 +207,7 @@ void HostSearch::finish_directory(const walk::Finished& directory, const std::st
         failures_.add({path, "stat", attributes.error});
     }
     std::lock_guard lock(finished_mutex_);
-    // A list that cannot be kept is told at the end of the tree.
+    // If the list cannot be kept, end_of_tree() reports it.
     static_cast<void>(take(workers_.back(), found, place, verdict));
     if (prints_at_once()) print_bytes(verdict.output);
 }
@@ -241,7 +243,7 @@ bool HostSearch::run(const std::string& start) {
     return !totals.stopped;
 }
 
-/// For a checkpoint: lines of what it says is done are out.
+/// For a checkpoint: all lines about the work that it covers have been printed.
 std::string HostSearch::save() {
     lines_.flush();
     if (rank_number() == 0) finish_output();
@@ -258,7 +260,7 @@ bool HostSearch::load(std::string_view saved) {
 
 bool HostSearch::finish() {
     bool is_good = true;
-    // What runs where another rank is fails the search of all.
+    // A command that fails on one rank makes the search fail on all.
     for (const std::string& of_rank : gather_over_ranks(commands_.finish() ? "good" : ""))
         is_good = is_good && !of_rank.empty();
     end_checkpoints(setup_, has_quit_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// find on files of the host: the walk of the library with the expressions of find(1).
+// find on files of the host: the library's walk, with the expressions of find(1).
 //
-// Invariant: a file is asked for its attributes only if a test or an action needs them.
+// Invariant: the attributes of a file are read only if a test or an action needs them.
 #pragma once
 
 #include <mutex>
@@ -26,15 +26,15 @@ class HostSearch {
     /// Searches one tree; false if -quit or an interrupt ended it.
     bool run(const std::string& start);
     bool was_interrupted() const { return was_interrupted_; }
-    /// Runs what -exec gathers and tells what failed; whether all went well.
+    /// Runs the collected -exec commands and reports failures; true if there were none.
     bool finish();
 
  private:
-    /// What one thread has gathered.
+    /// What one thread has collected.
     struct alignas(64) Worker {
         std::string path;
         Verdict verdict;
-        std::string unsent;  // of the list
+        std::string unsent;  // of the list, not sent yet
     };
     class Place;
 
@@ -49,14 +49,14 @@ class HostSearch {
     const Expression& expression_;
     WalkSetup setup_;
     FoundList& list_;
-    bool is_listed_ = true;  // what was found
+    bool is_listed_ = true;  // matches are printed
     bool was_interrupted_ = false;
     bool has_quit_ = false;
     FailureList failures_;
     ChangeLimit limit_;
     FindCommands commands_;
     LineBuffers lines_;
-    std::vector<Worker> workers_;  // the last one's is for finished directories
+    std::vector<Worker> workers_;  // the last one is for finished directories
     std::mutex finished_mutex_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree of nodes in one vector, built from the words by descent: an opening bracket goes one
-// deeper, so the depth is what the user typed.
+// Builds a tree of nodes, stored in one vector, by recursive descent. Each opening bracket
+// recurses, so the depth is bounded by what the user typed.
 #include <grp.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -167,7 +167,7 @@ bool ExpressionParser::parse_primary(size_t& result) {
     return true;
 }
 
-/// The words without a value.
+/// Words that take no value.
 bool ExpressionParser::parse_switch(const std::string& word, Node& node) {
     static const struct {
         std::string_view word;
@@ -211,7 +211,7 @@ bool ExpressionParser::parse_switch(const std::string& word, Node& node) {
     return true;
 }
 
-/// -exec with all up to its ";" or "{} +".
+/// -exec, with all words up to ";" or "{} +".
 bool ExpressionParser::parse_command(const std::string& word, Node& node) {
     FindCommand command;
     bool ended = false;
@@ -288,7 +288,8 @@ bool ExpressionParser::parse_word(const std::string& word, const std::string& va
     return parse_number_word(word, value, node);
 }
 
-/// -newer, -anewer, -cnewer, and -newerXY of times of two files, or of a time as it is written.
+/// -newer, -anewer, -cnewer, and -newerXY, which compares a time with that of a file or a literal
+/// time.
 bool ExpressionParser::parse_newer(const std::string& word, const std::string& value, Node& node) {
     const auto time_named = [](char letter) {
         return letter == 'a'   ? &Attributes::accessed
@@ -343,7 +344,7 @@ bool ExpressionParser::parse_regex(const std::string& word, const std::string& v
     return node.regex != nullptr;
 }
 
-/// A number with an optional sign: more than, less than, exactly.
+/// A number with an optional sign: + more than, - less than, none exactly.
 bool ExpressionParser::parse_compared(const std::string& word, std::string_view value, Node& node) {
     const std::string whole(value);
     if (value.starts_with('+')) node.sign = Sign::more;

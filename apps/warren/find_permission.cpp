@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// find -perm with letters: clauses like u+rw,g=r,o-x, applied to no permissions at all, as chmod(1)
-// would without a umask.
+// find -perm with symbolic modes: clauses like u+rw,g=r,o-x, applied to mode 0 as chmod(1) would
+// without a umask.
 #include <string_view>
 
 #include "apps/warren/find_expression.hpp"
@@ -15,7 +15,7 @@ bool begins_with_any(std::string_view text, std::string_view letters) {
     return !text.empty() && letters.find(text[0]) != letters.npos;
 }
 
-/// Takes the letters before the operation; all bits if there are none.
+/// Consumes the letters before the operator; all bits if there are none.
 u64 take_who(std::string_view& text) {
     u64 who = 0;
     for (; begins_with_any(text, "ugoa"); text.remove_prefix(1)) {
@@ -36,7 +36,7 @@ u64 take_who(std::string_view& text) {
     return who == 0 ? 07777 : who;
 }
 
-/// Takes the letters behind the operation; `mode` is what u, g and o copy.
+/// Consumes the letters after the operator; u, g and o copy from `mode`.
 u64 take_bits(std::string_view& text, u64 mode) {
     static constexpr std::string_view letters = "rwxst";
     static constexpr u64 meanings[] = {0444, 0222, 0111, 06000, 01000};

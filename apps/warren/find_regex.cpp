@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// re_search(3) and its family of the GNU C library, which take a syntax as a set of bits.
+// Uses re_search(3) and related functions of the GNU C library, which take a syntax as a bit set.
 #include "apps/warren/find_regex.hpp"
 
 #include <regex.h>
@@ -39,7 +39,7 @@ class GnuRegex : public FindRegex {
     ~GnuRegex() override { ::regfree(&pattern_); }
 
     const char* compile(const std::string& text, reg_syntax_t syntax) {
-        // The syntax is a variable of the library.
+        // The syntax is a global variable of the library.
         static std::mutex mutex;
         std::lock_guard lock(mutex);
         re_set_syntax(syntax);

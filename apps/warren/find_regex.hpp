@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular expressions of find -regex, in the syntaxes of -regextype: those of the C library.
+// The regular expressions of find -regex: those of the C library, in the syntaxes of -regextype.
 //
-// Invariant: once made, any number of threads match at once.
+// Invariant: any number of threads match concurrently against one object.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class FindRegex {
     static std::vector<std::string_view> syntaxes();
     /// Whether there is a syntax of this name.
     static bool knows(std::string_view syntax);
-    /// Null, with the reason in `problem`, if the pattern is none in this syntax.
+    /// Null, with the reason in `problem`, if the pattern is not valid in this syntax.
     static std::shared_ptr<const FindRegex> make(const std::string& pattern,
                                                  std::string_view syntax, bool fold_case,
                                                  std::string& problem);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser (find_parser.cpp) knows the same words; tests/apps/manual_test.py compares the two.
+// The parser (find_parser.cpp) has its own list of words; tests/apps/manual_test.py compares the
+// two.
 #include "apps/warren/find_words.hpp"
 
 #include "apps/warren/find_regex.hpp"

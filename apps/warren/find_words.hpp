@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may stand in an expression of `warren find`, for its help page, manual page and completions.
+// The words of an expression of `warren find`, for its help page, manual page and completions.
 #pragma once
 
 #include <vector>

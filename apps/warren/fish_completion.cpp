@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line an option. The helpers of mount(8) and its like complete as the commands they are.
+// One line for each option. mount.warren and the other helpers complete like the commands they run.
 #include "apps/warren/completions.hpp"
 
 namespace warren::cli {

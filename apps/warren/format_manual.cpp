@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an administrator needs to know of the format; its numbers are those of the structures.
+// What an administrator needs to know about the format; all numbers come from the structures.
 #include <cstddef>
 
 #include "apps/warren/manual_page.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text is printed in large parts, those of a thread one after the other.
+// Text is printed in large chunks, each with the output of one thread.
 #include "apps/warren/found_list.hpp"
 
 #include "apps/warren/messages.hpp"

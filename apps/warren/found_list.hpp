@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `find` has found where it is not simply printed: lines in the order of their paths (-s), the
-// objects of an array (--json), or both.
+// The results of `find` where they are not simply printed: lines sorted by path (-s), the objects
+// of a JSON array (--json), or both.
 //
-// Invariant: what is sorted takes bounded memory, the rest of it lies in a temporary file; what is
-// not sorted is printed as it comes.
+// Invariant: sorting takes bounded memory, and spills to a temporary file; unsorted results are
+// printed as they come.
 #pragma once
 
 #include <optional>
@@ -21,14 +21,15 @@ class FoundList {
 
     bool is_sorted() const { return is_sorted_; }
     bool is_json() const { return is_json_; }
-    /// Adds lines or an object; from any thread, each with an `unsent` of its own. False if the
-    /// list cannot be kept, which end_of_tree() tells.
+    /// Adds lines or an object; callable from any thread, each with its own `unsent`. Returns false
+    /// if the list cannot be kept; end_of_tree() reports the error.
     bool add(std::string_view path, std::string_view text, std::string& unsent);
-    /// Prints what a thread has not sent.
+    /// Prints the remaining output of a thread.
     void send(std::string& unsent);
-    /// Prints what is sorted. False, with a complaint, if it could not be kept.
+    /// Prints the sorted results. Returns false, after an error message, if they could not be kept.
     bool end_of_tree();
-    /// Ends the array, unless a part of it is missing: then nobody is to take it for whole.
+    /// Ends the array, unless a part of it is missing: an incomplete array is left open so that no
+    /// reader accepts it.
     void close();
 
  private:
@@ -37,7 +38,7 @@ class FoundList {
     const bool is_sorted_;
     const bool is_json_;
     const u64 memory_bytes_;
-    std::optional<walk::SpillSort> sorted_;  // of one tree
+    std::optional<walk::SpillSort> sorted_;  // the results for one tree
     bool is_broken_ = false;
     JsonArray objects_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren fsck: checks a volume that nobody uses, and repairs it if asked to. As fsck.warren it is
-// what fsck(8) calls, with its exit codes.
+// warren fsck: checks a volume that is not in use, and repairs it on request. Called as fsck.warren
+// it behaves as fsck(8) expects, exit codes included.
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/engine_choice.hpp"
@@ -61,7 +61,7 @@ u64 microseconds(double seconds) {
     return static_cast<u64>(seconds * 1e6);
 }
 
-/// Who took the first look.
+/// The engine that ran the quick check.
 std::string_view name_of_look(const CheckResult& result) {
     return result.engine == EngineChoice::automatic ? "none" : name_of(result.engine);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren hash: digests of files and trees in the form of sha256sum and b3sum, checked lists of
-// them, direct hashes and sliding windows.
+// warren hash: prints digests of files and trees in the format of sha256sum and b3sum, checks lists
+// of them, and computes direct hashes and sliding windows.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -83,7 +83,7 @@ constexpr Page page = {
     .chooses_processor = true,
 };
 
-/// A number option's value; false, with a complaint, if it is none.
+/// Parses the value of a numeric option; false, after an error message, if it is invalid.
 bool read_number(const Arguments& parsed, int id, const char* what, u64& value) {
     const std::string* text = parsed.value(id);
     if (text == nullptr) return true;
@@ -182,7 +182,7 @@ Errc print_matches(const Settings& settings, hash::Bytes contents) {
 }
 
 Errc print_digests(const Settings& settings, hash::Bytes contents) {
-    // In parts, so that digests longer than the data need no memory of their size.
+    // In parts, so that digests that are longer than the data need little memory.
     constexpr u64 part_windows = 1 << 20;
     const u64 count = hash::window_count(settings.windows, contents.size());
     const u64 stride = settings.windows.stride_bytes;
@@ -208,9 +208,9 @@ void complain_of_change(const HashJob& job) {
     complain({quote_if_needed(job.location.text), ": changed while it was read; run again"});
 }
 
-/// The exit code of the command.
+/// Returns the exit code of the command.
 int print_windows(Session& session, const std::vector<std::string>& operands, Settings settings) {
-    constexpr u64 least_bytes_for_gpu = 64 * mib;  // worth getting one ready
+    constexpr u64 least_bytes_for_gpu = 64 * mib;  // for which initialising a GPU pays
     const hash::Processor asked = settings.files.processor;
     bool good = true;
     HashJobs jobs(settings.files.list_bytes);
@@ -246,7 +246,7 @@ int print_windows(Session& session, const std::vector<std::string>& operands, Se
 
 enum class DigestForm : u8 { plain, tagged, json };
 
-/// Lists what the operands name and prints the digests.
+/// Lists the files that the operands name, and prints their digests.
 class DigestList {
  public:
     DigestList(const Settings& settings, const WalkSetup& setup, DigestForm form, LineEnd end)
@@ -256,7 +256,7 @@ class DigestList {
           end_(end),
           jobs_(settings.files.list_bytes) {}
 
-    /// The exit code of the command.
+    /// Returns the exit code of the command.
     int run(Session& session, const std::vector<std::string>& operands);
 
  private:
@@ -337,7 +337,7 @@ int DigestList::run(Session& session, const std::vector<std::string>& operands) 
     return is_good_ ? 0 : 1;
 }
 
-/// Whether all went well. No rank may leave the others behind in finish().
+/// Returns whether everything succeeded. Must be called by all ranks, since finish() is collective.
 bool end_all(Session& session, FailureList& failures) {
     const bool is_closed = session.close();
     const bool is_complete = failures.finish();
@@ -361,7 +361,7 @@ int command_hash(std::span<char* const> arguments) {
     }
     if (settings.has_windows && leave_to_rank_0()) return 0;
     FailureList failures;
-    failures.be_silent();  // all is said at once, in the words of sha256sum
+    failures.be_silent();  // the digests report them, in the words of sha256sum
     if (!failures.open(setup.errors_file)) return 1;
     settings.files.failures = &failures;
     settings.files.list_bytes = setup.list_bytes;

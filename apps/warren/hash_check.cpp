@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One list after the other: its lines become files to hash, each with the digest that it should
-// have, and what they have is compared in the order of the lines.
+// Handles one list after the other: its lines become jobs with the expected digests, and the
+// results are compared in the order of the lines.
 #include "apps/warren/hash_check.hpp"
 
 #include "apps/warren/checksum_line.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr u64 read_at_once = 1 * mib;
 
-/// What became of one list.
+/// The counts for one list.
 struct Counts {
     u64 lines = 0;
     u64 bad_lines = 0;
@@ -41,7 +41,7 @@ class ListCheck {
           jobs_(options.list_bytes) {}
 
     bool run() {
-        // Further ranks only hash what rank 0 has read.
+        // Ranks other than 0 only hash what rank 0 has read.
         const bool is_readable = rank_number() != 0 || read();
         const HashEnd end = hash_over_ranks(
             jobs_, session_, options_, rules_.is_verbose,
@@ -80,7 +80,7 @@ class ListCheck {
         for (u64 offset = 0;;) {
             const Result<u64> got = read_fully(file, offset, part);
             if (!got) return got.code();
-            size_t from = text.size();  // no line ends before
+            size_t from = text.size();  // no line ends before it
             text.append(reinterpret_cast<const char*>(part.data()), *got);
             if (offset == 0 && text.find('\0') == text.npos) end = '\n';
             offset += *got;
@@ -123,7 +123,7 @@ class ListCheck {
         HashJob job{location, start, read->algorithm, facts ? facts->attributes.size : 0};
         job.expected = read->digest;
         jobs_.begin_group();
-        static_cast<void>(jobs_.add(job));  // an error is told when the list is read
+        static_cast<void>(jobs_.add(job));  // an error is reported when the list is read
     }
 
     void compare(const HashJob& job, const HashResult& result) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model knows of bytes in memory. Reading files takes as long for either, so it decides
-// nothing.
+// The model predicts the time for bytes in memory. Reading the files takes either processor the
+// same time, so it does not affect the choice.
 #include "apps/warren/hash_choice.hpp"
 
 #include <algorithm>
@@ -21,21 +21,21 @@ std::string seconds(double value) {
     return text;
 }
 
-/// What the files of one algorithm come to.
+/// Totals for the files of one algorithm.
 struct Share {
     u64 bytes = 0;
-    u64 gathered_bytes = 0;  // of files that a GPU gets many at a time
-    u64 whole_bytes = 0;     // of files that it gets one by one
+    u64 gathered_bytes = 0;  // of files that a GPU gets in batches
+    u64 whole_bytes = 0;     // of files that a GPU gets one at a time
     u64 whole_files = 0;
 
     u64 batches() const { return (gathered_bytes + batch_bytes_for_gpu - 1) / batch_bytes_for_gpu; }
-    /// Of streams, which are the CPU's whoever else works.
+    /// Of sequential streams, which only the CPU can hash.
     u64 other_bytes() const { return bytes - gathered_bytes - whole_bytes; }
 };
 
 using Shares = std::array<Share, std::size(hash::all_algorithms)>;
 
-/// The files of each algorithm, of which --check may have several.
+/// The totals for each algorithm; --check may have several.
 Shares share_out(const HashJobs& jobs, const HashOptions& options) {
     Shares shares;
     for (const hash::Algorithm algorithm : hash::all_algorithms) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread takes files until it has enough bytes for all lanes of its vectors, then hashes them
-// together. What a file's size was when it was listed does not matter: it is read until its end.
+// A thread collects files until it has enough bytes for all lanes of its vectors, then hashes them
+// together. A file is read until its end, whatever its size was when it was listed.
 #include "apps/warren/hash_files.hpp"
 
 #include <algorithm>
@@ -22,17 +22,18 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u64 small_bytes = 256 * kib;  // up to here a file is hashed beside others
-constexpr u64 batch_bytes = 4 * mib;    // enough for one turn
+constexpr u64 small_bytes = 256 * kib;  // up to here a file is hashed in a batch
+constexpr u64 batch_bytes = 4 * mib;    // enough for one batch
 constexpr u64 batch_files = 256;
 constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that hashes it
 constexpr u64 batch_files_for_gpu = 65536;
-constexpr auto longest_batch = std::chrono::seconds(1);  // where digests are kept
+constexpr auto longest_batch = std::chrono::seconds(1);  // if digests are kept
 constexpr u64 readers_for_gpu = 8;
-constexpr u32 most_readers = 4;     // of one file: beyond, a disk seeks more than memory gains
+constexpr u32 most_readers = 4;     // of one file: with more, a disk seeks too much
 constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
 
-/// Where the file is: a path that is longer than a system call takes is gone down in steps.
+/// The directory and the relative path of the file: a path too long for a system call is resolved
+/// in steps.
 Errc reach(const HashJob& job, std::shared_ptr<Directory>& start, std::string_view& path) {
     start = job.start;
     path = job.location.path;
@@ -55,7 +56,8 @@ Result<Facts> stat_job(const HashJob& job) {
     return start->stat(path, Follow::yes);
 }
 
-/// Whether the file was written to since `before`. What is no file has no contents that stay.
+/// Whether the file was written to since `before`. Contents of other file types have no stable
+/// state.
 bool has_changed(const HashJob& job, const Facts& before) {
     if (!before.is_regular()) return false;
     const Result<Facts> facts = stat_job(job);
@@ -63,13 +65,13 @@ bool has_changed(const HashJob& job, const Facts& before) {
                      facts->attributes.modified != before.attributes.modified);
 }
 
-/// As read_fully(), by several threads, each of which reads ranges of its own. What the first place
-/// that came short met is what counts.
+/// Like read_fully(), but by several threads, each of which reads its own ranges. The result is
+/// that of the first range that came short.
 Result<u64> read_by_threads(Workers& workers, OpenFile& file, u64 offset,
                             std::span<std::byte> target) {
-    // The end of a stream is met once.
+    // A stream reports its end once, so a single thread must read it.
     if (workers.threads() == 1) return read_fully(file, offset, target);
-    std::mutex mutex;  // of both
+    std::mutex mutex;  // guards filled, code
     u64 filled = target.size();
     Errc code = Errc::ok;
     workers.run_ranges(target.size(), mib, [&](u64 first, u64 last, u32) {
@@ -103,7 +105,7 @@ class Hasher {
     Errc run(GpuWork& work_done) {
         u64 workers = std::min<u64>(threads_, jobs_.size());
         if (is_for_gpu_) workers = std::min(workers, readers_for_gpu);
-        // Threads that have no file of their own help with the others'.
+        // Threads without a file of their own help to hash the others'.
         threads_per_file_ = workers == 0 ? 1 : static_cast<u32>(threads_ / workers);
         Workers(static_cast<u32>(std::max<u64>(workers, 1))).run_last([this](u32) { work(); });
         work_done = gpu_work_;
@@ -112,19 +114,19 @@ class Hasher {
     }
 
  private:
-    /// A file and where it stands in the order.
+    /// A file and its position in the order.
     struct Taken {
         u64 number = 0;
         HashJob job;
     };
-    /// A file that was read whole, and where its bytes end.
+    /// A file that was read whole, and the end of its bytes in the buffer.
     struct Whole {
         Taken taken;
         FileStamp stamp;
         u64 end;
         bool has_changed;
     };
-    /// Files of one turn.
+    /// Files that are hashed together.
     struct Batch {
         std::vector<Whole> files;
         std::vector<std::byte> contents;
@@ -148,7 +150,7 @@ class Hasher {
         finish(batch);
     }
 
-    /// What was read long ago is not to be lost.
+    /// Limits how long a file that was read waits, so that a checkpoint loses little.
     bool is_overdue(const Batch& batch) const {
         return options_.keeper != nullptr && !batch.files.empty() &&
                Clock::now() - batch.begun > longest_batch;
@@ -174,7 +176,7 @@ class Hasher {
         }
     }
 
-    /// Whether an earlier run has hashed the file as it is.
+    /// Uses the digest of an earlier run if the file is unchanged.
     bool take_kept(Taken& taken) {
         const std::shared_ptr<const KeptDigest> kept = taken.job.kept;
         if (kept == nullptr || stamp_now(taken.job) != kept->stamp) return false;
@@ -184,7 +186,7 @@ class Hasher {
         return true;
     }
 
-    /// What the file is now, where that is kept with its digest.
+    /// The present state of the file, if it will be kept with its digest.
     FileStamp stamp_now(const HashJob& job) {
         if (options_.keeper == nullptr) return {};
         limit_.take();
@@ -199,7 +201,7 @@ class Hasher {
         std::unique_ptr<OpenFile> file;
         Facts before;
         limit_.take();
-        limit_.take();  // for its status
+        limit_.take();  // for the stat
         const i64 asked = time_now();
         if (const Errc code = open_job(taken.job, file, before); code != Errc::ok) {
             return report(taken, {code, {}});
@@ -224,7 +226,7 @@ class Hasher {
             return hash_large(taken, *file, before, stamp, head);
         }
         batch.contents.resize(start + *got);
-        // Without memory `taken` still says whose it was.
+        // Allocate before moving: if memory is short, `taken` must still identify the file.
         if (batch.files.size() == batch.files.capacity()) {
             batch.files.reserve(2 * batch.files.size() + 16);
         }
@@ -234,8 +236,8 @@ class Hasher {
         batch.files.push_back({std::move(taken), stamp, start + *got, changed});
     }
 
-    /// How many threads may read one file at once: where each has a place of its own, and nobody
-    /// counts the calls.
+    /// How many threads may read one file concurrently: more than one only if each can read at its
+    /// own offset and system calls are not limited.
     u32 readers_of(const HashJob& job, const Facts& facts) const {
         if (job.location.in_image() || !facts.is_regular()) return 1;
         if (options_.operations_per_second != 0) return 1;
@@ -285,11 +287,11 @@ class Hasher {
         report(taken, std::move(result), before);
     }
 
-    /// One long message of BLAKE3 by its tree, on the GPU.
+    /// Hashes one long BLAKE3 message as a tree, on the GPU.
     void hash_tree(Taken& taken, OpenFile& file, const Facts& facts) {
         const u64 bytes = facts.attributes.size;
         const FileStamp before = stamp_now(taken.job);
-        // A byte more, to meet the end.
+        // One byte more than the size, to detect the end.
         const auto contents = std::make_unique_for_overwrite<std::byte[]>(bytes + 1);
         Workers readers(readers_of(taken.job, facts));
         limit_.take();
@@ -307,7 +309,7 @@ class Hasher {
         report(taken, std::move(result), before);
     }
 
-    /// Adds up what a call did on the GPU.
+    /// Adds up the work of a call on the GPU.
     void note(const hash::Stages& stages, u64 bytes) {
         const std::lock_guard lock(mutex_);
         hash::Stages& sums = gpu_work_.stages;
@@ -323,7 +325,7 @@ class Hasher {
         sums.total += stages.total;
     }
 
-    /// Hashes what was read; files of one list have one algorithm, those of --check may not.
+    /// Hashes a batch. Files of a tree have one algorithm, those of --check may have several.
     void finish(Batch& batch) {
         for (const hash::Algorithm algorithm : hash::all_algorithms) {
             std::vector<size_t> places;
@@ -355,7 +357,7 @@ class Hasher {
         batch = {};
     }
 
-    /// `before`: what the file was when its digest was begun, if that is to be kept.
+    /// `before`: the state of the file when reading began, if the digest is to be kept.
     void report(Taken& taken, HashResult result, const FileStamp& before = {}) {
         if (options_.keeper != nullptr && result.code == Errc::ok && !result.has_changed) {
             options_.keeper->keep(taken.job.location.path, before, result.digest);
@@ -371,13 +373,13 @@ class Hasher {
     bool is_for_gpu_ = false;
     walk::RateLimit limit_;
     GpuWork gpu_work_;
-    std::mutex mutex_;  // jobs_, and what follows
+    std::mutex mutex_;  // guards jobs_ and the members below
     u64 next_ = 0;
     ResultOrder order_;
     Progress progress_;
 };
 
-/// Adds the regular files below `location`.
+/// Adds all regular files below `location`.
 bool add_tree(const Location& location, const std::shared_ptr<Directory>& start,
               hash::Algorithm algorithm, HashJobs& jobs) {
     std::shared_ptr<Directory> directory;
@@ -415,7 +417,7 @@ bool add_host_tree(const Location& location, const std::shared_ptr<Directory>& s
     how.follow = walk::Follow::roots;
     how.group = rank_group();
     how.operations_per_second = options.operations_per_second;
-    // Ranks share the work by them, and a processor is chosen by them.
+    // Sizes are needed to distribute files over ranks, and to choose a processor.
     const bool wants_sizes =
         how.group != nullptr || options.processor == hash::Processor::automatic;
     walk::Callbacks callbacks;

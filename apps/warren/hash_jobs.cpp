@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No name has a zero byte, so that one in place of a slash sorts a directory's files before what
-// has its name and more, and can be turned back.
+// No name contains a zero byte, so replacing slashes by zero bytes sorts the files of a directory
+// before any name of which the directory's name is a prefix, and can be reversed.
 #include "apps/warren/hash_jobs.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace warren::cli {
 namespace {
 
 constexpr size_t number_bytes = 8;
-constexpr u64 waiting_bytes_each = 400;  // of a job and its result, beside their path
+constexpr u64 waiting_bytes_each = 400;  // of a job and its result, besides the path
 
 void put_digest(walk::ByteWriter& writer, const std::vector<u8>& digest) {
     writer.put_bytes({reinterpret_cast<const char*>(digest.data()), digest.size()});
@@ -21,7 +21,7 @@ std::vector<u8> get_digest(walk::ByteReader& reader) {
     return {digest.begin(), digest.end()};
 }
 
-/// All but the path and the group.
+/// Serialises everything but the path and the group.
 void put_rest(walk::ByteWriter& writer, const HashJob& job) {
     const bool has_text = job.location.text != job.location.path;
     writer.put(has_text);
@@ -163,7 +163,7 @@ void ResultOrder::put(u64 number, HashJob&& job, HashResult&& result) {
 
 void ResultOrder::wait(u64 number, HashJob&& job, HashResult&& result) {
     if (late_) {
-        // What fails is told by finish().
+        // finish() reports errors.
         static_cast<void>(late_->add(number_key(number), written_result(job, result)));
         return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each run has a list for each rank, to which records are appended. No rank waits for another: one
-// that is told to stop leaves a file `stop` in the folder, which the others look for.
+// Each run has a list for each rank, to which records are appended. Ranks do not wait for each
+// other: a rank that is told to stop creates a file `stop` in the folder, which the others poll.
 #include "apps/warren/hash_kept.hpp"
 
 #include <fcntl.h>
@@ -33,8 +33,8 @@ namespace files = std::filesystem;
 constexpr std::string_view list_prefix = "digests-";
 constexpr size_t buffer_bytes = 64 * kib;
 constexpr auto longest_unwritten = std::chrono::seconds(1);
-// The clock of files' times may stand still so long: what was changed so shortly before may be
-// changed again without a trace.
+// The granularity of file times: a file that was changed less than this before may be changed again
+// and keep the same time.
 constexpr i64 clock_step = 50'000'000;  // nanoseconds
 
 struct RecordHead {
@@ -42,7 +42,7 @@ struct RecordHead {
     u32 checksum;
 };
 
-/// The lists in the folder by the number of their run, the oldest first.
+/// The lists in the folder with the numbers of their runs, oldest first.
 std::vector<std::pair<u64, files::path>> lists_in(const std::string& folder) {
     std::vector<std::pair<u64, files::path>> lists;
     std::error_code error;
@@ -57,7 +57,7 @@ std::vector<std::pair<u64, files::path>> lists_in(const std::string& folder) {
     return lists;
 }
 
-/// Adds what the list has, up to the end or to a record that is not whole, by path.
+/// Adds the records of the list, sorted by path, up to its end or to a truncated record.
 void read_list(const files::path& list, walk::SpillSort& recalled) {
     std::ifstream file(list, std::ios::binary);
     RecordHead head{};
@@ -77,12 +77,12 @@ void read_list(const files::path& list, walk::SpillSort& recalled) {
     }
 }
 
-/// Goes through what was recalled, path by path; of one path the last counts.
+/// Iterates over the recorded digests in the order of their paths; the last one of a path counts.
 class RecalledPaths {
  public:
     explicit RecalledPaths(walk::SpillSort& recalled) : recalled_(recalled) { advance(); }
 
-    /// What was kept of the path, or null. Requires: paths in their order.
+    /// The record for the path, or null. Requires: calls are in the order of paths.
     std::shared_ptr<const KeptDigest> find(std::string_view path) {
         while (is_there_ && path_ < path)
             advance();
@@ -131,7 +131,7 @@ std::string DigestKeeper::list_name(u64 run) const {
 }
 
 bool DigestKeeper::begin(bool goes_on) {
-    u64 run = 0;  // none
+    u64 run = 0;  // no run
     if (rank_number() == 0) {
         if (!goes_on) remove();
         ::unlink((folder_ + "/stop").c_str());
@@ -172,7 +172,7 @@ u64 DigestKeeper::recall(HashJobs& jobs, u64 memory_bytes) const {
     for (std::string_view path, bytes; by_path.next(path, bytes);) {
         walk::ByteReader reader(bytes);
         HashJob job = read_job(reader);
-        // Two operands may name one file.
+        // Two operands may name the same file.
         if (path != last_path) kept = paths.find(path);
         last_path = path;
         job.kept = kept;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint of `hash`: digests are kept in a folder, file by file as they are made, so that
-// the same command goes on after it was cut. What was kept holds for a file that is still the same.
+// The checkpoint of `hash`: each digest is recorded in a folder as soon as it is computed, so that
+// the same command can resume after it was stopped. A recorded digest is used if the file is
+// unchanged.
 //
-// Invariant: a record is written when its file was read whole, and names what stat(2) told of it
-// before it was opened, so that any change since then is seen. A record that is cut short is the
-// last of its list.
+// Invariant: a record is written after the whole file was read, and holds the result of a stat(2)
+// from before the file was opened, so that any change since then is noticed. A truncated record is
+// the last one of its list.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,10 @@
 
 namespace warren::cli {
 
-/// What tells whether a file is the one that was hashed.
+/// What identifies the state of a file that was hashed.
 struct FileStamp {
     u64 file_system = 0;
-    u64 inode = 0;  // 0: nothing is known
+    u64 inode = 0;  // 0: the state is unknown
     u64 size_bytes = 0;
     i64 modified = 0;  // nanoseconds since 1970
     i64 changed = 0;
@@ -31,12 +32,12 @@ struct FileStamp {
 /// Nanoseconds since 1970.
 i64 time_now();
 
-/// What stat(2) told when it was asked at time_now() `asked` or later. Of anything but a regular
-/// file, and of one that was changed so shortly before that it may change again without a trace:
-/// that nothing is known.
+/// The stamp for the result of a stat(2) that was made at time_now() `asked` or later. The stamp is
+/// "unknown" for anything but a regular file, and for a file changed so recently that another
+/// change might leave the same time.
 FileStamp stamp_of(const Facts& facts, i64 asked);
 
-/// A digest of an earlier run.
+/// The digest that an earlier run recorded.
 struct KeptDigest {
     FileStamp stamp;
     std::vector<u8> digest;
@@ -46,26 +47,26 @@ class HashJobs;
 
 class DigestKeeper {
  public:
-    /// Every `milliseconds` what was kept goes to the disk.
+    /// Records are written to disk every `milliseconds`.
     DigestKeeper(std::string folder, u32 milliseconds)
         : folder_(std::move(folder)), interval_(milliseconds) {}
     ~DigestKeeper();
     DigestKeeper(const DigestKeeper&) = delete;
     DigestKeeper& operator=(const DigestKeeper&) = delete;
 
-    /// Begins this rank's list; `goes_on`: behind those of earlier runs. All ranks call it; false,
-    /// with a complaint, if the folder does not allow it.
+    /// Begins the list of this rank; `goes_on`: after those of earlier runs. All ranks call it.
+    /// Returns false, after an error message, if the folder cannot be used.
     bool begin(bool goes_on);
-    /// Gives each job what earlier runs have kept of its file, with lists of so much memory; how
-    /// many have got something. What goes wrong is told by jobs.error().
+    /// Gives each job the digest that earlier runs recorded for its file, using at most so much
+    /// memory for lists; returns the number of jobs that got one. jobs.error() reports failures.
     u64 recall(HashJobs& jobs, u64 memory_bytes) const;
-    /// Keeps the digest of a file; from any thread.
+    /// Records the digest of a file; from any thread.
     void keep(std::string_view path, const FileStamp& stamp, std::span<const u8> digest);
-    /// Whether the run is to end, as this or another rank was told; from any thread, often.
+    /// Whether this or another rank was told to stop; to be called often, from any thread.
     bool is_cut();
-    /// Writes what is left; false, with a complaint, if something could not be written.
+    /// Writes what is left; false, after an error message, if anything could not be written.
     bool finish();
-    /// Removes all lists. Rank 0, when the digests are printed.
+    /// Removes all lists. Called by rank 0 when the digests have been printed.
     void remove() const;
 
  private:
@@ -75,7 +76,7 @@ class DigestKeeper {
     std::string folder_;
     std::chrono::milliseconds interval_;
     std::atomic<bool> is_cut_{false};
-    std::mutex mutex_;  // what follows
+    std::mutex mutex_;  // guards the members below
     int file_ = -1;
     std::string records_;  // not written yet
     std::chrono::steady_clock::time_point written_at_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest files are given out first, each to the rank that has least to do by then. What can
-// only be read where the command was started (standard input, volumes) stays with rank 0. Lists
-// travel in rounds: each rank gives a part, until none has anything left.
+// The largest files are assigned first, each to the rank with the least work so far. Input that
+// only the starting process can read (standard input, volumes) stays with rank 0. Lists are
+// exchanged in rounds: each rank contributes a part, until none has anything left.
 #include "apps/warren/hash_ranks.hpp"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u64 file_bytes = 64 * kib;       // what opening a file costs beside reading it
+constexpr u64 file_bytes = 64 * kib;       // cost of opening a file, in bytes read
 constexpr u64 round_bytes = 64 * mib;      // of all ranks together
-constexpr u64 round_bytes_most = 1 * mib;  // of one
+constexpr u64 round_bytes_most = 1 * mib;  // of one rank
 
 bool is_for_rank_0(const HashJob& job) {
     return job.location.in_image() || job.location.text == "-" ||
@@ -30,7 +30,7 @@ u64 bytes_of_part() {
     return std::min(round_bytes_most, round_bytes / rank_count());
 }
 
-/// What this rank gives to a round; nothing when it has no more.
+/// The part that this rank contributes to a round; empty when it has no more.
 template <class Next>
 std::string part_of(Next&& next) {
     walk::ByteWriter writer;
@@ -42,8 +42,8 @@ std::string part_of(Next&& next) {
     return writer.take();
 }
 
-/// Brings records of all ranks to rank 0, which takes them; an empty one is the last of a rank.
-/// All call it.
+/// Sends the records of all ranks to rank 0, which passes them to `take`. An empty record from
+/// `next` ends a rank's list. Called by all ranks.
 template <class Next, class Take>
 void bring_to_rank_0(Next&& next, Take&& take) {
     while (true) {
@@ -60,14 +60,14 @@ void bring_to_rank_0(Next&& next, Take&& take) {
     }
 }
 
-/// The first that is none of the good ones.
+/// The first error, or Errc::ok.
 Errc first_of(std::initializer_list<Errc> codes) {
     for (const Errc code : codes)
         if (code != Errc::ok) return code;
     return Errc::ok;
 }
 
-/// What all ranks make of it; each says itself what it could not keep.
+/// The outcome that all ranks agree on. Each rank reports its own list errors.
 HashEnd agree(Errc code, bool is_cut) {
     if (code != Errc::ok) complain_of_list(code);
     const char own = code != Errc::ok ? 'f' : is_cut ? 'c' : 'w';
@@ -80,7 +80,7 @@ HashEnd agree(Errc code, bool is_cut) {
     return has_failed ? HashEnd::failed : was_cut ? HashEnd::cut : HashEnd::whole;
 }
 
-/// Which rank gets the next file, when they come from the largest on.
+/// Chooses the rank for the next file; files come in order of decreasing size.
 class Dealer {
  public:
     Dealer() {
@@ -100,8 +100,8 @@ class Dealer {
     std::priority_queue<Load, std::vector<Load>, std::greater<>> loads_;
 };
 
-/// At rank 0: gives each job its place as its group, deals them, and adds them in their order with
-/// their ranks to `dealt`.
+/// At rank 0: numbers the jobs in output order (as their groups), assigns them to ranks, and adds
+/// them in that order, with their ranks, to `dealt`.
 Errc deal(HashJobs& jobs, u64 memory_bytes, walk::SpillSort& dealt) {
     walk::SpillSort by_size(memory_bytes);
     u64 place = 0;
@@ -121,7 +121,8 @@ Errc deal(HashJobs& jobs, u64 memory_bytes, walk::SpillSort& dealt) {
     return first_of({jobs.error(), by_size.error()});
 }
 
-/// Shares out the jobs of rank 0: what this rank gets is added to `own`. All call it.
+/// Distributes the jobs of rank 0: those assigned to this rank are added to `own`. Called by all
+/// ranks.
 Errc share_jobs(HashJobs& jobs, Session& session, u64 memory_bytes, HashJobs& own) {
     walk::SpillSort dealt(memory_bytes);
     Errc code = rank_number() == 0 ? deal(jobs, memory_bytes, dealt) : Errc::ok;
@@ -143,27 +144,27 @@ Errc share_jobs(HashJobs& jobs, Session& session, u64 memory_bytes, HashJobs& ow
     }
 }
 
-/// Ranks on one node share its processors.
+/// Ranks on the same node share its processors.
 u32 own_threads() {
     const std::vector<u32>& nodes = rank_group()->nodes();
     const auto sharing = std::count(nodes.begin(), nodes.end(), nodes[rank_number()]);
     return std::max(1u, usable_processors() / static_cast<u32>(sharing));
 }
 
-/// Hashes the jobs and keeps what became of them by their groups or, `in_order`, as they come.
+/// Hashes the jobs and stores each result under its group or, with `in_order`, under a counter.
 Errc hash_into(walk::SpillSort& results, HashJobs& jobs, const HashOptions& options,
                bool is_verbose, bool in_order) {
     u64 number = 0;
     const Errc code = hash_by_choice(
         jobs, options, is_verbose, [&](const HashJob& job, const HashResult& result) {
             const u64 place = in_order ? number++ : job.group;
-            // What goes wrong is told at the end.
+            // results.error() reports errors.
             static_cast<void>(results.add(number_key(place), written_result(job, result)));
         });
     return first_of({code, results.error()});
 }
 
-/// All results at rank 0, those of the others too. All call it.
+/// Collects the results of all ranks at rank 0. Called by all ranks.
 Errc collect(walk::SpillSort& own, walk::SpillSort& all) {
     std::string_view key;
     std::string_view result;
@@ -179,7 +180,7 @@ Errc collect(walk::SpillSort& own, walk::SpillSort& all) {
     return first_of({own.error(), all.error()});
 }
 
-/// Hands on what became of all files.
+/// Delivers the results of all files.
 Errc hand_on(walk::SpillSort& results, const HashDone& done) {
     HashJob job;
     HashResult result;
@@ -250,7 +251,7 @@ HashEnd hash_over_ranks(HashJobs& jobs, Session& session, HashOptions options, b
     }
     if (options.keeper == nullptr)
         return end_alone(hash_by_choice(jobs, options, is_verbose, done));
-    // With a keeper results are handed on when there are all.
+    // With a keeper, results are delivered only when all of them are there.
     walk::SpillSort results(options.list_bytes);
     const Errc code = hash_into(results, jobs, options, is_verbose, true);
     if (code == Errc::ok && options.keeper->is_cut()) return HashEnd::cut;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a help page: names on the left, what they mean beside them.
+// The layout of a help page: words in a left column, their meaning in a right one.
 #include "apps/warren/help_page.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 constexpr size_t page_columns = 80;
 constexpr size_t help_column = 28;
 
-/// Appends the words of `text` from column `indent` on, where the page is already, in lines of at
-/// most `page_columns`.
+/// Appends the words of `text`, wrapped to lines of at most `page_columns`, indented by `indent`.
+/// The page already is at column `indent`.
 void append_wrapped(std::string& page, std::string_view text, size_t indent) {
     size_t column = indent;
     while (!text.empty()) {
@@ -34,7 +34,7 @@ void append_wrapped(std::string& page, std::string_view text, size_t indent) {
     page += '\n';
 }
 
-/// Appends paragraphs with empty lines between them.
+/// Appends paragraphs separated by empty lines.
 void append_paragraphs(std::string& page, std::string_view text) {
     while (true) {
         const size_t end = text.find("\n\n");
@@ -69,7 +69,7 @@ std::string option_label(const Option& option) {
     return label;
 }
 
-/// All sections, with what their words mean in one column.
+/// Appends all sections, with the meanings in one column.
 void append_sections(std::string& page, const std::vector<Section>& sections) {
     size_t column = 0;
     for (const Section& section : sections) {

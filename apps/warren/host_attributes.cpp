@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file system that keeps no time of birth says so by the mask; the attribute stays zero then.
+// A file system without birth times leaves them out of the mask; the attribute stays zero then.
 #include "apps/warren/host_attributes.hpp"
 
 #include <unistd.h>

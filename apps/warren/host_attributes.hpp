@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host's file systems say of a file, in the words of a volume, so that expressions and
-// lines know one kind of attributes only.
+// Converts what the host's file systems report about a file into the attributes of a volume, so
+// that expressions and output handle one kind of attributes.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,10 +14,10 @@ namespace warren::cli {
 /// The fields of statx(2) that attributes_of() reads.
 inline constexpr u32 host_fields = STATX_BASIC_STATS | STATX_BTIME;
 
-/// All that `status` tells.
+/// All attributes that `status` contains.
 Attributes attributes_of(const struct statx& status);
 
-/// Attributes of an entry that a walk shows.
+/// The attributes of an entry found by a walk.
 class EntryAttributes : public AttributeSource {
  public:
     explicit EntryAttributes(const walk::Entry& entry) : entry_(entry) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that was killed before its first checkpoint has left only its words and its plan: it is
-// begun anew by that plan, so that what it has made by then is found again.
+// A run that was killed before its first checkpoint has left only its words and its plan. It is
+// started again with that plan, so that it finds what it had created.
 #include "apps/warren/host_checkpoint.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string_view long_name(const Page& page, int id) {
     return known == page.options.end() || known->name == nullptr ? "" : known->name;
 }
 
-/// The option as it may be typed.
+/// The option as a user would type it.
 std::string spelled(const Page& page, int id, const std::string& value) {
     const bool is_letter = id < 256;
     const std::string word = is_letter ? std::string("-") + static_cast<char>(id)
@@ -32,7 +32,7 @@ std::string spelled(const Page& page, int id, const std::string& value) {
     return word + (is_letter ? " " : "=") + quote(value);
 }
 
-/// What the file `command` says.
+/// The contents of the file `command`.
 struct Kept {
     std::string words;
     std::string plan;
@@ -55,7 +55,8 @@ Errc write_command(const walk::CheckpointFolder& folder, const Kept& kept) {
     return folder.write_command(writer.bytes());
 }
 
-/// What rank 0 finds in the folder: whether to go on, and by which plan. False, with a complaint.
+/// Rank 0 decides from the folder whether to resume, and with which plan. Returns false after an
+/// error message.
 bool look_into_folder(WalkSetup& setup, std::string& plan) {
     walk::Options& options = setup.options;
     const std::string name = quote(options.checkpoint);
@@ -159,7 +160,7 @@ void end_checkpoints(const WalkSetup& setup, bool is_cut) {
     const walk::CheckpointFolder folder(setup.options.checkpoint);
     walk::Manifest manifest;
     if (is_cut && folder.read_manifest(manifest) == Errc::ok) folder.remove(manifest);
-    // A walk that did not begin, or could not go on, has left what there was.
+    // If the walk did not begin, or could not be resumed, an existing checkpoint is left in place.
     if (!folder.has_manifest()) folder.remove_command();
 }
 
@@ -167,7 +168,7 @@ int exit_interrupted(const WalkSetup& setup) {
     if (rank_number() != 0) return 0;
     complain({"interrupted: the same command with --resume goes on from ",
               quote(setup.options.checkpoint)});
-    // It may be another rank that got the signal.
+    // Another rank may have received the signal.
     return interrupted() ? interrupted_exit() : 128 + SIGTERM;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of the tools that walk the host's files: the options that ask for them, and whose
-// they are.
+// Checkpoints of the tools that walk the host's files: the options for them, and which command a
+// checkpoint belongs to.
 //
-// Invariant: before a walk with checkpoints begins, its folder has a file `command`: the words of
-// the command, and what it has decided by them (where a copy goes). Nothing is taken up again by
-// other words; the file goes when the command is done.
+// Invariant: before a walk with checkpoints begins, its folder has a file `command` with the words
+// of the command and the plan derived from them (for a copy, its targets). Another command line
+// cannot resume it. The file is removed when the command has finished.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace warren::cli {
 
-/// Rows for the table of options of a command that can be taken up again.
+/// Rows for the option table of a command that can be resumed.
 #define WARREN_CHECKPOINT_OPTIONS                                           \
     {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",              \
      "save checkpoints in FOLDER, every 30 s and when told to stop"},       \
@@ -25,22 +25,24 @@ namespace warren::cli {
             "go on from the checkpoint, with any number of ranks"           \
     }
 
-/// Checks what take_all() has taken of checkpoints and, with them, minds signals; false, with a
-/// complaint, if it makes no sense. `trees`: how many are walked.
+/// Checks the checkpoint options that take_all() has read and, if there are any, catches signals.
+/// Returns false, after an error message, if they are invalid. `trees` is the number of trees to
+/// walk.
 bool take_checkpoint(const Page& page, const Arguments& parsed, size_t trees, WalkSetup& setup);
-/// The same for a command whose words `getopt` does not read.
+/// The same for a command whose words are not parsed by getopt.
 bool take_checkpoint(const std::vector<std::string>& words, size_t trees, WalkSetup& setup);
 
-/// Before the walk, by all ranks. Keeps `plan`, or replaces it by that of the run that this one
-/// goes on from; false, with a complaint, if the folder has a checkpoint that is not to be used.
+/// Called by all ranks before the walk. Stores `plan`, or replaces it by the plan of the run that
+/// is resumed. Returns false, after an error message, if the folder has a checkpoint that must not
+/// be used.
 bool begin_checkpoints(WalkSetup& setup, std::string& plan);
 bool begin_checkpoints(WalkSetup& setup);
 
-/// When the command is done, and not interrupted. `is_cut`: it has ended its walk before all was
-/// seen, and nothing is to be taken up again.
+/// Called when the command has finished without an interrupt. `is_cut`: the walk ended before it
+/// saw everything, and is not to be resumed.
 void end_checkpoints(const WalkSetup& setup, bool is_cut = false);
 
-/// Says that a walk was interrupted and how it goes on; the exit code of the command.
+/// Reports that a walk was interrupted and how to resume it; returns the exit code of the command.
 int exit_interrupted(const WalkSetup& setup);
 
 }  // namespace warren::cli

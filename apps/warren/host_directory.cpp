@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of the host behind the interface that the commands use. Names are resolved from a
-// descriptor, so paths may be longer than PATH_MAX and a directory may be moved meanwhile.
+// Implements the interface of directory.hpp for a directory of the host. Names are resolved from a
+// descriptor, so paths may exceed PATH_MAX, and the directory may be moved while it is in use.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ class HostFile : public OpenFile {
         if (descriptor_ >= 0) ::close(descriptor_);
     }
 
-    /// A pipe has no offsets; it is read in order.
+    /// A pipe has no offsets; it is read sequentially.
     Result<u64> read(u64 offset, std::span<std::byte> target) override {
         while (true) {
             ssize_t got = stream_ ? ::read(descriptor_, target.data(), target.size())
@@ -115,7 +115,7 @@ class HostDirectory : public Directory {
                        std::span<const std::byte> value) override;
 
  private:
-    /// A path for the calls that know no directory descriptors.
+    /// A path for system calls that take no directory descriptor.
     std::string proc_path(std::string_view name) const {
         const std::string own(name.empty() ? "." : name);
         if (descriptor_ == AT_FDCWD || own.starts_with('/')) return own;

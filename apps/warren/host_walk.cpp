@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of messages are those of find(1), du(1) and rm(1).
+// Messages use the wording of find(1), du(1) and rm(1).
 #include "apps/warren/host_walk.hpp"
 
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ constexpr u64 checkpoint_seconds_most = 1'000'000;
 constexpr u64 list_bytes_least = 4 * kib;
 FailureList* opened_list = nullptr;
 
-/// The same words, for as long as the program lives.
+/// A copy of the words that stays valid until the program ends.
 const char* lasting(std::string_view words) {
     static std::set<std::string, std::less<>> known;
     return known.emplace(words).first->c_str();
@@ -72,7 +72,7 @@ std::string sentence(const walk::Failure& failure) {
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }
 
-/// Whether the option's value is one of the names; complains if not.
+/// Whether the option's value is one of the names; if not, prints an error message.
 bool is_one_of(std::span<const std::string_view> names, std::string_view value,
                std::string_view option) {
     if (std::ranges::find(names, value) != names.end()) return true;
@@ -254,7 +254,8 @@ bool FailureList::load(walk::ByteReader& saved) {
     std::lock_guard lock(mutex_);
     count_ += count;
     const bool is_same_file = file == name_;
-    // What was written after the checkpoint is told again; the last line may be half a one.
+    // What was written after the checkpoint will be reported again, and its last line may be
+    // incomplete: cut it off.
     struct stat status {};
     if (is_same_file && file_ != nullptr && ::fstat(::fileno(file_), &status) == 0 &&
         status.st_size > kept && ::ftruncate(::fileno(file_), kept) != 0) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What walk, find, du and rm share when they work on files of the host: the options of the walk,
-// output gathered by each thread, failures told at the end, progress on the terminal.
+// What walk, find, du and rm share on files of the host: the options of the walk, output buffered
+// by each thread, failures reported at the end, progress on the terminal.
 //
-// Invariant: lines are written whole. Failures never end a walk; they are counted, the first
-// thousand are printed when it is over, all of them go to the file of --errors. Of several ranks
-// the first has the list of all.
+// Invariant: lines are written whole. A failure never ends a walk: failures are counted, the first
+// thousand are printed when the walk is over, and all are written to the file of --errors. With
+// several ranks, rank 0 collects the failures of all.
 #pragma once
 
 #include <cstdio>
@@ -36,17 +36,17 @@ inline constexpr int progress_option = 909;
 inline constexpr int ahead_option = 910;
 inline constexpr int memory_option = 911;
 
-/// The values of --ask-ahead and of its like, and of --split.
+/// The values of --ask-ahead and similar options, and of --split.
 inline constexpr std::string_view when_names[] = {"auto", "always", "never"};
 inline constexpr std::string_view split_names[] = {"half", "random"};
 std::vector<std::string_view> scheduler_choices();
 
-/// Whether the option says how a tree is walked, not what is done with it.
+/// Whether the option controls how a tree is walked rather than what is done with it.
 constexpr bool is_walk_option(int id) {
     return id >= threads_option && id <= memory_option;
 }
 
-/// A row for the table of options of a command that keeps a list, or may keep a queue.
+/// A row for the option table of a command that keeps a list, or may keep a queue.
 #define WARREN_MEMORY_OPTION                                                                       \
     {                                                                                              \
         ::warren::cli::memory_option, "memory", "SIZE",                                            \
@@ -54,7 +54,7 @@ constexpr bool is_walk_option(int id) {
             "the rest goes to $TMPDIR"                                                             \
     }
 
-/// Rows for the table of options of a command whose work several ranks share.
+/// Rows for the option table of a command whose work several ranks can share.
 #define WARREN_RANK_OPTIONS                                                     \
     {::warren::cli::scheduler_option, "scheduler", "NAME",                      \
      "under mpirun, which rank does what: {} (default: pa-drqs; docs/WALK.md)", \
@@ -65,7 +65,7 @@ constexpr bool is_walk_option(int id) {
             ::warren::names_of<::warren::cli::split_names>                      \
     }
 
-/// Rows for the table of options of a command that walks the host's files.
+/// Rows for the option table of a command that walks the host's files.
 #define WARREN_WALK_OPTIONS                                                                \
     {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"}, \
         {::warren::cli::rate_option, "max-ops", "N",                                       \
@@ -81,36 +81,36 @@ constexpr bool is_walk_option(int id) {
          "tell how far the walk is also where stderr is no terminal, as under mpirun"},    \
         WARREN_RANK_OPTIONS, WARREN_MEMORY_OPTION
 
-/// How a walk of the host's files is done, from the command line.
+/// The settings of a walk of the host's files, from the command line.
 struct WalkSetup {
     WalkSetup();
 
-    walk::Options options;  // with all ranks there are
+    walk::Options options;  // including the group of all ranks
     std::string errors_file;
     u64 list_bytes = walk::SpillSort::usual_memory_bytes;
     bool split_given = false;
-    std::string command;  // with checkpoints: the words that decide what is done
+    std::string command;  // with checkpoints: the words that determine the result
 
-    /// Takes one of the options above; false, with a complaint, if its value makes no sense.
+    /// Takes one of the options above; false, after an error message, if its value is invalid.
     bool take(int option, const std::string& value);
     bool take_all(const Arguments& parsed);
     bool take_number(int option, const std::string& value);
-    /// As leave_to_rank_0(): true if this process has nothing to do.
+    /// Like leave_to_rank_0(): true if this process has nothing to do.
     bool leave_to_rank_0();
 };
 
-/// Keeps what a tool changes below the rate of --max-ops, as the walk keeps what it asks.
+/// Limits the changes that a tool makes to the rate of --max-ops, like the walk's own operations.
 class ChangeLimit {
  public:
     explicit ChangeLimit(const walk::Options& options);
-    /// Waits until one more file may be made, changed or removed; from any thread.
+    /// Waits until one more file may be created, changed or removed; from any thread.
     void take() { limit_.take(); }
 
  private:
     walk::RateLimit limit_;
 };
 
-/// What failed in a walk; from any thread.
+/// The failures of a walk; usable from any thread.
 class FailureList {
  public:
     FailureList() = default;
@@ -118,20 +118,20 @@ class FailureList {
     FailureList(const FailureList&) = delete;
     FailureList& operator=(const FailureList&) = delete;
 
-    /// False, with a complaint, if the file cannot be made. An empty name: no file. `goes_on`:
-    /// behind what a run that was cut has written.
+    /// Returns false, after an error message, if the file cannot be created. An empty name: no
+    /// file. `goes_on`: append to what an interrupted run has written.
     bool open(const std::string& file, bool goes_on = false);
     void add(const walk::Failure& failure);
     u64 count() const;
-    /// What failed is counted, and kept in the file, but not printed.
+    /// Failures are counted and written to the file, but not printed.
     void be_silent() { is_silent_ = true; }
-    /// Prints what failed; whether nothing did.
+    /// Prints the failures; true if there were none.
     bool finish();
-    /// Adds a failure that another rank has sent to the list that was opened last.
+    /// Adds a failure sent by another rank to the list that was opened last.
     static void receive(std::string_view bytes);
-    /// What a checkpoint keeps of it, and the same again.
+    /// Saves the list for a checkpoint, and restores it.
     std::string save();
-    /// Takes all that is left. False if that is not what was saved; nothing has changed then.
+    /// Consumes the rest of `saved`. Returns false, without any change, if it is malformed.
     bool load(walk::ByteReader& saved);
 
  private:
@@ -144,7 +144,7 @@ class FailureList {
     bool is_silent_ = false;
 };
 
-/// Text of many threads: each has a buffer of its own, which goes out when it is large.
+/// Text from many threads: each has a buffer of its own, which is printed when it is large.
 class LineBuffers {
  public:
     /// For a walk with these options.
@@ -154,11 +154,11 @@ class LineBuffers {
     LineBuffers& operator=(const LineBuffers&) = delete;
 
     std::string& of(u32 worker) { return buffers_[worker].text; }
-    /// Call after a whole line was added.
+    /// To be called after a whole line was added.
     void wrote(u32 worker) {
         if (buffers_[worker].text.size() >= flush_bytes) send(buffers_[worker].text);
     }
-    /// Sends what `worker` has, now.
+    /// Prints the buffer of `worker` now.
     void send_own(u32 worker) { send(buffers_[worker].text); }
     void flush();
 
@@ -171,17 +171,17 @@ class LineBuffers {
     std::vector<Buffer> buffers_;
 };
 
-/// Whether one rank is to do it alone, as rank 0 finds: what is in a volume, or `alone`. All call
-/// it.
+/// Whether a single rank is to do the work: because of operands in a volume, or because of `alone`,
+/// as rank 0 decides. Called by all ranks.
 bool spans_one_rank(bool alone, const std::vector<std::string>& operands);
 
-/// Threads that a walk with these options has.
+/// The number of threads of a walk with these options.
 u32 walk_threads(const walk::Options& options);
 
-/// Lets this process open as many files as it may.
+/// Raises the limit of open files as far as this process may.
 void raise_open_limit();
 
-/// 'f', 'd', ... as find -type.
+/// 'f', 'd', ... as in find -type.
 char type_letter(walk::Type type);
 
 /// Appends a number in decimal.

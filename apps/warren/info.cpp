@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren info: what a volume is and how full it is, from the image or from the daemon of its mount.
+// warren info: shows the properties and usage of a volume, read from the image or from the daemon
+// of its mount.
 #include <sys/stat.h>
 
 #include "apps/warren/arguments.hpp"
@@ -28,7 +29,7 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-/// Asks the daemon; false, with a complaint, if that fails.
+/// Asks the daemon; false, after an error message, if that fails.
 bool info_of_mount(const std::string& path, fuse::MountInfo& info) {
     const std::string attempt = "cannot describe " + quote(path);
     auto connection = connect_for(path, attempt, "df(1)");
@@ -72,7 +73,7 @@ std::string share(u64 part, u64 whole) {
     return " (" + std::to_string((part * 100 + whole / 2) / whole) + "%)";
 }
 
-/// Which GPU it is, or why there is none, in parentheses; nothing if there is nothing to say.
+/// In parentheses: the name of the GPU, or why none is used; "" if there is nothing to say.
 std::string note_on_engine(const fuse::MountInfo& info) {
     if (info.engine_note.empty()) return "";
     const bool is_gpu = info.engine == name_of(EngineChoice::cuda);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handler does nothing but note the signal; SA_RESETHAND gives the second one its usual effect.
+// The handler only records the signal; SA_RESETHAND gives a second one its default effect.
 #include "apps/warren/interrupt.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One flag is enough state: whether a comma is due before the next value or key.
+// The only state is a flag: whether a comma is due before the next value or key.
 #include "apps/warren/json.hpp"
 
 #include <cstdio>
@@ -16,7 +16,7 @@ size_t utf8_length(std::string_view text) {
     const unsigned first = byte(0);
     if (first < 0x80) return 1;
     size_t length = 0;
-    unsigned low = 0x80;  // least and most of the second byte
+    unsigned low = 0x80;  // bounds of the second byte
     unsigned high = 0xbf;
     if (first >= 0xc2 && first <= 0xdf) length = 2;
     if (first >= 0xe0 && first <= 0xef) length = 3;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON for scripts. Names in a volume are bytes, JSON is Unicode: bytes that are not UTF-8 become
-// the lone surrogates U+DC80 to U+DCFF, which Python's os.fsencode() turns back into the bytes.
+// JSON output for scripts. Names in a volume are bytes, JSON is Unicode: bytes that are not UTF-8
+// become the lone surrogates U+DC80 to U+DCFF, which Python's os.fsencode() turns back into the
+// bytes.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace warren::cli {
 
-/// Builds one JSON text. Requires: calls nest as the text does; a key precedes every member.
+/// Builds one JSON text. Requires: calls nest like the text; a key precedes each member.
 class Json {
  public:
     Json& open_object();

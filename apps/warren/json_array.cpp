@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes first opens the array; everything else is set apart from what came before.
+// The first object opens the array; each later one is preceded by the separator.
 #include "apps/warren/json_array.hpp"
 
 #include <string>

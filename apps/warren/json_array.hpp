@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One JSON array on standard output, printed as its objects come, so that it may have any length.
+// One JSON array on standard output, printed as its objects arrive, so it may have any length.
 //
-// Invariant: what close() has ended is a whole array, an empty one too.
+// Invariant: after close() the output is a complete array, even if it is empty.
 #pragma once
 
 #include <mutex>

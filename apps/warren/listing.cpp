@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of users are looked up once each.
+// Each user and group name is looked up only once.
 #include "apps/warren/listing.hpp"
 
 #include <grp.h>

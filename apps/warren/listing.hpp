@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ls, stat, find and the like write modes, owners and times: as coreutils in the C locale.
+// How ls, stat, find and similar commands print modes, owners and times: like coreutils in the C
+// locale.
 #pragma once
 
 #include <string>
@@ -22,10 +23,10 @@ std::string type_name(u32 mode);
 std::string user_text(u32 user);
 std::string group_text(u32 group);
 
-/// "Jan  2 15:04", or with the year in place of the hour if that is half a year away.
+/// "Jan  2 15:04", or with the year in place of the time if it is half a year or more away.
 std::string short_time(i64 nanoseconds);
 
-/// The same as find -ls has it: with the hour from 180 days ago to an hour ahead.
+/// The same as find -ls prints it: with the time from 180 days ago until an hour ahead.
 std::string short_time_of_find(i64 nanoseconds);
 
 /// "Tue Jan  2 15:04:05.1234567890 2024", as find -printf %t.

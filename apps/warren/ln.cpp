@@ -31,7 +31,7 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-/// Makes one link; `name` is the whole path of the new name.
+/// Makes one link; `name` is the full path of the new name.
 bool make_link(Directory& start, const Arguments& parsed, const std::string& target,
                const Location& where, const std::string& name) {
     const bool symbolic = parsed.has('s');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images are told apart by device and inode, so one image under two names is opened once.
+// Images are identified by device and inode, so an image with two names is opened once.
 #include "apps/warren/location.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace warren::cli {
 
 namespace {
 
-/// Whether a volume could be in the file: a regular file or a block device.
+/// Whether the file can contain a volume: a regular file or a block device.
 bool is_image_file(const std::string& path) {
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) return false;
@@ -114,7 +114,7 @@ Volume* Session::open(const std::string& image, Access access) {
     OpenOptions options;
     options.read_only = access == Access::read;
     options.engine = engine_for_command();
-    options.dedup_fill_bytes = 0;  // the command is over before much is known
+    options.dedup_fill_bytes = 0;  // the command ends before the index could be filled
     options.refused = [image](const DiskRefusal& refusal) {
         complain({quote(image), ": ", refusal.text(),
                   "; nothing more is written to it: ", refusal.remedy()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren ls: lists names in the order of their bytes, one a line or in columns on a terminal.
+// warren ls: lists names sorted by their bytes, one a line or in columns on a terminal.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -88,7 +88,8 @@ class Lister {
         print_items(items, "");
         first_ = false;
     }
-    /// Lists the directory `name` of `start` and, if asked to, those below. False after an error.
+    /// Lists the directory `name` of `start` and, if requested, those below it. Returns false after
+    /// an error.
     bool list_tree(const std::shared_ptr<Directory>& start, const std::string& prefix,
                    const std::string& name);
     void finish() {
@@ -103,7 +104,8 @@ class Lister {
     void print_long(const std::vector<Item>& items);
     void print_columns(const std::vector<Item>& items);
     void add_json(const std::vector<Item>& items, const std::string& directory);
-    /// The name with its sign; `aligned`: in line with names in quotes.
+    /// The name with its type indicator; `aligned`: names without quotes get a blank in their
+    /// place.
     std::string label(const Item& item, bool aligned) const;
 
     Style style_;
@@ -120,7 +122,7 @@ bool comes_before(const Item& left, const Item& right, int order) {
     return left.name < right.name;
 }
 
-/// Whether a name stands in quotes, so that those without begin with a blank.
+/// Whether any name is quoted, so that names without quotes begin with a blank.
 bool some_quoted(const std::vector<Item>& items) {
     return std::ranges::any_of(
         items, [](const Item& item) { return output_name(item.name) != item.name; });
@@ -243,7 +245,7 @@ void Lister::print_items(std::vector<Item>& items, const std::string& directory)
     }
 }
 
-/// Reads and prints one directory; `items` are what was printed.
+/// Reads and prints one directory; `items` receives what was printed.
 bool Lister::list_one(Directory& directory, const std::string& path, std::vector<Item>& items) {
     std::vector<Name> names;
     if (const Errc code = directory.list(names); code != Errc::ok) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `warren`: finds the command by its name, or by the name that the program was called
-// by (mkfs.warren, fsck.warren, mount.warren and, as mount(8) names the type of a FUSE mount,
-// mount.fuse.warren), and runs it.
+// The program `warren`: selects the command by the first argument, or by the name under which the
+// program was called (mkfs.warren, fsck.warren, mount.warren and, since that is the type mount(8)
+// uses for a FUSE mount, mount.fuse.warren), and runs it.
 //
-// Invariant: exit code 2 means that there is no such command; what was printed on stdout has been
-// written when the program ends with success.
+// Invariant: exit code 2 of the program itself means an unknown command; when the program exits
+// successfully, all its output on stdout has been written.
 #include <warren/version.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ namespace warren::cli {
 
 namespace {
 
-/// How many letters must be changed, added or left out to turn one word into the other.
+/// The Levenshtein distance: how many letters must be changed, added or removed to turn one word
+/// into the other.
 size_t distance(std::string_view left, std::string_view right) {
     std::vector<size_t> row(right.size() + 1);
     for (size_t column = 0; column < row.size(); ++column)
@@ -44,7 +45,7 @@ size_t distance(std::string_view left, std::string_view right) {
 
 int unknown_command(std::string_view name) {
     const Command* nearest = nullptr;
-    size_t best = 3;  // further away is no misspelling
+    size_t best = 3;  // a larger distance is not a typing error
     for (const CommandGroup& group : command_groups()) {
         for (const Command* command : group.commands) {
             const size_t here = distance(name, command->name);
@@ -71,7 +72,7 @@ int run_command(const Command& command, std::string program_name,
     return code == 0 && !written ? 1 : code;
 }
 
-/// The program without a command: `warren help`, or options of its own.
+/// The program without a command: `warren help`, or one of its own options.
 int run_program(const std::vector<char*>& arguments) {
     const Arguments parsed = parse_arguments(program_page, arguments);
     int code = parsed.exit_code;
@@ -85,7 +86,7 @@ int run_program(const std::vector<char*>& arguments) {
     return finish_output() ? code : 1;
 }
 
-/// The part of a path behind its last slash.
+/// The part of a path after its last slash.
 std::string_view base_name(std::string_view path) {
     return path.substr(path.rfind('/') + 1);
 }
@@ -125,6 +126,6 @@ int run(int count, char** words) {
 }  // namespace warren::cli
 
 int main(int count, char** words) {
-    static_cast<void>(warren::cli::process_umask());  // read before there are threads
+    static_cast<void>(warren::cli::process_umask());  // cached before there are threads
     return warren::cli::run(count, words);
 }

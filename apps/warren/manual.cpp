@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Further names of a page or script are symbolic links.
+// Additional names of a page or script are symbolic links.
 #include "apps/warren/manual.hpp"
 
 #include <cerrno>
@@ -38,7 +38,7 @@ class ManualFolder {
     bool is_good() const { return is_good_; }
 
  private:
-    /// Makes the folder, and removes what has the name from an earlier run.
+    /// Creates the folder, and removes a file of that name from an earlier run.
     std::filesystem::path prepare(const std::string& name) {
         const std::filesystem::path path = folder_ / name;
         std::error_code error;
@@ -58,7 +58,8 @@ class ManualFolder {
     bool is_good_ = true;
 };
 
-/// The page of the first helper; the others lead to it. Shells load completions by these names.
+/// Writes the page of the first helper, to which the others link. Shells load completions by these
+/// names.
 void write_helpers(const Command& command, ManualFolder& folder) {
     const std::string first = command.helpers[0] == nullptr ? "" : command.helpers[0];
     for (const char* helper : command.helpers) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the program, its commands, and the programs by which mount(8) runs them.
+// The manual pages of the program, its commands, and the helpers for mount(8) and similar programs.
 #include "apps/warren/manual_page.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::vector<std::string> split(const char* list) {
     return words;
 }
 
-/// The examples as they are typed where the command is called `program`.
+/// The examples, with the command called `program`.
 std::string examples_of(const Command& command, const std::string& program) {
     std::string text = command.page.examples;
     const std::string usual = "  warren " + std::string(command.name) + " ";

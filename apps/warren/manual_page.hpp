@@ -12,7 +12,7 @@ namespace warren::cli {
 std::string program_manual();
 /// warren-COMMAND(1).
 std::string command_manual(const Command& command);
-/// The page of a program by which mount(8) and its like run the command, in section 8.
+/// The page in section 8 of a helper by which mount(8) or a similar program runs the command.
 std::string helper_manual(const Command& command, const std::string& helper);
 /// warren-format(5).
 std::string format_manual();

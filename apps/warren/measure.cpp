@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Means over many operations; the names looked up are spread, so that no single block is favoured.
+// Means of many operations; the names that are looked up are spread over the directory's blocks.
 #include "apps/warren/measure.hpp"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ constexpr u64 volume_size = 256 * mib;
 constexpr u64 files = 10000;
 constexpr u64 lookups_max = 100000;
 constexpr u64 commands_max = 10000;
-constexpr double time_max_ns = 3e8;  // of look-ups, and of commands
+constexpr double time_max_ns = 3e8;  // for look-ups, and again for commands
 constexpr u64 commits = 20;
 constexpr u64 round_trips = 1000;
 
@@ -135,7 +135,7 @@ Failure measure_volume(const std::string& directory, EngineChoice engine, Measur
         volume = Volume::open(path, {.engine = engine}, failure);
         measured.open_ns = opening.nanoseconds();
     }
-    // While it is open it needs no name, and nothing stays if this process is killed.
+    // The volume works on the open file: without a name, nothing remains if this process is killed.
     file.forget_name();
     if (!volume) return failure;
     const Errc code = measure_operations(*volume, measured);
@@ -149,7 +149,7 @@ Errc measure_mount(const std::string& path, fuse::ControlConnection& connection,
                    MountMeasured& measured) {
     const int directory = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return static_cast<Errc>(errno);
-    // Names that nobody has ever asked for, so that the kernel cannot know the answer.
+    // Names that were never looked up, so that the kernel cannot have them cached.
     const std::string stem = ".warren-doctor-" + std::to_string(::getpid()) + "-";
     const Stopwatch looking;
     struct stat found {};

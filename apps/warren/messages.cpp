@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One mutex orders all that is written, whichever thread writes and whichever stream it is for.
+// One mutex orders all output, of all threads and on both streams.
 #include "apps/warren/messages.hpp"
 
 #include <unistd.h>
@@ -22,10 +22,10 @@ namespace {
 std::mutex output_mutex;
 bool status_shown = false;
 std::string program_name = "warren";
-std::unordered_set<std::string> said;  // complaints, if other processes complain here too
+std::unordered_set<std::string> said;  // complaints, if other ranks complain here too
 constexpr size_t said_most = 1000;
 
-/// Removes the status line. Requires: the mutex is held.
+/// Clears the status line. Requires: the mutex is held.
 void clear_status() {
     if (!status_shown) return;
     status_shown = false;
@@ -109,8 +109,8 @@ bool ask(std::initializer_list<std::string_view> parts) {
 }
 
 bool prints_to_terminal() {
-    // mpirun gives ranks a terminal of its own, and passes on what they print to wherever it
-    // prints.
+    // mpirun may give a rank a terminal of its own while it passes the output on to a file, so
+    // isatty() says nothing under mpirun.
     static const bool is_terminal =
         ::isatty(STDOUT_FILENO) == 1 && walk::launch_of_environment().is_alone();
     return is_terminal;

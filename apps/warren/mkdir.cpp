@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren mkdir: makes directories, with the missing ones above them if asked to.
+// warren mkdir: makes directories and, if requested, missing parents.
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"

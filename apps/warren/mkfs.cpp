@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren mkfs: makes an empty volume in a file or on a block device. As mkfs.warren it is what
-// mkfs(8) calls.
+// warren mkfs: makes an empty volume in a file or on a block device. Called as mkfs.warren it
+// behaves as mkfs(8) expects.
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -49,7 +49,7 @@ constexpr Page page = {
     .see_also = "mkfs(8)",
 };
 
-/// The size to make; nothing, with a complaint, if the words say none.
+/// The size of the volume; nullopt, after an error message, if it is invalid.
 std::optional<u64> wanted_size(const Arguments& parsed) {
     const std::string* text = parsed.value('s');
     if (text == nullptr && parsed.operands.size() > 1) text = &parsed.operands[1];
@@ -75,7 +75,7 @@ std::optional<u64> wanted_size(const Arguments& parsed) {
     return 0;
 }
 
-/// Tells what was made, as the volume itself sees it.
+/// Prints what was made, as read back from the volume.
 bool describe(const std::string& image) {
     Session session;
     Volume* volume = session.open(image, Access::read);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As POSIX says of chmod, with what GNU adds: several actions in one clause, =755 and +111, and
+// Follows POSIX chmod with the GNU extensions: several actions in one clause, =755 and +111, and
 // directories that keep their set-id bits unless these are named or the number has five digits.
 #include "apps/warren/mode_change.hpp"
 
@@ -18,7 +18,7 @@ bool is_octal(char letter) {
     return letter >= '0' && letter <= '7';
 }
 
-/// Takes an octal number of at most twelve bits; nothing if it is larger.
+/// Parses an octal number of at most twelve bits; nullopt if it is larger.
 std::optional<u32> take_octal(std::string_view& text, size_t& digits) {
     u32 number = 0;
     for (digits = 0; !text.empty() && is_octal(text[0]); text.remove_prefix(1), ++digits) {
@@ -28,7 +28,7 @@ std::optional<u32> take_octal(std::string_view& text, size_t& digits) {
     return number;
 }
 
-/// The bits that a class has: its own three and the special one that belongs to it.
+/// The bits of a class: its three permission bits and the special bit that belongs to it.
 u32 bits_of_class(char letter) {
     switch (letter) {
         case 'u':
@@ -44,7 +44,7 @@ u32 bits_of_class(char letter) {
     }
 }
 
-/// The permissions that one class has, given to all.
+/// The permissions of one class, copied to all three.
 u32 spread(u32 of_class) {
     u32 bits = 0;
     for (const u32 kind : {read_bits, write_bits, search_bits}) {
@@ -101,7 +101,7 @@ bool ModeChange::parse_action(std::string_view& text, u32 who, Clause& clause) {
     if (!text.empty() && is_octal(text[0])) {
         size_t digits = 0;
         const std::optional<u32> mode = take_octal(text, digits);
-        // A number says whose bits it means by itself.
+        // A number covers all classes, so no class may be named with it.
         if (!mode || who != 0 || (!text.empty() && text[0] != ',')) return false;
         clause.who = clause.named = all_bits;
         clause.bits = *mode;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modes of chmod(1): octal numbers and clauses such as u+rwX,g=u,o-t.
+// File modes in the notation of chmod(1): octal numbers, and clauses such as u+rwX,g=u,o-t.
 //
-// Invariant: what a change does to a mode depends on that mode, whether it is a directory's, and
-// the umask, which holds for clauses that name nobody.
+// Invariant: the result depends on the old mode, on whether it is that of a directory, and on the
+// umask, which applies to clauses that name no class of users.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@ namespace warren::cli {
 
 class ModeChange {
  public:
-    /// Nothing if the text is no mode.
+    /// nullopt if the text is not a valid mode.
     static std::optional<ModeChange> parse(std::string_view text);
-    /// The change to exactly this mode.
+    /// The change that sets exactly this mode.
     static ModeChange exactly(u32 mode);
 
-    /// The twelve bits that `mode` becomes.
+    /// The twelve permission bits that result from `mode`.
     u32 apply(u32 mode, bool is_directory, u32 umask) const;
 
  private:
@@ -28,9 +28,9 @@ class ModeChange {
     struct Clause {
         char operation = '=';  // + - =
         Source source = Source::bits;
-        u32 who = 0;    // 0: nobody was named, the umask holds
-        u32 bits = 0;   // to set or clear; of `existing`: the class that is copied
-        u32 named = 0;  // set-id bits outside of it stay on directories
+        u32 who = 0;    // 0: no class was named, so the umask applies
+        u32 bits = 0;   // to set or clear; with `existing`: the class to copy
+        u32 named = 0;  // set-id bits outside of it are kept on directories
     };
 
     static bool parse_clause(std::string_view& text, ModeChange& change);

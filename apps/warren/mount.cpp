@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mounts a volume. As mount.warren it is what mount(8) calls for a line of fstab: there -f means
-// that nothing is to be done.
+// warren mount: mounts a volume. Called as mount.warren it behaves as mount(8) expects for a line
+// of fstab: there -f means to do nothing.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ std::vector<Section> sections() {
     return {{"Mount options", fuse::mount_option_words()}};
 }
 
-/// What may stand behind -o, with all values of those that have a few.
+/// The words that are valid after -o, with all values of options that have a fixed set.
 std::vector<std::string_view> mount_choices() {
     static const std::vector<std::string> words = [] {
         std::vector<std::string> all;
@@ -97,7 +97,8 @@ bool is_helper_of_mount() {
     return program().find("mount.") != std::string::npos;
 }
 
-/// Fills in what the command line says. False, after a complaint, if it makes no sense.
+/// Takes the options of the command line. Returns false, after an error message, if they are
+/// invalid.
 bool read_options(const Arguments& parsed, fuse::MountOptions& mount) {
     for (const auto& [id, value] : parsed.options) {
         std::string text = value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A path belongs to the last mount in the table that has its device number.
+// Among mounts with the same device number, the last one in the table counts.
 #include "apps/warren/mounts.hpp"
 
 #include <fcntl.h>
@@ -71,7 +71,7 @@ std::optional<fuse::ControlConnection> connect_for(const std::string& path,
     std::optional<fuse::ControlConnection> connection = fuse::ControlConnection::for_path(path);
     if (connection) return connection;
     struct statx found {};
-    // Not from the kernel's cache, which may know more than a daemon that has been killed.
+    // Ask the daemon: the kernel's cache may still answer for a daemon that was killed.
     constexpr int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
     if (::statx(AT_FDCWD, path.c_str(), flags, STATX_TYPE, &found) != 0) {
         const int error = errno;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren mv: renames. Any number of names into one directory is one command of the engine.
+// warren mv: renames files. Moving any number of names into one directory is one command of the
+// engine.
 #include <deque>
 #include <set>
 
@@ -15,8 +16,8 @@ namespace warren::cli {
 
 namespace {
 
-/// On a mount every look costs a trip to the daemon, so beyond this many names only those that
-/// could not be moved are looked at.
+/// On a mount each stat is a round trip to the daemon, so with more names than this only those that
+/// could not be moved are examined.
 constexpr size_t looked_at_first = 64;
 
 constexpr Option options[] = {
@@ -70,7 +71,7 @@ class Mover {
     std::deque<Item> items_;
 };
 
-/// Pairs sources and names; false if one makes no sense.
+/// Pairs each source with its new name; false if one is invalid.
 bool Mover::collect(const std::vector<std::string>& sources, bool into) {
     bool good = true;
     std::set<std::string> names;
@@ -103,7 +104,7 @@ bool Mover::collect(const std::vector<std::string>& sources, bool into) {
     return good;
 }
 
-/// Whether the item is to be moved; if not, `good` says whether that is right.
+/// Whether to move the item; if not, `good` says whether that is a success.
 bool Mover::admit(const Item& item, bool& good) {
     const Result<Facts> source = directory_->stat(item.source.path, Follow::no);
     if (!source) {
@@ -118,7 +119,7 @@ bool Mover::admit(const Item& item, bool& good) {
     if (!target->is_same(*source)) return true;
     good = false;
     if (item.source.path != item.target && !source->is_directory()) {
-        // rename(2) does nothing between two names of one file; mv(1) removes the first.
+        // rename(2) does nothing if both names are the same file; mv(1) removes the first.
         const Errc code = directory_->remove(item.source.path);
         good = report(item, code);
         return false;
@@ -158,7 +159,7 @@ bool Mover::move_in_image() {
     Volume* volume = session_.open(target_.image, Access::write);
     if (volume == nullptr) return false;
     const Caller caller = command_caller();
-    std::deque<Located> places;  // names that the moves point to
+    std::deque<Located> places;  // names that `moves` points to
     std::vector<Move> moves;
     std::vector<const Item*> moved;
     bool good = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One openat2(2) goes down as many levels as a path may have bytes; where that call is missing or
-// forbidden, every level is opened by itself.
+// One openat2(2) descends as many levels as fit into a path; where that call is unavailable or
+// forbidden, each level is opened separately.
 #include "apps/warren/other_tree.hpp"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
 constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
 
-/// Opens the directory `below`, a path of less than PATH_MAX.
+/// Opens the directory `below`, a path shorter than PATH_MAX.
 int open_below(int directory, const std::string& below) {
     open_how how{};
     how.flags = static_cast<u64>(flags);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second tree beside the one that is walked: the target of a copy, the other side of a
-// comparison. Its directories are found by what stands behind the root in the path of the walk's.
+// A second tree that is accessed in parallel to the one being walked: the target of a copy, the
+// other side of a comparison. Its directories have the same paths relative to the root.
 //
-// Invariant: below the root no symbolic link is followed and ".." is not taken, whatever anybody
-// does to the tree meanwhile. Nothing is remembered but one open directory for each thread, so it
-// does not matter which thread or process asks.
+// Invariant: below the root no symbolic link is followed and ".." is not used, whatever other
+// processes do to the tree meanwhile. The only state is one open directory for each thread, so any
+// thread or process may ask for any directory.
 #pragma once
 
 #include <mutex>
@@ -17,10 +17,10 @@
 
 namespace warren::cli {
 
-/// What stands behind `root` and a slash in the path of something below it; "" for the root.
+/// The part of `path` after `root` and a slash; "" for the root itself.
 std::string_view below_root(std::string_view path, std::string_view root);
 
-/// The path without its last name and the slash before that; "" if it has but one.
+/// The path without its last component and the slash before it; "" if it has only one.
 std::string_view without_last(std::string_view below);
 
 class OtherTree {
@@ -28,12 +28,12 @@ class OtherTree {
     explicit OtherTree(std::string root) : root_(std::move(root)) {}
 
     const std::string& root() const { return root_; }
-    /// The directory `below` the root (names with slashes between, "" is the root itself). It stays
-    /// open until the calling thread asks for another one. -1 with errno if there is none.
+    /// The directory `below` the root (a relative path, "" for the root itself). It stays open
+    /// until the calling thread asks for another one. Returns -1 with errno on failure.
     int directory(std::string_view below);
-    /// The same, opened for the caller to close.
+    /// The same, as a descriptor that the caller owns.
     Descriptor open(std::string_view below);
-    /// Whether this is the directory at the root.
+    /// Whether these numbers identify the root directory.
     bool is_root(u64 device, u64 inode);
 
  private:
@@ -45,7 +45,7 @@ class OtherTree {
     int root_descriptor();
 
     std::string root_;
-    std::mutex mutex_;  // root_directory_
+    std::mutex mutex_;  // guards root_directory_
     Descriptor root_directory_;
     u64 root_device_ = 0;
     u64 root_inode_ = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// State that every thread of a scan has for itself, and that is gathered when the scan is over:
-// collected lines, the path of the directory at hand.
+// State that each thread of a scan has for itself and that is collected after the scan: buffered
+// lines, the path of the current directory.
 //
-// Invariant: a thread always gets the same object from one PerThread, and never that of another.
+// Invariant: a thread always gets the same object from one PerThread, and never that of another
+// thread.
 #pragma once
 
 #include <atomic>

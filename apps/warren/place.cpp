@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fchmodat2(2) is of Linux 6.6; before it a mode is changed through the name that /proc gives to a
-// descriptor, which is opened without following links.
+// fchmodat2(2) exists since Linux 6.6; on older kernels the mode is changed through the /proc path
+// of a descriptor that was opened without following links.
 #include "apps/warren/place.hpp"
 
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name in an open directory, which is how tools on the walk speak of files: no path is looked up
-// again, so a tree that is changed meanwhile cannot lead a tool elsewhere, and no path is too long.
+// A name in an open directory, which is how the tools that walk a tree refer to files: no path is
+// resolved again, so concurrent changes of the tree cannot divert a tool, and no path is too long.
 #pragma once
 
 #include <fcntl.h>
@@ -14,24 +14,25 @@
 
 namespace warren::cli {
 
-/// A name in a directory, or a path with AT_FDCWD. A directory of -1: there is none yet. Where the
-/// file itself is open, `file` spares looking the name up.
+/// A name in a directory, or a path with AT_FDCWD. A directory of -1 does not exist yet. If the
+/// file itself is open, `file` saves looking up the name.
 struct Place {
     int directory = -1;
     const char* name = "";
     int file = -1;
 };
 
-/// A path by which calls that know no directories reach the place without following its name.
+/// A path to the place for system calls without a directory argument; the name itself is not
+/// followed if it is a link.
 std::string path_for_system(const Place& place);
 
-/// Changes the mode of a name that is not followed if it is a link; 0 or errno.
+/// Changes the mode of a name, without following a link; returns 0 or an errno.
 int change_mode(const Place& place, u32 mode);
 
-/// What lstat(2) tells; 0 or errno.
+/// The result of lstat(2); returns 0 or an errno.
 int look_at(const Place& place, struct stat& status);
 
-/// The file system, as walk::device_of() writes it.
+/// The device number of the file system, encoded like walk::device_of().
 inline u64 device_of(const struct stat& status) {
     return u64{major(status.st_dev)} << 32 | minor(status.st_dev);
 }

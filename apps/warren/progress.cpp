@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of its own writes the line, so that a call that blocks for long shows the time passing.
+// A separate thread writes the line, so that the elapsed time advances even while a call blocks.
 #include "apps/warren/progress.hpp"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 bool always = false;
 
-std::mutex ranks_mutex;  // ranks_entries, ranks_queued
+std::mutex ranks_mutex;  // guards ranks_entries, ranks_queued
 std::map<u32, u64> ranks_entries;
 std::map<u32, u64> ranks_queued;
 
@@ -73,7 +73,7 @@ Progress::Counts Progress::counts_of_all_ranks() const {
     return sum;
 }
 
-/// What has been done so far, with a comma behind it.
+/// The counts so far, followed by a comma.
 std::string Progress::counts(double seconds) const {
     std::string line;
     if (meter_ != nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows on the terminal that something long is under way: after one second, five times a second,
-// on stderr, and nothing is left of it at the end. What is no terminal gets lines now and then, if
-// that was asked for; those of rank 0 then count what all ranks have done.
+// Shows progress of a long operation on stderr: on a terminal from the first second on, five times
+// a second, and removes it at the end. If stderr is not a terminal, it prints a line now and then
+// if that was requested; the lines of rank 0 then count the work of all ranks.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@ namespace warren::cli {
 
 class Progress {
  public:
-    /// `what` says what is being done, for instance "copying".
+    /// `what` is the activity, for instance "copying".
     explicit Progress(std::string what);
-    /// Shows what `meter` counts: how much, how fast, what waits.
+    /// Shows the counts of `meter`: how much, how fast, how much is queued.
     Progress(std::string what, const walk::Meter& meter);
 
-    /// From now on also where stderr is no terminal, as for the processes that mpirun starts.
+    /// Shows progress even if stderr is not a terminal, as in processes that mpirun starts.
     static void show_always();
-    /// What another rank counts, as it told it.
+    /// Takes the counts that another rank has sent.
     static void receive(u32 rank, std::string_view bytes);
 
-    /// Counts what was done. Cheap, from any thread.
+    /// Counts finished work. Cheap; from any thread.
     void add(u64 items, u64 bytes) {
         items_.fetch_add(items, std::memory_order_relaxed);
         bytes_.fetch_add(bytes, std::memory_order_relaxed);
     }
 
  private:
-    /// What a meter counts.
+    /// The counts of a meter.
     struct Counts {
         u64 entries = 0;
         u64 queued = 0;
@@ -48,7 +48,7 @@ class Progress {
     const walk::Meter* meter_ = nullptr;
     std::atomic<u64> items_{0};
     std::atomic<u64> bytes_{0};
-    std::jthread thread_;  // last, so that its end comes before that of what it shows
+    std::jthread thread_;  // last: it ends before the members that it reads
 };
 
 }  // namespace warren::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All means share a part of a long range by one call, and are called again for the rest.
+// Each of the three methods may share only a part of a long range, and is then called for the rest.
 #include "apps/warren/range_sharer.hpp"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace warren::cli {
 
 namespace {
 
-/// One call for a part of a range; offsets count from its start.
+/// A call that shares a part of a range; offsets are relative to the range.
 using Step = std::function<Result<Deduped>(u64 done, u64 length)>;
 
 Errc share_by_steps(u64 length, RateLimit& limit, u64& shared_bytes, const Step& step) {
@@ -28,7 +28,7 @@ Errc share_by_steps(u64 length, RateLimit& limit, u64& shared_bytes, const Step&
         const Result<Deduped> part = step(done, length - done);
         if (!part) return part.code();
         if (part->differs) return Errc::stale;
-        if (part->bytes == 0) return Errc::ok;  // less than a block at the end
+        if (part->bytes == 0) return Errc::ok;  // less than a block is left
         shared_bytes += part->bytes;
         done += part->bytes;
         limit.wait_after(2 * part->bytes);
@@ -36,7 +36,7 @@ Errc share_by_steps(u64 length, RateLimit& limit, u64& shared_bytes, const Step&
     return Errc::ok;
 }
 
-/// See ioctl_fideduperange(2).
+/// Calls FIDEDUPERANGE; see ioctl_fideduperange(2).
 Result<Deduped> ask_kernel(int from, u64 offset, int to, u64 target_offset, u64 length) {
     constexpr u64 most_at_once = 16 * mib;
     alignas(
@@ -56,7 +56,7 @@ Result<Deduped> ask_kernel(int from, u64 offset, int to, u64 target_offset, u64 
     return Deduped{info.bytes_deduped, info.status == FILE_DEDUPE_RANGE_DIFFERS};
 }
 
-/// A file of a volume that is open while this lives.
+/// A file of a volume, open during the life of this object.
 class OpenedFile {
  public:
     OpenedFile(Volume& volume, const std::string& path) : volume_(volume) {
@@ -113,10 +113,10 @@ Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& rang
     if (::stat(range.file.path.c_str(), &other) != 0) return static_cast<Errc>(errno);
     HostSystem& system = system_of(facts.st_dev, original.file.path);
     if (system.is_out_of_reach) return daemon_out_of_reach;
-    // Subvolumes of one btrfs have several device numbers.
+    // Subvolumes of the same btrfs have different device numbers.
     const bool may_be_one = !system.daemon && !system_of(other.st_dev, range.file.path).daemon;
     if (facts.st_dev != other.st_dev && !may_be_one) return Errc::cross_device;
-    // A daemon asks for the right to write, the kernel for a descriptor that has it.
+    // The daemon checks the right to write; the kernel wants a descriptor opened for writing.
     const int access = system.daemon ? O_RDONLY : O_RDWR;
     const Descriptor from(::open(original.file.path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!from) return static_cast<Errc>(errno);

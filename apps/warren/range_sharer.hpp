@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets two files use the same blocks for equal bytes, by the means of the file system that they are
-// on: the library for an image, the daemon's verb for a mounted Warren volume, FIDEDUPERANGE
-// elsewhere. Each of them compares the bytes before it shares them.
+// Lets two files share the blocks of equal bytes, by whatever their file system offers: the library
+// for an image, the daemon's verb for a mounted Warren volume, FIDEDUPERANGE elsewhere. Each of
+// these compares the bytes before it shares them.
 #pragma once
 
 #include <map>
@@ -25,12 +25,12 @@ inline constexpr Errc daemon_out_of_reach = static_cast<Errc>(107);
 
 class RangeSharer {
  public:
-    /// `limit` bounds the bytes that are compared.
+    /// `limit` bounds the rate at which bytes are compared.
     RangeSharer(Session& session, RateLimit& limit) : session_(session), limit_(limit) {}
 
-    /// Lets `range` use the blocks of `original`; `shared_bytes` grows by what is shared.
-    /// Errc::not_supported if the file system cannot, Errc::cross_device if the files are on
-    /// several, Errc::stale if the bytes differ, daemon_out_of_reach.
+    /// Lets `range` use the blocks of `original`, and adds what is shared to `shared_bytes`.
+    /// Errors: Errc::not_supported if the file system cannot share, Errc::cross_device if the files
+    /// are on different ones, Errc::stale if the bytes differ, daemon_out_of_reach.
     Errc share(const FileRange& original, const FileRange& range, u64 length, u64& shared_bytes);
 
  private:
@@ -42,13 +42,13 @@ class RangeSharer {
     /// A file system of the host.
     struct HostSystem {
         std::optional<fuse::ControlConnection> daemon;  // of a mounted Warren volume
-        bool is_out_of_reach = false;                   // such a volume, but no daemon answers
+        bool is_out_of_reach = false;                   // as a daemon that does not answer
     };
     HostSystem& system_of(u64 device, const std::string& path);
 
     Session& session_;
     RateLimit& limit_;
-    std::map<u64, HostSystem> systems_;  // by device
+    std::map<u64, HostSystem> systems_;  // by device number
 };
 
 }  // namespace warren::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before the ranks are joined only the environment tells them apart: a command that is not for
-// several of them needs no MPI to say so once.
+// Before the ranks are joined only the environment identifies them. A command that does not support
+// several ranks can therefore report that once without using MPI.
 #include "apps/warren/ranks.hpp"
 
 #include "apps/warren/host_walk.hpp"
@@ -44,7 +44,7 @@ bool join_ranks(bool spans_ranks) {
     }
     group = walk::mpi_group(problem);
     if (!problem.empty()) {
-        // A machine may lack what another one has, so the first process on each complains.
+        // MPI may be missing on one machine only, so the first process on each machine reports it.
         if (launch.is_first_here) {
             complain({"started by ", launch.launcher, ", but cannot use MPI: ", problem});
         }

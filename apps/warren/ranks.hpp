@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that mpirun has started for one command: which rank this one is, and what they
-// share.
+// The processes that mpirun has started for one command: the rank of this process, and the
+// communication between them.
 //
-// Invariant: what any of them prints comes out at rank 0, whole lines as they are. The functions
-// below that all ranks call together are called by all, in the same order.
+// Invariant: the output of every rank is printed by rank 0, in whole lines and unchanged. Functions
+// marked "Called by all ranks" are called by all of them, in the same order.
 #pragma once
 
 #include <string>
@@ -15,28 +15,29 @@
 
 namespace warren::cli {
 
-/// Joins the others, if there are any. False, with a complaint, if that fails, if the launcher is
-/// not supported, or if the command does not span ranks.
+/// Joins the other ranks, if there are any. Returns false, after an error message, if that fails,
+/// if the launcher is not supported, or if the command does not support several ranks.
 bool join_ranks(bool spans_ranks);
-/// For what one rank does alone: the others get `true` and have nothing to do. All call it.
+/// For work that one rank does alone: returns true at the others, which have nothing to do. Called
+/// by all ranks.
 bool leave_to_rank_0();
-/// Delivers to rank 0 the messages that the others have not sent yet. All call it.
+/// Delivers to rank 0 the messages that other ranks have not sent yet. Called by all ranks.
 void flush_ranks();
 
-/// Null: there is this process only.
+/// Null if this is the only process.
 walk::Group* rank_group();
 u32 rank_number();
 u32 rank_count();
-/// What rank 0 gave. All call it.
+/// The string that rank 0 passed. Called by all ranks.
 std::string share_over_ranks(std::string_view of_rank_0);
-/// What each gave, in their order. All call it.
+/// The strings that the ranks passed, in rank order. Called by all ranks.
 std::vector<std::string> gather_over_ranks(std::string_view own);
 
 /// The kinds of messages that other ranks send to rank 0.
 enum class RankMessage : u8 { output, complaint, failure, progress };
 void send_to_rank_0(RankMessage what, std::string_view bytes);
-/// Prints a complaint of another rank, unless the same has been printed already: what all of them
-/// find wrong is said once.
+/// Prints a complaint of another rank, unless the same line was printed already: a problem that all
+/// ranks find is reported once.
 void relay_complaint(std::string_view line);
 
 }  // namespace warren::cli

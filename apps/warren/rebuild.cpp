@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren rebuild: packs directories that many deletions have left loose into as few blocks as they
-// need.
+// warren rebuild: packs directories that are sparsely filled after many deletions into as few
+// blocks as possible.
 #include <mutex>
 
 #include "apps/warren/arguments.hpp"
@@ -114,7 +114,7 @@ bool Rebuilder::rebuild_on_mount(const std::vector<std::string>& paths) {
 bool Rebuilder::rebuild(const std::string& text) {
     const Location location = parse_location(text);
     std::vector<std::string> paths = {text};
-    // Opened for writing first, because the scan would open it for reading only.
+    // Open for writing before the scan, which would open the image read-only.
     if (location.in_image() && session_.open(location.image, Access::write) == nullptr)
         return false;
     const Progress progress("rebuilding " + quote(text));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FICLONE is tried until a file system does not know it. What copy_file_range(2) leaves is up to
-// the caller's copy.
+// FICLONE is tried until a file system does not support it. Bytes that copy_file_range(2) leaves
+// are copied by the caller.
 #include "apps/warren/reflink.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that share the blocks of their source, as cp(1) makes them with --reflink: by FICLONE; on
-// a mounted Warren volume, which that call does not reach, by copy_file_range(2), with which the
-// daemon shares whole blocks. Whether it has shared them all, the daemon tells.
+// Copies that share the blocks of their source, as cp(1) makes them with --reflink: by FICLONE or,
+// on a mounted Warren volume, where FICLONE does not reach the daemon, by copy_file_range(2), for
+// which the daemon shares whole blocks. The daemon then reports whether all blocks are shared.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ namespace warren::cli {
 
 enum class Reflink : u8 { automatic, always, never };
 
-/// The reflinks of one command; for any number of threads.
+/// Makes the reflinks of one command; usable from any number of threads.
 class Reflinks {
  public:
-    /// Makes `to`, a new file that is open, a copy of `from` that shares its blocks. Where that
-    /// cannot be, `done` stays false; with `must` it is a fault, also if one block is not shared.
+    /// Makes `to`, a new open file, a copy of `from` that shares its blocks. If that is not
+    /// possible `done` stays false; with `must` it is an error, as is any block that is not shared.
     Fault copy(int from, const Place& to, bool must, bool& done);
 
  private:
@@ -29,9 +29,9 @@ class Reflinks {
     Fault check_shared(const Place& file, u64 device);
     bool is_warren(u64 device);
 
-    std::atomic<bool> may_clone_{true};  // the file systems so far know FICLONE
-    std::mutex mutex_;                   // the maps
-    std::map<u64, bool> is_warren_;      // by device
+    std::atomic<bool> may_clone_{true};  // no file system so far refused FICLONE
+    std::mutex mutex_;                   // guards the maps
+    std::map<u64, bool> is_warren_;      // key: device number
     std::map<u64, std::optional<fuse::ControlConnection>> daemons_;  // likewise
 };
 

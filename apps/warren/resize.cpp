@@ -29,7 +29,7 @@ constexpr Page page = {
         "  warren resize v.img +512M",
 };
 
-/// The size of the volume as it is; nothing, with a complaint, if it cannot be opened.
+/// The present size of the volume; nullopt, after an error message, if it cannot be opened.
 std::optional<u64> present_size(const std::string& image) {
     Session session;
     Volume* volume = session.open(image, Access::read);

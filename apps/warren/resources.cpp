@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The soft limit of open files is low for the sake of select(2), which nothing here calls.
+// The soft limit of open files is kept low for select(2), which is not used here.
 #include "apps/warren/resources.hpp"
 
 #include <sys/resource.h>

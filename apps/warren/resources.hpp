@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process asks of its host for big jobs.
+// Limits of the process that large jobs need raised.
 #pragma once
 
 namespace warren::cli {
 
-/// Allows as many open files as the system lets this process have: deep trees hold one a level.
+/// Raises the limit of open files to the maximum for this process: deep trees keep one open for
+/// each level.
 void raise_descriptor_limit();
 
 }  // namespace warren::cli

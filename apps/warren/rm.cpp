@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren rm: removes files, and whole trees as one command of the engine or on all cores of the
+// warren rm: removes files, and whole trees as one command of the engine or on all cores on the
 // host, with the options and messages of rm(1).
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
@@ -58,7 +58,7 @@ class Remover {
           ask_(choices.ask),
           verbose_(choices.verbose) {}
 
-    /// Removes what the operands name, in order.
+    /// Removes the operands in order.
     bool remove_all(const std::vector<std::string>& texts);
     bool begin() { return host_.begin(); }
     bool follow() { return host_.follow(); }
@@ -73,7 +73,7 @@ class Remover {
     bool remove_by_ring(RingRemover& ring);
     bool remove_in_image(const Location& location);
     bool remove_on_mount(const Location& location);
-    /// False if nothing is to be done for the operand; `good` tells whether that is a failure.
+    /// Whether to remove the operand; if not, `good` becomes false if that is a failure.
     bool admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
                bool& good);
     bool report(const std::string& text, Errc code, bool directory, const Removal* removal);
@@ -84,7 +84,7 @@ class Remover {
     bool force_;
     bool ask_;
     bool verbose_;
-    u64 failures_ = 0;  // of operands in volumes, or that were refused
+    u64 failures_ = 0;  // of operands that are in volumes or were refused
     Session session_;
 };
 
@@ -103,7 +103,7 @@ bool Remover::remove(const std::string& text) {
     if (location.in_image()) return remove_in_image(location);
     if (is_of_volume(text)) return remove_on_mount(location);
     host_.remove(text);
-    return true;  // finish() tells
+    return true;  // finish() reports failures
 }
 
 bool Remover::admit(const std::string& text, const Result<Facts>& facts, const std::string& hint,
@@ -198,7 +198,8 @@ bool Remover::remove_on_mount(const Location& location) {
     return report(path, code, true, &removal);
 }
 
-/// Removes the names that the ring has taken; what it leaves goes the way of a single operand.
+/// Removes the names that the ring has taken; names that it could not remove are handled like
+/// single operands.
 bool Remover::remove_by_ring(RingRemover& ring) {
     bool good = true;
     ring.remove([&](const std::string& text, Errc code) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that something stayed in is not tried: its result says so, and only what really
-// failed is reported.
+// A directory with a remaining entry is not removed: its result records that, so only the original
+// failure is reported.
 #include "apps/warren/rm_host.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace warren::cli {
 
 namespace {
 
-/// Of a directory.
+/// The result of a directory.
 struct Left {
     u64 entries;
 };
@@ -62,10 +62,11 @@ HostRemover::HostRemover(const RemovalChoices& choices, const WalkSetup& setup)
       setup_(setup),
       asks_about_protected_(asks(choices) && !choices.ask),
       limit_(setup.options) {
-    // Names of one directory are removed one after the other by the kernel, whoever asks.
+    // The kernel removes names of one directory one at a time, so threads gain nothing by sharing
+    // it.
     setup_.options.share_directories = false;
     setup_.options.result_bytes = sizeof(Left);
-    // Questions come in an order that a person can follow.
+    // Questions must come in an order that the user can follow.
     if (choices_.ask || asks_about_protected_) setup_.options.threads = 1;
 }
 
@@ -75,7 +76,7 @@ bool HostRemover::asks(const RemovalChoices& choices) {
 
 bool HostRemover::follow() {
     if (!begin()) return false;
-    // The name of each tree, and nothing behind the last.
+    // Rank 0 sends the name of each tree, and an empty string after the last.
     while (true) {
         const std::string tree = share_over_ranks({});
         if (tree.empty()) return was_interrupted_ || conclude(0);
@@ -87,8 +88,8 @@ void HostRemover::fail(const std::string& path, i32 error) {
     failures_.add({path, "remove", error});
 }
 
-/// Whether it is as well that the name is not there: nobody wants to hear of it, or the run that
-/// this one goes on from has removed it after its last checkpoint.
+/// Whether a missing name is expected: with -f, or because the run that is being resumed has
+/// removed it after its last checkpoint.
 bool HostRemover::may_be_gone(i32 error) const {
     return error == ENOENT && (choices_.force || setup_.options.resume);
 }
@@ -98,7 +99,7 @@ void HostRemover::remove(const std::string& operand) {
     const std::string bare = without_slashes(operand);
     if (::lstat(operand.c_str(), &status) != 0) {
         const bool missing = errno == ENOENT || errno == ENOTDIR;
-        // The last run was killed when it had removed all.
+        // The earlier run was killed after it had removed everything.
         was_done_before_ = missing && setup_.options.resume;
         if (was_done_before_) return;
         if (!missing || !choices_.force) fail(operand, errno);
@@ -106,7 +107,7 @@ void HostRemover::remove(const std::string& operand) {
     }
     struct stat named {};
     if (bare != operand && ::lstat(bare.c_str(), &named) == 0 && S_ISLNK(named.st_mode)) {
-        return fail(operand, ENOTDIR);  // the slash asks for what is behind the link
+        return fail(operand, ENOTDIR);  // the slash asks for the target of the link
     }
     const bool is_directory = S_ISDIR(status.st_mode);
     if (is_directory && is_root_directory(status)) {
@@ -150,7 +151,7 @@ void HostRemover::walk_tree(const std::string& operand) {
     was_interrupted_ = was_interrupted_ || totals.interrupted;
 }
 
-/// A directory that cannot be read may still be empty: whether it fails is seen when it goes.
+/// A directory that cannot be read may still be empty: a failure shows when it is removed.
 void HostRemover::note_unopened(const walk::Failure& failure) {
     if (walk::is_of_walk(failure)) return failures_.add(failure);
     if (std::string_view(failure.action) != "open") {
@@ -161,7 +162,7 @@ void HostRemover::note_unopened(const walk::Failure& failure) {
     unopened_[failure.path] = failure.error;
 }
 
-/// Asks where rm(1) asks.
+/// Asks the user in the cases in which rm(1) asks.
 bool HostRemover::may_remove(const walk::Entry& entry) {
     const bool is_directory = entry.type() == walk::Type::directory;
     const bool is_protected = asks_about_protected_ && entry.type() != walk::Type::link &&
@@ -194,12 +195,12 @@ walk::Next HostRemover::visit(const walk::Entry& entry) {
 
 void HostRemover::finish_directory(const walk::Finished& directory) {
     Left& left = directory.result<Left>();
-    if (left.entries != 0) return;  // counted for the directory above too
+    if (left.entries != 0) return;  // the parent counts it too
     if (choices_.ask && !ask({"remove directory ", quote(directory.path()), "? "})) {
         ++left.entries;
         return;
     }
-    // What cannot be reached any more was removed above, by the run that this one goes on from.
+    // If its parent is gone, the run that is being resumed removed the directory.
     if (directory.directory() == -1 && setup_.options.resume) return;
     limit_.take();
     if (::unlinkat(directory.directory(), directory.name(), AT_REMOVEDIR) == 0) {
@@ -227,7 +228,7 @@ bool HostRemover::conclude(u64 others) {
 
 bool HostRemover::finish(u64 others) {
     share_over_ranks({});
-    if (was_interrupted_) return true;  // told by who goes on from it
+    if (was_interrupted_) return true;  // exit_interrupted() reports it
     end_checkpoints(setup_, was_done_before_);
     return conclude(others);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// rm on files of the host: all cores, each name removed relative to its open directory.
+// rm on files of the host: on all cores, each name removed relative to its open directory.
 //
-// Invariant: nothing behind a symbolic link is touched, and neither are "/", "." and "..". A
-// directory is removed when all in it is gone; what stays is named at the end.
+// Invariant: nothing behind a symbolic link is touched, and "/", "." and ".." are not removed. A
+// directory is removed after everything in it; whatever remains is reported at the end.
 #pragma once
 
 #include <atomic>
@@ -34,16 +34,17 @@ class HostRemover {
     }
     bool was_interrupted() const { return was_interrupted_; }
     void remove(const std::string& operand);
-    /// Tells what failed; whether nothing did. `others`: operands elsewhere that failed.
+    /// Reports failures; true if there were none. `others`: operands elsewhere that failed.
     bool finish(u64 others);
     /// Counts what was removed elsewhere.
     void count(u64 files, u64 directories) {
         tally_.add(files_count, files);
         tally_.add(directories_count, directories);
     }
-    /// Whether one process is to do it: a person is asked.
+    /// Whether a single process must do the work because it asks the user.
     static bool asks(const RemovalChoices& choices);
-    /// For the ranks but the first: helps with each tree that rank 0 removes, until its finish().
+    /// For ranks other than 0: helps with each tree that rank 0 removes, until rank 0 calls
+    /// finish().
     bool follow();
 
  private:
@@ -67,7 +68,7 @@ class HostRemover {
     FailureList failures_;
     ChangeLimit limit_;
     Tally tally_{"files", "directories"};
-    std::mutex mutex_;                     // unopened_
+    std::mutex mutex_;                     // guards unopened_
     std::map<std::string, i32> unopened_;  // directories and why
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories are looked at once each. A directory that has something mounted on a name in it is
-// left to the kernel, which refuses to remove such a name.
+// Each directory is examined once. A directory in which a name is a mount point is left to the
+// kernel, which refuses to remove such a name.
 #include "apps/warren/rm_ring.hpp"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace warren::cli {
 
 namespace {
 
-/// The last component, if it may name a file; the rest of the path goes to `parent`.
+/// The last component, if it can name a file; the rest of the path goes to `parent`.
 std::string_view split(std::string_view path, std::string& parent) {
     const std::size_t slash = path.rfind('/');
     const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);

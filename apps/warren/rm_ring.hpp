@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many names on a mounted volume, removed through a ring of the mount (warren/mount_ring.hpp): a
-// system call for each would be a trip to the daemon for each.
+// Removes many names on a mounted volume through a ring of the mount (warren/mount_ring.hpp), which
+// saves a round trip to the daemon for each system call.
 //
-// Invariant: only names of files go that the kernel would let us unlink; whatever else becomes of a
-// name is told, with the name still there.
+// Invariant: only names of files are removed that the kernel would let this user unlink; for any
+// other name the error is returned and the name remains.
 #pragma once
 
 #include <functional>
@@ -20,12 +20,13 @@ namespace warren::cli {
 
 class RingRemover {
  public:
-    static constexpr std::size_t names_min = 32;  // for fewer a ring is not worth its making
+    static constexpr std::size_t names_min = 32;  // for fewer, setting up a ring does not pay
 
-    /// Whether `text` is a path on a mount whose ring can be had; then it is removed by remove().
+    /// Whether `text` is a path on a mount with a usable ring; then remove() will remove it.
     bool take(const std::string& text);
     bool is_full() const { return texts_.size() >= names_max; }
-    /// Removes what was taken, in order; `tell(text, code)` gets what became of each.
+    /// Removes the names that were taken, in order; calls `tell(text, code)` with the result of
+    /// each.
     void remove(const std::function<void(const std::string&, Errc)>& tell);
 
  private:
@@ -35,7 +36,7 @@ class RingRemover {
     std::optional<Handle> attach(const std::string& path);
 
     std::unique_ptr<MountRing> ring_;
-    bool has_failed_ = false;  // no ring can be had
+    bool has_failed_ = false;  // a ring could not be set up
     u64 device_ = 0;           // of the ring's mount
     std::map<std::string, std::optional<Handle>, std::less<>> directories_;
     std::vector<std::string> texts_;

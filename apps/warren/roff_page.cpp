@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that is typed is bold; what stands for something else, in capital letters, is in italics.
+// Words to type are bold; placeholders, which are in capital letters, are in italics.
 #include "apps/warren/roff_page.hpp"
 
 #include <warren/version.h>
@@ -11,8 +11,7 @@ namespace warren::cli {
 
 namespace {
 
-/// The text with what roff would take for its own escaped. Of a word in `backquotes` the quotes
-/// become bold type.
+/// Escapes what is special to roff. A word in `backquotes` becomes bold.
 std::string escaped(std::string_view text) {
     std::string result;
     bool is_bold = false;
@@ -39,7 +38,7 @@ std::string escaped(std::string_view text) {
     return result;
 }
 
-/// What is typed, with what stands for something in italics.
+/// Text to type, with placeholders in italics.
 std::string typed(std::string_view text) {
     std::string result = "\\fB";
     while (!text.empty()) {

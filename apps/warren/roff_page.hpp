@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A manual page in the macros of man(7), written from the top down.
+// Builds a manual page in the macros of man(7), from top to bottom.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ class ManualPage {
 
     void heading(std::string_view name);
     void subheading(std::string_view name);
-    /// Paragraphs with empty lines between them. Words in `backquotes` become bold.
+    /// Paragraphs separated by empty lines. Words in `backquotes` become bold.
     void paragraphs(std::string_view text);
-    /// Something that is typed, and what it means.
+    /// A word or option to type, and its meaning.
     void entry(std::string_view label, std::string_view meaning);
-    /// Whole lines as they are.
+    /// Lines that are kept as they are.
     void lines(std::string_view text);
 
     void synopsis(const Page& page, const std::string& program);
@@ -28,7 +28,7 @@ class ManualPage {
     void section(const Section& section);
     void exits(const Page& page);
     void environment(const Page& page);
-    /// Names of pages with their sections.
+    /// Names of pages, with their sections.
     void see_also(const std::vector<std::string>& pages);
 
     const std::string& text() const { return text_; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren similar: how many bytes of a file are in the one before it, and in all before it. Blocks
-// of zeros are counted apart: they are in everything and prove no likeness.
+// warren similar: reports how many bytes of a file are in the file before it, and in any file
+// before it. Zero blocks are counted separately: they occur in most files and do not show
+// similarity.
 //
-// Invariant: a line's zeros, found and new bytes add up to the size of the file as it was read.
+// Invariant: the zero, found and new bytes of a line add up to the size of the file as it was read.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,13 +50,13 @@ constexpr Page page = {
 struct Line {
     u64 bytes = 0;
     u64 zero_bytes = 0;
-    u64 found_bytes = 0;         // in the file before
-    u64 series_found_bytes = 0;  // in any file before
+    u64 found_bytes = 0;         // in the previous file
+    u64 series_found_bytes = 0;  // in any previous file
     double seconds = 0;
-    bool has_changed = false;  // while it was read
+    bool has_changed = false;  // written to while it was read
 };
 
-/// The files in one way of cutting.
+/// Compares the files by one chunking rule.
 class Comparison {
  public:
     Comparison(const dedup::Splitter& splitter, std::string name)
@@ -66,7 +67,7 @@ class Comparison {
         return series_.open(index_options());
     }
 
-    /// Reads the next file; the line says what of it was there before.
+    /// Reads the next file; `line` receives how much of it the previous files contain.
     Errc add(const std::string& path, Line& line) {
         const int file = open_input(path);
         if (file < 0) return Errc::canceled;
@@ -114,7 +115,7 @@ class Comparison {
         const auto entry = index.find(index.key_of(chunk.digest));
         if (!entry || entry->length != chunk.bytes.size()) return false;
         const dedup::Source* source = index.source_of(entry->place);
-        // What the file itself has twice is not found in another.
+        // Duplicates within the file do not count.
         if (source == nullptr) return false;
         if (!dedup::needs_comparison(splitter_.algorithm)) return true;
         return originals_.equal(*source, entry->place - source->base, chunk.bytes);

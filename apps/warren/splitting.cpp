@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A preset and what was said beside it. What comes out is checked as a whole by the library, whose
-// sentence names the value that is wrong.
+// Starts from a preset and applies the options. The library then validates the whole rule; its
+// error text names the invalid value.
 #include "apps/warren/splitting.hpp"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ namespace warren::cli {
 
 namespace {
 
-/// A wrong value: complains and leaves `good` false.
+/// Reports an invalid value and sets `good` to false.
 struct Complaint {
     const Page& page;
     bool good = true;
@@ -40,7 +40,7 @@ std::optional<u64> size_value(const Arguments& parsed, int id, Complaint& compla
     return size;
 }
 
-/// The mask of a rule whose windows match once in `average_bytes`.
+/// Sets the mask of a rule so that windows match once in `average_bytes`.
 void set_average(chunk::Rule& rule, u64 average_bytes, Complaint& complaint) {
     if (!std::has_single_bit(average_bytes) || average_bytes < 2 || average_bytes > gib) {
         complaint({"the average ", std::to_string(average_bytes),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options by which chunk, similar and dedup are told how files are cut and digested.
+// The options of chunk, similar and dedup for how files are split into chunks and digested.
 #pragma once
 
 #include <sys/stat.h>
@@ -45,28 +45,29 @@ std::vector<std::string_view> preset_choices();
         verbose_work_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"  \
     }
 
-/// The rule that the options give, beginning with a preset; nothing, with a complaint, if they
-/// contradict themselves.
+/// The chunking rule of the options, which starts from a preset; nullopt, after an error message,
+/// if they contradict each other.
 std::optional<chunk::Rule> parse_rule(const Page& page, const Arguments& parsed,
                                       const char* otherwise);
 
-/// Sets threads, algorithm and processor; false, with a complaint, if they make no sense.
+/// Sets threads, algorithm and processor; false, after an error message, if the options are
+/// invalid.
 bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& splitter);
 
-/// Says on stderr who computed: with --verbose all of it, else only what was asked of a GPU and
-/// could not be had.
+/// Reports on stderr which processor computed: with --verbose in full, else only if a GPU was
+/// requested and could not be used.
 void tell_work(const Arguments& parsed, const dedup::Splitter& splitter,
                const dedup::ReadWork& work);
 
-/// Opens a file to read, "-" for standard input; -1 with a complaint.
+/// Opens a file for reading, "-" for standard input; returns -1 after an error message.
 int open_input(const std::string& path);
 
-/// Notices that a file is written to from the watch's beginning on, as far as its size and time
-/// tell. The descriptor must stay open.
+/// Detects writes to a file since the construction of the watch, as far as its size and time show
+/// them. The descriptor must stay open.
 class ChangeWatch {
  public:
     explicit ChangeWatch(int descriptor);
-    /// Whether it was, with a complaint; never for a pipe or a device.
+    /// Whether the file was written to, reported in an error message; never for a pipe or a device.
     bool complains(const std::string& path) const;
 
  private:

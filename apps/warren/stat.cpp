@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren stat: everything that is known of a file, extended attributes included.
+// warren stat: shows all attributes of a file, including extended attributes.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -44,7 +44,7 @@ struct Subject {
     std::optional<FileSpace> space;  // of a regular file in a volume
 };
 
-/// How much of a file is shared; Errc::not_supported if its file system does not tell.
+/// How much of a file is shared; Errc::not_supported if its file system cannot tell.
 Result<FileSpace> space_of(Session& session, const Location& location, const Facts& facts,
                            Follow follow) {
     if (!facts.is_regular()) return Errc::not_supported;
@@ -65,7 +65,7 @@ Result<FileSpace> space_of(Session& session, const Location& location, const Fac
     return code == Errc::ok ? Result<FileSpace>(space) : Result<FileSpace>(code);
 }
 
-/// What is exclusive and what is shared, in bytes. The file's metadata is exclusive.
+/// Exclusive and shared bytes. The file's metadata is exclusive.
 std::pair<u64, u64> split(const Subject& subject) {
     const u64 allocated = subject.facts.attributes.blocks * 4096;
     const u64 shared = std::min(subject.space->shared * 4096, allocated);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren sync: makes everything that was written to volumes durable; or makes one tree of the host
-// equal another one, as rsync(1) does.
+// warren sync: makes everything that was written to volumes durable, or makes one tree of the host
+// equal to another, as rsync(1) does.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -61,14 +61,14 @@ constexpr Page page = {
 
 enum class Meaning : u8 { durable, mirror, unclear };
 
-/// Whether the operand names a volume and nothing that lies in one.
+/// Whether the operand names a volume as a whole, and not a file inside one.
 bool is_whole_volume(const std::string& text) {
     const Location location = parse_location(text);
     if (location.in_image()) return location.path == "/";
     return is_warren_mount_point(text) || looks_like_volume(text);
 }
 
-/// What the operands ask for: two trees, or an option for them, a mirror.
+/// What the operands mean: two trees, or an option that applies to trees, select a mirror.
 Meaning meaning_of(const Arguments& parsed) {
     for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
                          verify_option, int{'x'}, json_option}) {
@@ -90,14 +90,14 @@ bool is_same(const Descriptor& one, const Descriptor& other) {
            left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-/// Whether `inner`, which need not be there, lies below the directory `outer`.
+/// Whether `inner`, which may not exist yet, is below the directory `outer`.
 bool lies_below(const std::string& inner, const std::string& outer) {
     constexpr int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
     const Descriptor wanted(::open(outer.c_str(), flags));
     const Descriptor start(::open(inner.c_str(), flags));
     Descriptor at(start ? ::openat(start.get(), "..", flags)
                         : ::open(folder_of(inner).c_str(), flags));
-    if (start && is_same(start, at)) return false;  // the root
+    if (start && is_same(start, at)) return false;  // reached the root
     while (wanted && at) {
         if (is_same(at, wanted)) return true;
         Descriptor above(::openat(at.get(), "..", flags));

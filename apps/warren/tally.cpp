@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts travel and are kept as plain numbers, in the order of their names.
+// Counts are sent and saved as plain numbers, in the order of their names.
 #include "apps/warren/tally.hpp"
 
 #include "apps/warren/json.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command that changes trees has done, counted by its threads and told as one JSON object
-// when it ends (--json of rm, cp, sync, chmod and chown).
+// Counts what a command that changes trees has done, over all threads, and prints it as one JSON
+// object at the end (--json of rm, cp, sync, chmod and chown).
 //
-// Invariant: counts of a run that goes on from a checkpoint hold what was done up to there, and
-// those of several ranks are summed up by rank 0.
+// Invariant: the counts of a resumed run include what was done up to its checkpoint, and rank 0
+// sums up those of several ranks.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ class Tally {
  public:
     explicit Tally(std::initializer_list<const char*> names);
 
-    /// From any thread; `which` is the place of a name.
+    /// From any thread; `which` is the index of a name.
     void add(size_t which, u64 amount = 1) {
         counts_[which].fetch_add(amount, std::memory_order_relaxed);
     }
-    /// For a checkpoint, and the same again.
+    /// Saves the counts for a checkpoint, and restores them.
     std::string save() const;
-    /// False if there is too little; nothing has changed then.
+    /// Returns false, without any change, if the data are too short.
     bool load(walk::ByteReader& saved);
-    /// Prints the object, at rank 0, with how many failures there were. All call it.
+    /// Prints the object at rank 0, with the number of failures. Called by all ranks.
     void print(u64 failures) const;
 
  private:

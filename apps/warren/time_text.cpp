@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text is read from left to right, what was read is taken off. Days and longer are counted by the
-// calendar, as mktime(3) does: a day may have 23 hours.
+// A recursive-descent parser that consumes the text from left to right. Days and longer units
+// follow the calendar, as with mktime(3): a day may have 23 hours.
 #include "apps/warren/time_text.hpp"
 
 #include <charconv>
@@ -11,7 +11,7 @@ namespace warren::cli {
 namespace {
 
 constexpr i64 second = 1'000'000'000;
-constexpr int amount_most = 100'000;  // of days and longer
+constexpr int amount_most = 100'000;  // for days and longer units
 
 class TimeReader {
  public:
@@ -64,7 +64,7 @@ class TimeReader {
         return seconds * second + nanoseconds;
     }
 
-    /// Nanoseconds behind a point, if there is one.
+    /// Parses nanoseconds after a decimal point, if there is one.
     bool fraction(i64& nanoseconds) {
         nanoseconds = 0;
         if (!accept(".")) return true;
@@ -99,13 +99,13 @@ class TimeReader {
         const tm asked = day;
         if (!accept("T")) skip_blanks();
         const std::optional<i64> time = at_clock(day, !left_.empty());
-        // The 30th of February is no day.
+        // Reject dates such as 30 February.
         tm normal = asked;
         ::timegm(&normal);
         return normal.tm_mday == asked.tm_mday ? time : std::nullopt;
     }
 
-    /// That day, at the time of day that the text goes on with.
+    /// That day, at the time of day that follows in the text.
     std::optional<i64> at_clock(tm day, bool has_clock) {
         i64 rest = 0;
         if (has_clock) {
@@ -132,7 +132,7 @@ class TimeReader {
         return moment_of(::mktime(&day), rest);
     }
 
-    /// Exactly the next two characters.
+    /// Parses exactly the next two characters.
     bool two_digits_of(int& value, int most) {
         if (left_.size() < 2 || !is_digit(left_[0]) || !is_digit(left_[1])) return false;
         value = (left_[0] - '0') * 10 + (left_[1] - '0');
@@ -147,7 +147,7 @@ class TimeReader {
         return day;
     }
 
-    /// So many days from today, at midnight or at the time of day that follows.
+    /// The day so many days from today, at midnight or at the time of day that follows in the text.
     std::optional<i64> on_day(int days, bool has_clock) {
         tm day = local_now();
         day.tm_hour = day.tm_min = day.tm_sec = 0;
@@ -176,7 +176,7 @@ class TimeReader {
         } else if (!add_distance(moment, seconds)) {
             return {};
         }
-        // Summer time is today's, as date(1) has it.
+        // Uses today's daylight saving time, like date(1).
         return moment_of(::mktime(&moment) + seconds, now_ % second);
     }
 
@@ -192,7 +192,7 @@ class TimeReader {
         if (word() == "ago") {
             is_past = !is_past;
         } else {
-            left_ = before;  // to be refused
+            left_ = before;  // restores the word, which is then refused
         }
         if (unit.ends_with('s') && unit.size() > 1) unit.remove_suffix(1);
         if (is_past) amount = -amount;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records are spread over locks by inode; a thread that stays in one directory remembers its record
-// and takes no lock.
+// Records are distributed over several locks by inode. A thread that stays in one directory
+// remembers its record and takes no lock.
 #include "apps/warren/tree_scan.hpp"
 
 #include "apps/warren/listing.hpp"
@@ -14,7 +14,7 @@ bool is_directory(const Attributes& attributes) {
     return (attributes.mode & 0170000) == 0040000;
 }
 
-/// Beside the attributes, which the scan tells.
+/// Supplies link targets; the scan itself supplies the attributes.
 class LinkSource : public AttributeSource {
  public:
     LinkSource(TreeScan& scan, const Found& found) : scan_(scan), found_(found) {}
@@ -84,14 +84,14 @@ DirectoryRecord* TreeScan::add_record(u64 inode, DirectoryRecord* above, std::st
     made->depth = above == nullptr ? 0 : above->depth + 1;
     Shard& shard = shards_[inode % shards_.size()];
     std::lock_guard lock(shard.mutex);
-    // A directory that is moved while the scan runs may be met twice; its first record stays.
+    // A directory that is moved during the scan may be met twice; its first record is kept.
     return shard.records.try_emplace(inode, std::move(made)).first->second.get();
 }
 
 bool TreeScan::visit_entry(const Scanned& entry, u32 max_depth, const Visit& visit) {
     const bool start = entry.depth == 0;
     DirectoryRecord* above = start ? nullptr : record(entry.directory.inode);
-    // An entry moved in from elsewhere while the scan runs has a directory that was not met.
+    // An entry moved in during the scan may have a parent that the scan has not met.
     if (!start && (above == nullptr || above->pruned)) return false;
     const bool directory = is_directory(entry.attributes);
     const std::string_view name = start ? std::string_view(location_.text) : entry.name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks a tree for find and du with the engine's scan, in an image or through a mount's daemon. The
-// engine speaks of directories by inode; this gives the entries their paths back.
+// engine identifies directories by inode; this class maps entries back to paths.
 //
 // Invariant: a directory is recorded before any of its entries is visited. Records live as long as
 // the scan object.
@@ -23,41 +23,42 @@
 
 namespace warren::cli {
 
-/// A directory met by a scan, with room for what du adds up.
+/// A directory found by a scan, with room for the sums of du.
 struct DirectoryRecord {
     DirectoryRecord* above = nullptr;  // null: where the scan starts
     std::string name;                  // there: as given on the command line
     u32 depth = 0;
-    bool pruned = false;  // nothing below is to be visited
+    bool pruned = false;  // do not visit anything below
     std::atomic<u64> total{0};
     std::atomic<u64> shared{0};
 };
 
-/// Tells what is known of an entry when a test needs it.
+/// Loads the attributes of an entry when a test needs them.
 class AttributeSource {
  public:
     virtual ~AttributeSource() = default;
-    /// False if they cannot be had, which has been reported. `sectors` are units of 512 bytes.
+    /// Returns false if they cannot be read, which has been reported. `sectors` are units of 512
+    /// bytes.
     virtual bool load(Attributes& attributes, u64& sectors) = 0;
-    /// What a symbolic link leads to; empty if that is not known.
+    /// The target of a symbolic link; empty if it is not known.
     virtual std::string link_target() { return {}; }
 };
 
 struct Found {
     DirectoryRecord* directory = nullptr;  // that holds the entry; null for the start, or outside
-    DirectoryRecord* self = nullptr;       // of a volume; likewise
-    std::string_view name;                 // of the start: as given on the command line
+    DirectoryRecord* self = nullptr;       // a volume (both members)
+    std::string_view name;                 // for the start: as given on the command line
     std::string_view start;                // as given
     u32 depth = 0;
-    char type = '?';                            // as find -type
-    AttributeSource* source = nullptr;          // asked for attributes that are not known
-    mutable const Attributes* known = nullptr;  // those of one of the volume's
+    char type = '?';                            // as in find -type
+    AttributeSource* source = nullptr;          // loads the attributes if they are not known
+    mutable const Attributes* known = nullptr;  // from the scan, in a volume
     FileSpace space = {};                       // likewise, if ScanFilter::counts_shared
     mutable Attributes loaded = {};
     mutable u64 sectors = 0;
-    mutable bool failed = false;  // to load them
+    mutable bool failed = false;  // they could not be loaded
 
-    /// All zero if they cannot be had.
+    /// All zero if they cannot be read.
     const Attributes& attributes() const {
         if (known == nullptr) {
             failed = !source->load(loaded, sectors);
@@ -67,30 +68,31 @@ struct Found {
     }
 };
 
-/// The path as find prints it: the start as given, then the names below it.
+/// The path as find prints it: the start as given, followed by the names below it.
 std::string path_of(const Found& found);
 std::string path_of(const DirectoryRecord& directory);
 
 class TreeScan {
  public:
-    /// Where `location` leads; null, with a complaint naming the tool for other file systems.
+    /// The tree at `location`; null, after an error message that names the tool for other file
+    /// systems.
     static std::unique_ptr<TreeScan> open(Session& session, const Location& location,
                                           std::string_view other_tool);
 
-    /// Visits the start and all below it down to `max_depth`, from many threads at once; `visit`
-    /// returns whether to descend. Of files that `filter` does not want some may be left out.
+    /// Visits the start and everything below it down to `max_depth`, from many threads at once;
+    /// `visit` returns whether to descend. Entries that do not match `filter` may be skipped.
     Errc run(u32 max_depth, const std::function<bool(const Found&)>& visit,
              const ScanFilter& filter = {});
-    /// What the start and the directories below it take; see Volume::usage().
+    /// The usage of the start and of the directories below it; see Volume::usage().
     Errc usage(const UsageOptions& options, std::vector<DirectoryUsage>& answer);
 
-    /// Whether a directory that was found holds nothing. May be called by `visit`.
+    /// Whether a directory that was found is empty. May be called by `visit`.
     bool is_empty(const Found& found);
-    /// What a link that was found leads to; empty if it is gone. Likewise.
+    /// The target of a link that was found; empty if it has vanished. May be called by `visit`.
     std::string link_target(const Found& found);
     /// The file system that the inode numbers belong to.
     u64 file_system() const { return start_.file_system; }
-    /// All directories met, in no order. Requires: run() has returned.
+    /// All directories that were found, in no order. Requires: run() has returned.
     std::vector<DirectoryRecord*> directories();
 
  private:

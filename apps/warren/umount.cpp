@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unmounts volumes and returns when they are closed, so that the image can be checked or copied.
+// Unmounts volumes and returns when they are closed, so that the images can be checked or copied.
 #include <array>
 #include <cstdlib>
 

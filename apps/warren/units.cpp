@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parsing is exact for whole numbers; a fraction is multiplied out in long double, which holds any
+// Whole numbers are parsed exactly; a fraction is multiplied in long double, which represents any
 // 64-bit integer.
 #include "apps/warren/units.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view letters = "KMGTPE";
 
-/// The factor that a suffix stands for; 0 if it is none.
+/// The factor of a suffix; 0 if it is unknown.
 u64 suffix_factor(std::string_view suffix) {
     if (suffix.empty() || suffix == "B") return 1;
     const char letter = suffix[0] == 'k' ? 'K' : suffix[0];

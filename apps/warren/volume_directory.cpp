@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of an opened volume behind the interface that the commands use. Every call follows
-// its path anew; for a single name that is one look-up.
+// Implements the interface of directory.hpp for an opened volume. Each call resolves its path anew;
+// for a single name that is one look-up.
 #include "apps/warren/directory.hpp"
 
 namespace warren::cli {
@@ -83,7 +83,8 @@ class VolumeDirectory : public Directory {
     Handle handle_;
 };
 
-/// Where a new name would go. A path that ends at a directory itself names something that exists.
+/// Resolves the directory for a new name. A path that ends at a directory itself names something
+/// that exists.
 Errc VolumeDirectory::locate_new(std::string_view name, Located& located) {
     WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located));
     return located.name.empty() ? Errc::exists : Errc::ok;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren walk: lists trees of the host's files on all cores, in the order in which threads meet
-// them.
+// warren walk: lists trees of the host on all cores, in the order in which threads meet the
+// entries.
 //
-// Invariant: a line is written whole. What could not be read is told at the end, with exit code 1.
+// Invariant: lines are written whole. What could not be read is reported at the end, with exit code
+// 1.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -77,11 +78,11 @@ class Listing {
           lines_(setup.options),
           workers_(walk_threads(setup.options)) {}
 
-    /// The exit code of the command.
+    /// Returns the exit code of the command.
     int run(const std::vector<std::string>& roots);
 
  private:
-    using Counts = std::array<u64, 9>;  // of each type, and bytes
+    using Counts = std::array<u64, 9>;  // of each type, and of bytes
 
     struct alignas(64) Worker {
         u64 counts[8] = {};
@@ -107,7 +108,7 @@ class Listing {
     FailureList failures_;
 };
 
-/// Appends the entry's line, or nothing if its attributes cannot be had.
+/// Appends the entry's line, or nothing if its attributes cannot be read.
 void Listing::show(const walk::Entry& entry, const std::string& start, std::string& line) {
     if (list_options_.form == Form::path) {
         append_path(line, entry.path());
@@ -173,7 +174,7 @@ Listing::Counts Listing::own_counts() const {
     return own;
 }
 
-/// For a checkpoint: lines of what it says is done are out.
+/// For a checkpoint: all lines about the work that it covers have been printed.
 std::string Listing::save() {
     lines_.flush();
     if (rank_number() == 0) finish_output();
@@ -192,7 +193,7 @@ bool Listing::load(std::string_view saved) {
     return true;
 }
 
-/// Adds up what all ranks have counted; rank 0 prints it.
+/// Adds up the counts of all ranks; rank 0 prints them.
 void Listing::print_counts() {
     static constexpr const char* names[] = {"unknown",        "pipes",         "character devices",
                                             "directories",    "block devices", "files",
@@ -233,7 +234,7 @@ int Listing::run(const std::vector<std::string>& roots) {
     return failures_.finish() ? 0 : 1;
 }
 
-/// Takes the options; false, with a complaint, if they make no sense.
+/// Reads the options; false, after an error message, if they are invalid.
 bool choose(const Arguments& parsed, ListOptions& list_options, WalkSetup& setup) {
     const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
     if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, trees, setup)) return false;

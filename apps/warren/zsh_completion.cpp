@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a command, which gives its options to _arguments.
+// One function for each command, which passes its options to _arguments.
 #include "apps/warren/completions.hpp"
 
 namespace warren::cli {
@@ -35,7 +35,7 @@ _warren() {
 _warren "$@"
 )";
 
-/// The text in a specification of _arguments, inside single quotes.
+/// Quotes text for a specification of _arguments, inside single quotes.
 std::string quoted_text(std::string_view text) {
     std::string result;
     for (const char letter : text) {
@@ -69,7 +69,7 @@ std::string value_part(const CompletedWord& word) {
     }
 }
 
-/// One line for each spelling. Any of them may be given again.
+/// One line for each spelling. All options may be repeated.
 std::string specifications(const CompletedWord& word) {
     std::string text;
     for (const std::string& spelling : word.spellings) {
@@ -83,10 +83,10 @@ std::string specifications(const CompletedWord& word) {
     return text;
 }
 
-/// A function that completes the options of the page, and files.
+/// A function that completes the options of the page, and file names.
 std::string options_function(const std::string& name, const Page& page) {
     std::string text = "\n" + name + "() {\n    local -a options\n    options=(\n";
-    bool bundles = true;  // letters in one word: not where names of words begin with one dash
+    bool bundles = true;  // letters may be bundled, unless long names begin with one dash
     for (const CompletedWord& word : completed_words(page)) {
         text += specifications(word);
         const std::string& first = word.spellings[0];
