@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FUSE lets a mount hold back 1% of what all may (max_ratio, strict_limit), a fifth of the memory:
-// a gigabyte where there are 512, which a small volume may not have.
+// A FUSE mount may have 1% of the system's dirty limit (max_ratio, strict_limit), which is a fifth
+// of the memory: a gigabyte on a machine with 512 GiB, which a small volume may not have room for.
 #include "apps/fuse/backing_device.hpp"
 
 #include <fcntl.h>
@@ -17,11 +17,11 @@ namespace warren::fuse {
 
 namespace {
 
-constexpr u64 read_ahead_kib = 1024;  // the default is 128; a request costs two switches
+constexpr u64 read_ahead_kib = 1024;  // the default is 128; each request costs two context switches
 
-// What the kernel may hold back: an eighth of the volume within these bounds. With less than the
-// lower one writers stand still; the upper one is more than a disk takes between two looks of the
-// kernel.
+// Bounds on the dirty pages that the kernel may hold back, which are an eighth of the volume. Below
+// the lower bound writers stall; the upper bound is more than a disk can write between two wake-ups
+// of the kernel's flusher.
 constexpr u64 credit_min_bytes = 16u << 20;
 constexpr u64 credit_max_bytes = 256u << 20;
 
@@ -33,7 +33,7 @@ void set(const std::string& device, const char* name, u64 value) {
     const Descriptor file(::open(path_of(device, name).c_str(), O_WRONLY | O_CLOEXEC));
     if (!file) return;
     const std::string text = std::to_string(value);
-    // A system that forbids it keeps what it has.
+    // If the system forbids the change, the setting stays as it is.
     static_cast<void>(!::write(file.get(), text.data(), text.size()));
 }
 
@@ -53,7 +53,7 @@ u64 set_up_page_cache(const std::string& device, u64 volume_bytes) {
     set(device, "read_ahead_kb", read_ahead_kib);
     const u64 wanted = std::clamp(volume_bytes / 8, credit_min_bytes, credit_max_bytes);
     const std::optional<u64> before = get(device, "max_bytes");
-    if (!before) return wanted;  // a kernel before 6.3: what it may hold back cannot be known
+    if (!before) return wanted;  // before Linux 6.3 the limit cannot be read
     if (*before > wanted) set(device, "max_bytes", wanted);
     return get(device, "max_bytes").value_or(wanted);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's settings of a mount's page cache, under /sys/class/bdi.
+// Settings of a mount's page cache in the kernel, under /sys/class/bdi.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace warren::fuse {
 
-/// `device`: MAJOR:MINOR of the mount. Lets the kernel read further ahead, and hold back less of
-/// what was written where that is much for a volume of `volume_bytes`. A process without the
-/// right to set these leaves them. Returns the bytes that the kernel may hold back from now on.
+/// `device` is MAJOR:MINOR of the mount. Increases the kernel's read-ahead, and limits the dirty
+/// pages that it may hold back if these are much for a volume of `volume_bytes`. A process without
+/// the right to change these settings leaves them as they are. Returns the bytes that the kernel
+/// may hold back from now on.
 u64 set_up_page_cache(const std::string& device, u64 volume_bytes);
 
 }  // namespace warren::fuse

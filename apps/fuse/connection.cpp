@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fusectl has a directory for each connection, with the number of its device for a name. Often it
-// is not mounted, in containers for instance.
+// fusectl has a directory for each connection, named by its device number. It is often not mounted,
+// for instance in containers.
 #include "apps/fuse/connection.hpp"
 
 #include <fcntl.h>
@@ -14,10 +14,10 @@ namespace warren::fuse {
 
 namespace {
 
-/// A file system of the kernel's, as fsmount(2) gives it: nobody else sees this mount.
+/// Mounts a kernel file system by fsmount(2), invisible to other processes.
 Descriptor mount_privately(const char* type) {
 #ifdef SYS_fsopen
-    constexpr int close_on_exec = 1;  // of either call
+    constexpr int close_on_exec = 1;  // for both calls
     constexpr int create = 6;         // FSCONFIG_CMD_CREATE
     const Descriptor context(static_cast<int>(::syscall(SYS_fsopen, type, close_on_exec)));
     if (!context) return Descriptor();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's end of a mount: the connection over which it asks the daemon.
+// The kernel's side of a mount: the FUSE connection over which it sends requests to the daemon.
 #pragma once
 
 #include "base/descriptor.hpp"
@@ -7,9 +7,10 @@
 
 namespace warren::fuse {
 
-/// The file that cuts the connection of the mount with this device number when something is written
-/// to it; it means that connection for as long as it is open, even if another mount gets the
-/// number. None, with errno, if fusectl cannot be had or the mount is somebody else's.
+/// Opens the file that aborts the connection of the mount with this device number when something is
+/// written to it. It refers to that connection as long as it is open, even if another mount gets
+/// the number. Without fusectl, or for a mount of another user, returns no descriptor and sets
+/// errno.
 Descriptor open_abort_file(u32 device_minor);
 
 }  // namespace warren::fuse

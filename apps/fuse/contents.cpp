@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening, reading, writing and allocating. The kernel keeps what it has read and written in its
-// page cache (and serves O_DIRECT itself), so an open file needs no state here but its generation.
-// With its writeback cache it also keeps the times modified and changed of files, and sends them
-// when they differ: a change of contents must not set them here, or they would differ by a moment
-// once the kernel has forgotten its own.
+// Opening, reading, writing and allocating. The kernel caches what it reads and writes (and
+// implements O_DIRECT itself), so the only state of an open file is its number. With the writeback
+// cache the kernel also maintains the modification and change times of files, and sends them later:
+// a change of contents must not set them here, or the times would jump slightly after the kernel
+// drops its own.
 //
 // Invariant: each open that the kernel knows of is counted once in the volume.
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace warren::fuse {
 
 namespace {
 
-/// A buffer of this thread for one request's data.
+/// A buffer of this thread, reused for the data of each request.
 std::span<std::byte> thread_buffer(size_t size_bytes) {
     thread_local std::vector<std::byte> buffer;
     if (buffer.size() < size_bytes) buffer.resize(size_bytes);
@@ -40,7 +40,7 @@ bool writes(const fuse_file_info* info) {
     return (info->flags & O_ACCMODE) != O_RDONLY;
 }
 
-/// Chooses how the kernel has the file open, and its number.
+/// Chooses whether the kernel uses its page cache for this open, and sets the open's number.
 void set_way(const Request& request, Handle file, fuse_file_info* info) {
     MountState& mount = request.mount;
     const bool is_direct =
@@ -56,7 +56,7 @@ void close_again(const Request& request, fuse_ino_t node, Handle file, const fus
     static_cast<void>(request.volume->release(file));
 }
 
-/// Truncation by open(2).
+/// Truncation by O_TRUNC.
 Errc empty_file(const Request& request, Handle file) {
     AttributeChange change;
     change.which = AttributeChange::size;
@@ -67,7 +67,7 @@ Errc empty_file(const Request& request, Handle file) {
     return Errc::ok;
 }
 
-/// Opens a file that is there and prepares the reply.
+/// Opens an existing file and fills in the reply.
 Errc open_file(const Request& request, fuse_ino_t node, Handle file, fuse_file_info* info) {
     WARREN_TRY(request.volume->open_file(file));
     request.mount.nodes.count_open(node, writes(info));
@@ -93,14 +93,14 @@ void open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     if (fuse_reply_open(raw, info) != 0) close_again(request, node, file, info);
 }
 
-/// Answers create() with a file that somebody else made just before.
+/// Answers create() if another request has created the file in the meantime.
 void open_existing(const Request& request, Handle directory, const char* name,
                    fuse_file_info* info) {
     const Result<Attributes> found =
         request.volume->lookup(request.caller(), directory, name, Hold::yes);
     if (!found) return request.reply(found.code());
     const fuse_entry_param entry = request.take_entry(*found);
-    // Errc::stale makes the kernel look the name up again and see for itself what it is.
+    // Errc::stale makes the kernel look up the name again and see its type.
     const Errc code =
         S_ISREG(found->mode) ? open_file(request, entry.ino, found->handle, info) : Errc::stale;
     if (code != Errc::ok) {
@@ -161,7 +161,7 @@ void read(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t offset, fuse
     fuse_reply_buf(raw, reinterpret_cast<const char*>(buffer.data()), *got);
 }
 
-/// Writing by somebody without privilege clears the bits that would give him some.
+/// A write by an unprivileged process clears set-user-id and set-group-id.
 void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
     AttributeChange change;
     request.drop_privileges(file, change);
@@ -170,8 +170,8 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
     fuse_lowlevel_notify_inval_inode(request.mount.session, node, -1, 0);
 }
 
-/// As Volume::write(), but all of the bytes or an error. Pages that the kernel writes back count as
-/// stored whatever number it is told, so a part of them must not pass for a success.
+/// Like Volume::write(), but writes all of the bytes or fails. The kernel treats pages that it
+/// writes back as stored whatever count it is told, so a partial write must be an error.
 Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const std::byte> bytes,
                        Awaited awaited) {
     u64 done = 0;
@@ -185,12 +185,12 @@ Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const 
     return done;
 }
 
-/// Bytes that the kernel held back have found no room. It tells fsync(2) and close(2); this lets
-/// the next write(2) of each descriptor ask for attributes, and hear of it there.
+/// Dirty pages found no room. The kernel reports that to fsync(2) and close(2); this also makes the
+/// next write(2) of each descriptor request attributes, where it gets the error.
 void tell_writers(const Request& request, fuse_ino_t node) {
     MountState& mount = request.mount;
     mount.full_watch.note_refusal();
-    // Without memory to note it fsync(2) and close(2) tell.
+    // Without memory for the notice, fsync(2) and close(2) still report the loss.
     static_cast<void>(or_no_memory([&] {
         mount.refused.add(node, mount.opens.last());
         return Errc::ok;
@@ -208,7 +208,7 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const u64 at = static_cast<u64>(offset);
     const OpenNumber number(info->fh);
     const bool stamps = info->writepage == 0 && number.is_direct();
-    // Of pages that are written back the kernel tells only through which open file.
+    // For pages that are written back, the kernel names only the open file.
     const Awaited awaited = number.is_awaited() ? Awaited::yes : Awaited::no;
     const Result<u64> put =
         info->writepage != 0
@@ -220,7 +220,7 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
         fuse_reply_write(raw, *put);
         return;
     }
-    // If writing back fails, the kernel reports it to all who have the file open.
+    // If a write-back fails, the kernel reports it to all descriptors of the file.
     if (info->writepage != 0) request.mount.unsaved.forget(node);
     if (info->writepage != 0 && put.code() == Errc::no_space) return tell_writers(request, node);
     request.reply(put.code());
@@ -235,8 +235,8 @@ void sync(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info* info) {
     request.reply(code);
 }
 
-/// close(2), of a copy of the descriptor too: so it tells of a loss and leaves fsync(2) to tell as
-/// well. The kernel asks no more once it has heard that nothing is done here.
+/// Called for each close(2), also of a duplicated descriptor; so it reports a loss without marking
+/// it as reported by fsync(2). Once the kernel has heard ENOSYS it does not call again.
 void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw, node);
     UnsavedWrites& unsaved = request.mount.unsaved;
@@ -245,7 +245,7 @@ void flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
         return;
     }
     Errc code = unsaved.losses().must_tell(node, info->fh) ? Errc::io : Errc::ok;
-    // An engine that was lost just now: nobody has noticed it yet.
+    // The engine may have been lost just now, before any thread noticed.
     if (code == Errc::ok && unsaved.is_unsaved(node) &&
         request.volume->attributes(handle_of(request, node, info)).code() == Errc::io) {
         code = Errc::io;
@@ -298,7 +298,7 @@ void seek(fuse_req_t raw, fuse_ino_t node, off_t offset, int whence, fuse_file_i
     }
 }
 
-/// A range to copy and how far that has come.
+/// The range of a copy, and its progress.
 struct CopyJob {
     Handle source;
     Handle target;
@@ -306,7 +306,7 @@ struct CopyJob {
     u64 target_offset = 0;
     u64 left = 0;
     u64 done = 0;
-    std::span<std::byte> buffer = {};  // for a piece
+    std::span<std::byte> buffer = {};  // for a segment of data
 
     void advance(u64 bytes) {
         source_offset += bytes;
@@ -316,7 +316,7 @@ struct CopyJob {
     }
 };
 
-/// Makes a hole of `bytes` in the target, which may grow by it.
+/// Makes a hole of `bytes` in the target, which may extend the file.
 Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
     WARREN_TRY(request.volume->allocate(job.target, Allocate::punch_hole, job.target_offset, bytes,
                                         Stamp::no));
@@ -346,7 +346,7 @@ Errc copy_data(const Request& request, CopyJob& job) {
     return Errc::ok;
 }
 
-/// One step of a copy: over a hole, or a piece of data.
+/// One step of a copy: a hole or a segment of data.
 Errc copy_step(const Request& request, CopyJob& job) {
     const Result<u64> data = request.volume->seek(job.source, job.source_offset, Seek::data);
     if (!data && data.code() != Errc::no_such_address) return data.code();
@@ -354,8 +354,8 @@ Errc copy_step(const Request& request, CopyJob& job) {
     return hole > 0 ? copy_hole(request, job, std::min(hole, job.left)) : copy_data(request, job);
 }
 
-/// Shares whole blocks instead of copying them, as far as that is possible. What is left, and what
-/// went wrong, is up to the copy.
+/// Shares whole blocks instead of copying them, as far as possible. The copy handles the rest, and
+/// reports errors.
 void share_blocks(const Request& request, CopyJob& job) {
     constexpr u64 block = 4 * kib;
     if ((job.source_offset | job.target_offset) % block != 0) return;
@@ -373,8 +373,9 @@ void copy_range(fuse_req_t raw, fuse_ino_t source_node, off_t source_offset,
                 fuse_file_info* target_info, size_t length, int flags) {
     const Request request(raw, target_node);
     if (flags != 0) return request.reply(Errc::invalid);
-    // The kernel comes back for the rest. The reply counts in 32 bits; whole blocks, so that the
-    // rest can be shared, too. What must be copied occupies this thread, and no signal ends it.
+    // The kernel asks again for the rest. The reply counts in 32 bits, rounded down to whole blocks
+    // so that the rest can be shared, too. Copying is limited because it occupies this thread and
+    // no signal ends it.
     constexpr u64 answered_max = ~u32{0} / (4 * kib) * (4 * kib);
     constexpr u64 copied_max = 256 * mib;
     CopyJob job{handle_of(request, source_node, source_info),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client's side of the control socket: finds the daemon by the device number of the mount,
-// turns paths into a descriptor of their directory and a name, and unpacks the answers.
+// converts each path into a descriptor of its directory and a name, and decodes the answers.
 #include "apps/fuse/control.hpp"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ std::vector<std::string> socket_paths(u32 device_major, u32 device_minor) {
     return paths;
 }
 
-/// A daemon of somebody else than root or ourselves is not believed.
+/// A daemon is trusted only if it runs as root or as this user.
 bool is_trusted(int socket) {
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -64,7 +64,7 @@ Descriptor connect_to(const std::string& path) {
     return socket;
 }
 
-/// One request and its last answer; `on_part` gets what comes before that.
+/// Sends one request and receives its last answer; `on_part` gets the parts before that.
 Errc ask(int socket, Verb verb, const Encoder& request, std::span<const int> descriptors,
          std::string& answer, const std::function<void(Decoder&)>& on_part = {}) {
     WARREN_TRY(send_frame(socket, verb, request.bytes(), descriptors));
@@ -84,7 +84,7 @@ Errc ask(int socket, Verb verb, const Encoder& request, std::span<const int> des
     }
 }
 
-/// What stands behind the error number of an answer.
+/// The payload after the error number of an answer.
 Decoder body_of(const std::string& answer) {
     Decoder decoder(answer);
     decoder.number();
@@ -138,10 +138,10 @@ Errc ControlConnection::move(std::span<const PathMove> moves, std::span<Errc> re
 
 namespace {
 
-/// The directories of a request to move, each sent once.
+/// The directories of a move request, each of which is sent once.
 class DirectoryList {
  public:
-    /// Finds or opens the directory of `path`; `encoded` names it and the last component.
+    /// Finds or opens the directory of `path`; encodes its index and the last component.
     Errc add(const std::string& path, Encoder& encoded) {
         std::string parent, name;
         if (!split(path, parent, name)) return Errc::invalid;
@@ -288,7 +288,7 @@ Errc ControlConnection::clone(const std::string& source, const std::string& targ
     Place from, to;
     WARREN_TRY(open_parent(target, to));
     WARREN_TRY(check_nothing_mounted(to, to.name));
-    // The root of the mount has no name there; nor can a copy of it lie elsewhere.
+    // The root of the mount has no name on the mount, and cannot be cloned to another volume.
     if (open_parent(source, from) == Errc::ok) WARREN_TRY(check_nothing_mounted(from, from.name));
     const Descriptor shown(::open(source.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!shown) return last_error();
@@ -351,13 +351,13 @@ Errc ControlConnection::attach(std::span<const int> directories,
 
 bool ControlConnection::is_broken() const {
     pollfd waiting{socket_.get(), POLLIN | POLLRDHUP, 0};
-    return ::poll(&waiting, 1, 0) > 0;  // nobody sends without being asked
+    return ::poll(&waiting, 1, 0) > 0;  // the daemon sends nothing unrequested
 }
 
 Errc ControlConnection::sync(const std::string& path) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
-    // What the volume refused earlier keeps nothing else from being saved.
+    // An earlier refused write must not prevent the rest from being made durable.
     const Errc flushed = flush(place.directory.get());
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::sync, Encoder(), {}, answer));
@@ -396,7 +396,7 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
 
 Errc ControlConnection::ask_for_close(int patience_ms) {
     WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
-    // Unmounting ends the daemon's connections: a request not received by then is lost.
+    // Unmounting ends the daemon's connections: a request that is not received by then is lost.
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
     Frame heard;
@@ -407,7 +407,7 @@ Errc ControlConnection::wait_until_closed(int patience_ms) {
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
     Frame frame;
-    do {  // the first says that the kernel has let go, the last how closing went
+    do {  // first the message that the kernel has unmounted, then the result of closing
         const Errc code = receive_frame(socket_.get(), frame);
         if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
     } while (frame.verb == Verb::part);

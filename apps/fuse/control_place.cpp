@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// O_PATH descriptors only: to close one that is open for reading or writing, the kernel would ask
-// the daemon that closes it.
+// Uses O_PATH descriptors only: closing one that is open for reading or writing makes the kernel
+// send a request to the daemon, which is the process that closes it.
 #include "apps/fuse/control_place.hpp"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace warren::fuse {
 
 namespace {
 
-/// What the kernel knows of a directory without asking anybody.
+/// Reads what the kernel knows about a directory, without a request to any file system.
 Errc look_at(int directory, struct statx& facts) {
     return ::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE,
                    &facts) == 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the client's side of the control socket names files: by a descriptor of a directory and a
-// name, or by a descriptor that leads to the file and has nothing open. The kernel follows paths,
-// in this process and with its rights.
+// How the client's side of the control socket refers to files: by a descriptor of a directory and a
+// name, or by an O_PATH descriptor of the file. The kernel resolves paths in this process and with
+// its rights.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ inline Errc last_error() {
     return static_cast<Errc>(errno);
 }
 
-/// A directory that the kernel has found for us, and a name in it ("" is the directory itself).
+/// A directory that the kernel has resolved, and a name in it ("" is the directory itself).
 struct Place {
     Descriptor directory;
     std::string name;
@@ -28,26 +28,25 @@ struct Place {
 
 Errc open_directory(const std::string& path, int more_flags, Place& place);
 
-/// Splits `path` before its last component; false if that names no entry of a directory.
+/// Splits `path` before its last component; false if that cannot name a directory entry.
 bool split(std::string path, std::string& parent, std::string& name);
 
 /// Splits off the last component and opens the directory before it.
 Errc open_parent(const std::string& path, Place& place);
 
-/// The directory's path from the root, with a slash at its end; empty if it is too long for one.
+/// The directory's absolute path with a trailing slash; empty if it exceeds PATH_MAX.
 std::string resolved_path(const Place& place);
 
-/// Makes the kernel write out what it holds back of the file system that `directory` lies on, since
-/// the daemon sees only what has been written. It is done here because the daemon must not wait for
-/// its own mount, and with this process's rights: of a directory that it may not read, another one
-/// of the mount must do.
+/// Makes the kernel write back the dirty pages of the file system of `directory`, since the daemon
+/// sees only what was written. This is done here because the daemon must not wait for its own
+/// mount, and so that this process's rights apply: if it may not read the directory, another
+/// directory of the mount is used.
 Errc flush(int directory);
 
-/// Makes the kernel write out what it holds back of a range, and names the file by a descriptor
-/// that does not have it open.
+/// Makes the kernel write back a range, and returns an O_PATH descriptor of the file.
 Errc show(int file, u64 offset, u64 length, Descriptor& shown);
 
-/// Errc::busy if `name` is a mount point or has one below, as rmdir(2) and rename(2) answer.
+/// Errc::busy if `name` is a mount point or contains one, like rmdir(2) and rename(2).
 Errc check_nothing_mounted(const Place& place, const std::string& name);
 
 }  // namespace warren::fuse

@@ -37,7 +37,7 @@ Errc send_all(int socket, std::string_view bytes) {
     return Errc::ok;
 }
 
-/// Fills `target`; `got` tells how much came before the end.
+/// Fills `target`; `got` is the number of bytes received before the end.
 Errc receive_all(int socket, char* target, size_t size_bytes, size_t& got) {
     got = 0;
     while (got < size_bytes) {
@@ -63,7 +63,7 @@ void take_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
     }
 }
 
-/// Receives the header and what comes beside it.
+/// Receives the header and the descriptors passed with it.
 Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& descriptors) {
     alignas(cmsghdr) ControlBuffer control;
     iovec piece{&header, sizeof(header)};

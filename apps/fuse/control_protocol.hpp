@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over the control socket: frames of a small header and a payload of little-endian
-// numbers and counted byte strings, with descriptors of directories or files beside the header.
+// The messages of the control socket: frames with a small header and a payload of little-endian
+// numbers and counted byte strings, and descriptors of directories or files passed with the header.
 //
-// Invariant: nothing that is read is trusted; a length beyond its limit ends the connection, and a
-// decoder that ran out of bytes answers zeros and says so.
+// Invariant: received data are not trusted. A length beyond its limit ends the connection; a
+// decoder that runs out of bytes returns zeros and sets an error flag.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ namespace warren::fuse {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr u32 protocol_version = 3;
-/// What a frame of another version of the protocol is received as.
+/// The error for a frame of another protocol version.
 inline constexpr auto other_protocol = static_cast<Errc>(EPROTONOSUPPORT);
 inline constexpr u32 frame_limit_bytes = 1u << 20;
 inline constexpr size_t descriptor_limit = 128;  // the kernel passes at most 253 at once
@@ -39,12 +39,12 @@ enum class Verb : u16 {
     close,
     usage,
     open_ring,    // the ring follows the answer: RingPool::hand_over()
-    attach_ring,  // directories that commands of the connection's ring may name
+    attach_ring,  // directories that commands of the connection's ring may use
     dedupe,       // of two files
-    scan_space,   // as scan, with the space that the contents of each file take
+    scan_space,   // like scan, with the space that the contents of each file take
     clone,        // of a file or tree, to a name in a directory
-    part = 100,   // daemon to client: one of several answers
-    answer,       // daemon to client: the last one; begins with an error number
+    part = 100,   // daemon to client: a part of an answer, more follow
+    answer,       // daemon to client: the last part; begins with an error number
 };
 
 class Encoder {
@@ -61,9 +61,9 @@ class Encoder {
         return *this;
     }
     void append(const Encoder& other) { bytes_ += other.bytes_; }
-    /// Up to `size_bytes` nothing asks for memory any more.
+    /// Allocates now, so that appending up to `size_bytes` allocates nothing.
     void reserve(size_t size_bytes) { bytes_.reserve(size_bytes); }
-    /// Writes over the number that came first.
+    /// Overwrites the first number.
     void set_first(u64 value) { std::memcpy(bytes_.data(), &value, sizeof(value)); }
     std::string take() { return std::move(bytes_); }
     const std::string& bytes() const { return bytes_; }
@@ -94,7 +94,7 @@ class Decoder {
         return value;
     }
     bool at_end() const { return bytes_.empty(); }
-    /// Whether all that was asked for was there.
+    /// Whether no read went beyond the end.
     bool good() const { return !failed_; }
 
  private:
@@ -111,24 +111,25 @@ struct Frame {
     std::vector<Descriptor> descriptors;
 };
 
-/// Sends a frame; Errc of the socket if the other side is gone or does not read.
+/// Sends a frame; returns the socket's error if the peer is gone or does not read.
 Errc send_frame(int socket, Verb verb, std::string_view payload,
                 std::span<const int> descriptors = {});
 
-/// Sends the bytes of both, with descriptors beside the first of them.
+/// Sends the bytes of both strings, with the descriptors attached to the first byte.
 Errc send_with(int socket, std::string_view first, std::string_view then,
                std::span<const int> descriptors);
 
-/// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid for nonsense.
+/// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid if it is
+/// malformed.
 Errc receive_frame(int socket, Frame& frame);
 
 void encode(Encoder& encoder, const Attributes& attributes);
 Attributes decode_attributes(Decoder& decoder);
 void encode(Encoder& encoder, const ScanFilter& filter);
-/// The pattern points into what is decoded.
+/// The pattern points into the decoded payload.
 ScanFilter decode_filter(Decoder& decoder);
 
-/// The name of the socket of the mount with this device number, without its directory.
+/// The file name of the socket of the mount with this device number.
 std::string socket_name(u32 device_major, u32 device_minor);
 
 }  // namespace warren::fuse

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket lies in /run/warren, or in the runtime directory of a user who mounts without being
-// root, and is named by the device number of the mount, which is unique while the mount lives.
+// The socket is in /run/warren or, for a user who mounts without being root, in that user's runtime
+// directory. It is named by the device number of the mount, which is unique during its life.
 #include "apps/fuse/control_server.hpp"
 
 #include <poll.h>
@@ -23,10 +23,11 @@ namespace warren::fuse {
 namespace {
 
 constexpr int connections_per_user = 16;
-constexpr int rings_max = 64;            // of one mount: each has memory and a thread
+constexpr int rings_max = 64;            // for each mount: each ring has memory and a thread
 constexpr time_t patience_seconds = 60;  // for a peer that stopped sending or receiving
 
-/// The directory for sockets of this user's mounts, made if need be; "" and `error` if it cannot.
+/// The directory for sockets of this user's mounts, created if necessary; "" and `error` on
+/// failure.
 std::string socket_directory(std::string& error) {
     std::string directory = "/run/warren";
     if (::geteuid() != 0) {
@@ -70,7 +71,7 @@ Peer identify(int socket) {
     return peer;
 }
 
-/// Returns when the peer has sent something or is gone.
+/// Returns when the peer has sent something or has closed the connection.
 void wait_for_input(int socket) {
     pollfd waiting{socket, POLLIN, 0};
     while (::poll(&waiting, 1, -1) < 0 && errno == EINTR) {
@@ -105,7 +106,7 @@ bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error
         return false;
     }
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    ::unlink(path.c_str());  // left by a mount that had this number before
+    ::unlink(path.c_str());  // left by an earlier mount with this number
     listener_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
     const mode_t mode = mount_.allow_other ? 0666 : 0600;
@@ -131,13 +132,13 @@ void ControlServer::listen() {
         if (events[1].revents != 0) break;
         Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket) {
-            // A peer for which there is no memory is disconnected.
+            // If there is no memory to serve a peer, it is disconnected.
             static_cast<void>(or_no_memory([&] {
                 admit(std::move(socket));
                 return Errc::ok;
             }));
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until some are closed
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // wait for closes
         }
     }
 }
@@ -166,7 +167,7 @@ void ControlServer::admit(Descriptor socket) {
     const Errc begun = or_no_memory([&] {
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
                      who = std::move(peer)]() mutable {
-            // Running out of memory between two frames ends the conversation.
+            // If memory runs out between two frames, the connection is closed.
             static_cast<void>(or_no_memory([&] {
                 server->converse(held.get(), who);
                 return Errc::ok;
@@ -195,8 +196,8 @@ void ControlServer::end_verb() {
     changed_.notify_all();
 }
 
-/// Opens the connection's ring. It ends with the connection, which ends with the process at its
-/// other end, however that comes about.
+/// Opens the connection's ring. It ends with the connection, and so in any case with the peer's
+/// process.
 Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring) {
     if (ring != nullptr) return Errc::busy;
     {
@@ -233,7 +234,7 @@ std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame,
     return text;  // moved: a copy would ask for memory
 }
 
-/// A verb that may send parts, until this goes: stop() breaks it off.
+/// The life of a verb that may send parts; stop() aborts it.
 class ControlServer::Streaming {
  public:
     Streaming(ControlServer& server, int socket) : server_(server), socket_(socket) {
@@ -275,7 +276,7 @@ std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& 
     }
 }
 
-/// A verb that runs, until this goes: stop() waits for it.
+/// The life of a running verb; stop() waits for it.
 class ControlServer::RunningVerb {
  public:
     explicit RunningVerb(ControlServer& server) : server_(server) {}
@@ -291,11 +292,11 @@ void ControlServer::converse(int socket, const Peer& peer) {
     Frame frame;
     std::unique_ptr<RingServer> ring;
     while (true) {
-        // A peer with a ring may be silent indefinitely.
+        // A peer with a ring may be silent for any time.
         if (ring != nullptr) wait_for_input(socket);
         const Errc received = or_no_memory([&] { return receive_frame(socket, frame); });
         if (received == Errc::no_memory || received == other_protocol) {
-            // The stream is out of step with the frames: this is the last answer.
+            // The position of the next frame is unknown, so this is the last answer.
             static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));
         }
         if (received != Errc::ok) return;
@@ -307,18 +308,18 @@ void ControlServer::converse(int socket, const Peer& peer) {
             const RunningVerb running(*this);
             payload = answer(socket, peer, frame, ring);
         }
-        frame.descriptors.clear();  // before the peer goes on: they keep the mount busy
+        frame.descriptors.clear();  // before the peer continues, since they keep the mount busy
         if (send_frame(socket, Verb::answer, payload) != Errc::ok) return;
         if (!had_ring && ring != nullptr && ring->hand_over(socket) != Errc::ok) return;
     }
 }
 
 void ControlServer::serve_close(int socket) {
-    if (send_frame(socket, Verb::part, {}) != Errc::ok) return;  // heard: it may unmount now
+    if (send_frame(socket, Verb::part, {}) != Errc::ok) return;  // the peer may unmount now
     std::unique_lock lock(mutex_);
     while (stage_ == Stage::serving) {
         changed_.wait_for(lock, std::chrono::seconds(1));
-        // A peer whose unmounting failed goes away without a word.
+        // A peer whose unmount failed disconnects without a message.
         pollfd peer{socket, POLLIN, 0};
         if (stage_ == Stage::serving && ::poll(&peer, 1, 0) != 0) return;
     }
@@ -354,8 +355,8 @@ void ControlServer::report_closed(Errc code) {
     if (stage_ == Stage::closed) return;
     stage_ = Stage::closed;
     close_code_ = code;
-    // The kernel gives a device number again once it has let go of the mount: the socket of that
-    // name may be another daemon's.
+    // The kernel may reuse a device number as soon as the mount is gone: the socket of that name
+    // may belong to another daemon.
     struct stat facts {};
     if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_ino == socket_inode_) {
         ::unlink(path_.c_str());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's end of the control socket: listens, knows who connects, serves each connection in a
-// thread of its own.
+// The daemon's side of the control socket: listens, identifies peers, and serves each connection in
+// a thread of its own.
 //
-// Invariant: a connection costs others nothing but its thread, and one user has few of them; a
-// peer that stops in the middle of a frame is dropped. No verb runs after stop(), which waits for
-// no peer: an answer in parts is broken off. Connections share
-// the server with its owner, because closing a stranger's descriptor may block for ever.
+// Invariant: a connection uses nothing of the others' but a thread, and each user has a limited
+// number of connections; a peer that stops in the middle of a frame is disconnected. No verb runs
+// after stop(), which waits for no peer: an answer in parts is aborted. The server is owned jointly
+// with its connections, because closing a descriptor received from a peer may block for ever.
 #pragma once
 
 #include <condition_variable>
@@ -28,17 +28,18 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
 
-    /// Makes the socket for the mount with this device number and starts to listen. False, with
-    /// `error`, if there is no place for it; the mount then works without bulk commands.
+    /// Creates the socket for the mount with this device number and starts to listen. Returns
+    /// false, with `error`, if the socket cannot be created; the mount then works without bulk
+    /// commands.
     bool start(u32 device_major, u32 device_minor, std::string& error);
-    /// Gets ready for admit() alone, without a socket.
+    /// Prepares for admit() only, without a socket.
     void start_unheard(u32 device_major, u32 device_minor);
-    /// Serves a connection in a thread of its own, if its peer may have one.
+    /// Serves a connection in a thread of its own, if its peer may have another one.
     void admit(Descriptor socket);
-    /// Ends listening and waits for the verbs under way. Tells the peers that wait for the close
-    /// that the kernel has unmounted.
+    /// Stops listening and waits for running verbs. Tells the peers that wait for the close that
+    /// the kernel has unmounted.
     void stop();
-    /// Tells the waiting peers how closing the volume went, and removes the socket.
+    /// Tells the waiting peers the result of closing the volume, and removes the socket.
     void report_closed(Errc code);
 
  private:
@@ -53,7 +54,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     std::string answer_or_throw(int socket, const Peer& peer, Frame& frame,
                                 std::unique_ptr<RingServer>& ring);
     Errc open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring);
-    /// Counts a verb that begins; false once stop() was called.
+    /// Counts a running verb; false after stop() was called.
     bool begin_verb();
     void end_verb();
     void serve_close(int socket);
@@ -62,7 +63,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     Invalidator& invalidator_;
     std::unique_ptr<ControlVerbs> verbs_;
     std::string path_;
-    u64 socket_inode_ = 0;  // of path_, as it was made here
+    u64 socket_inode_ = 0;  // of path_, as created here
     Descriptor listener_;
     Descriptor wake_;  // an eventfd that ends listen()
     std::thread thread_;
@@ -72,7 +73,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     Stage stage_ = Stage::serving;
     Errc close_code_ = Errc::ok;
     std::set<int> sockets_;              // of all connections
-    std::set<int> streaming_;            // of those whose verb sends parts
+    std::set<int> streaming_;            // of connections whose verb sends parts
     std::map<u32, int> connections_of_;  // by user
     int verbs_running_ = 0;
     int rings_ = 0;  // open now

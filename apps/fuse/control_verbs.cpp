@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile peer may send any bytes and any descriptors. Descriptors are looked at without asking
-// the file system that they belong to, which may be hostile too.
+// A hostile peer may send any bytes and any descriptors. Descriptors are examined without a request
+// to their file system, which may be hostile too.
 #include "apps/fuse/control_verbs.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace warren::fuse {
 namespace {
 
 constexpr size_t longest_name_bytes = 255;
-constexpr size_t counts_bytes_max = 64;  // of an answer that is a few counts
+constexpr size_t counts_bytes_max = 64;  // of an answer that has only a few counts
 
 /// Errc::ok if `name` can name an entry of a directory.
 Errc check_name(std::string_view name) {
@@ -38,7 +38,7 @@ void encode(Encoder& part, const DirectoryUsage& usage) {
     part.number(usage.entries).number(usage.blocks).number(usage.bytes);
 }
 
-/// The first names in a directory, as many as are read in no time.
+/// The first names in a directory, a number that is read quickly.
 std::vector<std::string> some_names(Volume& volume, Handle directory) {
     constexpr size_t most = 4096;
     std::vector<std::string> names;
@@ -53,8 +53,8 @@ std::vector<std::string> some_names(Volume& volume, Handle directory) {
 
 std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& sink) {
     Encoder answer;
-    answer.reserve(counts_bytes_max);  // what was done must not end as if it were not
-    answer.number(0);                  // the code's place
+    answer.reserve(counts_bytes_max);  // allocated before the operation, which must not fail later
+    answer.number(0);                  // space for the error code
     Errc code = Errc::invalid;
     switch (frame.verb) {
         case Verb::info:
@@ -107,7 +107,8 @@ std::string ControlVerbs::attach(const Peer& peer, const Frame& frame, RingGrant
         const bool may_change = code == Errc::ok;
         if (code == Errc::read_only) code = find_directory(mounts, descriptor, false, directory);
         if (code == Errc::ok) {
-            // Taken before the lock of the grants, as by the thread that runs the ring's commands.
+            // Same lock order as the thread that runs the ring's commands: the volume, then the
+            // grants.
             const auto volume = mount_.volume.access();
             code = grants.attach(directory, may_change, [&](Handle handle) {
                 return volume->attributes(handle).code() != Errc::stale;
@@ -139,7 +140,7 @@ Errc ControlVerbs::find(PeerMounts& mounts, const Descriptor& descriptor, u32 ty
         return S_ISDIR(facts.stx_mode) ? Errc::is_directory : Errc::invalid;
     }
     if (to_change) {
-        // The peer may see the volume through a read-only mount of its own.
+        // The peer may access the volume through a read-only mount of its own.
         if (mounts.is_read_only(descriptor.get())) return Errc::read_only;
         if (mount_.read_only.load(std::memory_order_relaxed)) return Errc::read_only;
     }
@@ -150,8 +151,8 @@ Errc ControlVerbs::find(PeerMounts& mounts, const Descriptor& descriptor, u32 ty
 }
 
 void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
-    // Files that have further links, or are open, live on with other link counts: but the names
-    // are what must go, whatever there is memory for.
+    // The link counts of files that have other links, or are open, have changed. Dropping these is
+    // optional if memory is short; dropping the removed name is not.
     static_cast<void>(or_no_memory([&] {
         for (const u64 node : mount_.nodes.shared_or_open())
             stale.push_back({node, 0, "", {}});
@@ -168,12 +169,13 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     PeerMounts mounts(peer.process);
     Handle directory;
     WARREN_TRY(find_directory(mounts, frame.descriptors[0], true, directory));
-    // Made now: once the tree is gone there may be no memory to tell the kernel so.
+    // Allocate now: after the tree was removed there may be no memory to tell the kernel.
     std::vector<StaleName> stale(1);
     Removal removal;
     Errc code = Errc::ok;
     {
-        // Not held while the kernel is told, which may wait for a process that waits for a volume.
+        // Released before the kernel is told, which may wait for a process that waits for the
+        // volume.
         const auto volume = mount_.volume.access();
         const Result<Attributes> child = volume->lookup({0, 0, {}, 0, false}, directory, name);
         const bool is_directory = child && S_ISDIR(child->mode);
@@ -216,7 +218,7 @@ Errc ControlVerbs::move(const Peer& peer, const Frame& frame, Encoder& answer) {
         results.push_back(code);
     }
     std::vector<Errc> codes(moves.size(), Errc::io);
-    std::vector<StaleName> stale;  // made while nothing has been moved: see remove_tree()
+    std::vector<StaleName> stale;  // allocated before anything is moved: see remove_tree()
     for (const Move& move : moves) {
         stale.push_back({node(move.from), 0, std::string(move.name), {}});
         stale.push_back({node(move.to), 0, std::string(move.new_name), {}});
@@ -241,7 +243,7 @@ Errc ControlVerbs::clone(const Peer& peer, const Frame& frame, Encoder& answer) 
     Handle source, directory;
     WARREN_TRY(find(mounts, frame.descriptors[0], any_type, false, source));
     WARREN_TRY(find_directory(mounts, frame.descriptors[1], true, directory));
-    std::vector<StaleName> stale(1);  // made while nothing has been cloned: see remove_tree()
+    std::vector<StaleName> stale(1);  // allocated before anything is cloned: see remove_tree()
     ClonedTree cloned;
     Errc code = Errc::ok;
     {
@@ -267,9 +269,9 @@ Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer
     return code;
 }
 
-/// Where a scan begins: the directory that the frame shows, which is let go then, since the answer
-/// may take long and a descriptor keeps the mount busy. (A descriptor of another file system is
-/// not closed here: that may wait for it, and a verb must end.)
+/// Returns the directory at which a scan begins. Closes its descriptor, since the answer may take
+/// long and a descriptor keeps the mount busy. (A descriptor of another file system is not closed
+/// here: closing may block on that file system, and a verb must end.)
 Errc ControlVerbs::take_start(const Peer& peer, Frame& frame, Handle& start) {
     if (frame.descriptors.size() != 1) return Errc::invalid;
     PeerMounts mounts(peer.process);
@@ -331,7 +333,7 @@ Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
         }
         code = volume->usage(peer.caller(), from, options, answer);
     }
-    // With an error, what was added up before.
+    // After an error this is what was added up before it.
     PartStream stream(sink);
     for (const DirectoryUsage& one : answer) {
         Encoder encoded;
@@ -343,9 +345,9 @@ Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
     return code == Errc::ok ? sent : code;
 }
 
-/// The descriptors are O_PATH, as those of directories: to close one that is open for reading or
-/// writing, the kernel would ask this process. So what they are open for says nothing, and the
-/// peer's credentials decide.
+/// The descriptors are O_PATH like those of directories: closing one that is open for reading or
+/// writing would make the kernel send a request to this process. The open mode is therefore
+/// unknown, and the peer's credentials decide.
 Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer) {
     Decoder request(frame.payload);
     const u64 offset = request.number();
@@ -367,7 +369,7 @@ Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer)
         done = volume->dedupe_range(peer.caller(), source, offset, target, target_offset, length);
     }
     if (!done) return done.code();
-    // The bytes that the kernel caches are still right; the number of blocks may have changed.
+    // The contents that the kernel caches are still valid; the number of blocks may have changed.
     if (done->bytes > 0) {
         invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
     }

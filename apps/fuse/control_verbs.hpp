@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request over the control socket does to the volume.
+// Executes the requests of the control socket on the volume.
 //
-// Invariant: done in the name of the peer, whose ids the kernel vouches for and whose permission
-// the volume checks; a directory or file is only what a descriptor from the peer leads to on our
-// mount, whatever that is open for. No
-// call here asks the mount, which is served by this process: what the kernel holds back of files is
-// written out by the peer before it asks (ControlConnection).
+// Invariant: a request runs on behalf of the peer, whose ids come from the kernel, and the volume
+// checks its permission. A descriptor from the peer identifies a directory or file on this mount,
+// whatever mode it is open with. No call here accesses the mount, which this process serves: the
+// peer makes the kernel write back dirty pages before it sends the request (ControlConnection).
 #pragma once
 
 #include <string>
@@ -29,11 +28,12 @@ class ControlVerbs {
           device_major_(device_major),
           device_minor_(device_minor) {}
 
-    /// Does what the frame asks for and answers the payload of the last answer; `sink` takes what
-    /// comes before that.
+    /// Executes the request and returns the payload of the last answer; `sink` takes the parts
+    /// before it.
     std::string serve(const Peer& peer, Frame& frame, const PartSink& sink);
 
-    /// Grants the directories behind the frame's descriptors to a ring; the payload of the answer.
+    /// Grants the directories behind the frame's descriptors to a ring; returns the payload of the
+    /// answer.
     std::string attach(const Peer& peer, const Frame& frame, RingGrants& grants);
 
  private:
@@ -49,8 +49,9 @@ class ControlVerbs {
     void describe(Encoder& answer);
 
     static constexpr u32 any_type = 0;
-    /// What is behind a descriptor of the peer, of type S_IFDIR, S_IFREG or any; refuses what is
-    /// not on this mount, and, to change something, what the peer sees as read-only.
+    /// The inode behind a descriptor of the peer, which must be of type S_IFDIR, S_IFREG or any.
+    /// Refuses what is not on this mount and, for a change, what the peer can access only
+    /// read-only.
     Errc find(PeerMounts& mounts, const Descriptor& descriptor, u32 type, bool to_change,
               Handle& handle);
     Errc find_directory(PeerMounts& mounts, const Descriptor& descriptor, bool to_change,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order matters twice. At the start the mount is reported as ready only after a request made
-// its way through it and the control socket is there. At the end nothing may touch the volume
-// before it is closed, and processes that wait for that are told last.
+// The order matters twice. At the start the mount is reported as ready only after a request has
+// passed through it and the control socket exists. At the end nothing may use the volume after it
+// is closed, and the processes that wait for that are told last.
 #include "apps/fuse/daemon.hpp"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ namespace warren::fuse {
 
 namespace {
 
-/// What of the mount's options concerns the volume.
+/// The mount's options that concern the volume.
 OpenOptions open_options(const MountOptions& options) {
     OpenOptions how;
     how.read_only = options.read_only;
@@ -46,7 +46,7 @@ OpenOptions open_options(const MountOptions& options) {
     return how;
 }
 
-/// Opens the image; read-only if it is write-protected and nobody insists on writing.
+/// Opens the image; read-only if it is write-protected and rw was not given.
 std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std::string& warning,
                                    Failure& failure) {
     auto volume = options.open(options.image, how, failure);
@@ -63,7 +63,7 @@ std::unique_ptr<Volume> open_image(MountOptions& options, OpenOptions& how, std:
     return volume;
 }
 
-/// Sets up the kernel's page cache, and asks it how near the end of the volume matters.
+/// Sets up the kernel's page cache, and derives from it when the volume counts as nearly full.
 void bound_what_is_held_back(MountState& mount, u32 device_major, u32 device_minor) {
     const u64 volume_bytes = mount.volume.access()->statistics().blocks * 4096;
     const u64 credit_bytes =
@@ -71,7 +71,7 @@ void bound_what_is_held_back(MountState& mount, u32 device_major, u32 device_min
     mount.full_watch.start(credit_bytes);
 }
 
-/// What is done once requests are answered. Empty, or why the mount does not work.
+/// Finishes the start once requests are served. Returns "", or why the mount does not work.
 std::string finish_start(const MountOptions& options, MountState& mount, const MountedPlace& place,
                          ControlServer& server, Watchdog& watchdog) {
     const Errc code = watchdog.finish_mount();
@@ -87,7 +87,7 @@ std::string finish_start(const MountOptions& options, MountState& mount, const M
     return "";
 }
 
-/// Serves a mounted session until the end.
+/// Serves a mounted session until it ends.
 void serve_session(const MountOptions& options, MountState& mount, Session& session,
                    ControlServer& server, Watchdog& watchdog, const StartReport& report,
                    const std::string& warning) {

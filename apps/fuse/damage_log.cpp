@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of damage is worth less than the answer to the request that met it: where there is no
-// memory for the line, a later request writes it.
+// Logging must not fail the request that met the damage: without memory for the line, a later
+// request writes it.
 #include "apps/fuse/damage_log.hpp"
 
 #include <cstring>
@@ -33,7 +33,7 @@ void DamageLog::note(u64 inode, std::string_view name) {
 }
 
 void DamageLog::note_commit(Errc code, bool is_final) {
-    // Most calls only read.
+    // Common case: nothing to change.
     if (last_commit_.load(std::memory_order_relaxed) == code) return;
     if (code == Errc::ok) return last_commit_.store(code, std::memory_order_relaxed);
     static_cast<void>(or_no_memory([&] {
@@ -53,7 +53,7 @@ void DamageLog::note_refusal(const DiskRefusal& refusal) {
     tell_the_end(refusal.code, image_ + ": " + refusal.text(), refusal.remedy());
 }
 
-/// Logs what has made the volume read-only, once, in whichever thread comes first.
+/// Logs once what has made the volume read-only, in the first thread that gets here.
 void DamageLog::tell_the_end(Errc code, const std::string& why, const std::string& remedy) {
     const std::string line =
         why + "; the volume is read-only from now on: unmount it and " + remedy;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs for the administrator which objects of a volume are damaged, and that its disk accepts no
-// more writes. Programs get EIO, which says neither what is wrong nor what to do about it.
+// Logs for the administrator which objects of a volume are damaged, and when the disk refuses
+// writes. Programs only get EIO, which says neither what is wrong nor what to do.
 //
 // Invariant: one line for each object, however often it is accessed, and at most lines_max in all,
 // so that damage of half a volume does not fill the system's log. Commits that fail in succession
@@ -22,16 +22,17 @@ class DamageLog {
  public:
     static constexpr std::size_t lines_max = 100;
 
-    /// `image` opens each line.
+    /// Each line begins with `image`.
     explicit DamageLog(std::string image) : image_(std::move(image)) {}
 
-    /// Notes that a request about `inode`, or about `name` in this directory, met metadata that
-    /// cannot be right. An empty name: about the inode itself.
+    /// Records that a request about `inode`, or about `name` in this directory, met damaged
+    /// metadata. An empty name: the request was about the inode itself.
     void note(u64 inode, std::string_view name);
-    /// Notes how a commit has ended. `is_final`: after one that fails the volume takes no more.
+    /// Records the result of a commit. `is_final`: if it failed, the volume accepts no more
+    /// changes.
     void note_commit(Errc code, bool is_final);
-    /// Notes the write after which the volume takes no more. Commits that fail after it are not
-    /// told of any more.
+    /// Records the refused write after which the volume accepts no more changes. Failed commits
+    /// after it are not logged.
     void note_refusal(const DiskRefusal& refusal);
 
  private:
@@ -40,7 +41,7 @@ class DamageLog {
     std::string image_;
     std::atomic<Errc> last_commit_{Errc::ok};
     std::atomic<bool> has_ended_{false};
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     std::set<std::pair<u64, std::string>> told_;
 };
 

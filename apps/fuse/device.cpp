@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfuse reads a request and answers it in the same thread, so what is seen while reading can wait
-// in a variable of the thread until the callback asks for it.
+// libfuse reads and answers a request in the same thread, so what the layer sees in a request is
+// kept in thread-local variables for the callback.
 #include "apps/fuse/device.hpp"
 
 #include <linux/fuse.h>
@@ -25,12 +25,12 @@ thread_local bool request_clears_privileges = false;
 thread_local bool request_is_answered = false;
 thread_local bool request_is_statx = false;
 
-// Of the protocol, but not in the header of Debian 12.
+// Part of the protocol, but missing from the header of Debian 12.
 constexpr u32 direct_io_allow_mmap = 1 << 4;  // in flags2
 constexpr u32 first_minor_with_prune = 45;
 constexpr i32 notify_prune = 9;
 
-// The first request: its number and what the kernel offers. Written before any thread answers.
+// The first request: its number and the kernel's offers. Written before any thread answers.
 std::atomic<u64> first_request{0};
 std::atomic<u32> offered_flags{0};
 std::atomic<u32> offered_flags2{0};
@@ -50,9 +50,9 @@ void set_opcode(char* bytes, u32 opcode) {
     std::memcpy(bytes + offsetof(fuse_in_header, opcode), &opcode, sizeof(opcode));
 }
 
-/// Requests that libfuse does not know go to it as others that begin with the same words. That for
-/// a file without a name (O_TMPFILE) as one for a file, which the kernel names "/", as no other
-/// request does: see unnamed_file. FUSE_STATX as one for attributes: see is_statx().
+/// Presents requests that libfuse does not know as others with the same layout: FUSE_TMPFILE as
+/// FUSE_CREATE, with the name "/" that no other request has (see unnamed_file); FUSE_STATX as
+/// FUSE_GETATTR (see is_statx()).
 void present_as_known(char* bytes) {
     const u32 opcode = copy_of<fuse_in_header>(bytes).opcode;
     request_is_statx = opcode == statx_opcode;
@@ -91,7 +91,7 @@ void look_at_request(char* bytes, size_t size_bytes) {
     }
 }
 
-/// Accepts the kernel's offer in the answer to the first request.
+/// Accepts the kernel's offers in the reply to the first request.
 void look_at_reply(const iovec* pieces, int count) {
     if (count < 2 || pieces[1].iov_len < offsetof(fuse_init_out, flags) + 4) return;
     const auto* header = static_cast<const fuse_out_header*>(pieces[0].iov_base);
@@ -125,7 +125,8 @@ ssize_t write_reply(int device, iovec* pieces, int count, void*) {
     if (!is_notice) request_is_answered = true;
     look_at_reply(pieces, count);
     const ssize_t written = ::writev(device, pieces, count);
-    // A notice for something that the kernel does not have is no error, and libfuse would print it.
+    // A notification about something the kernel does not cache is not an error; ENOENT keeps
+    // libfuse silent.
     if (written < 0 && is_notice) errno = ENOENT;
     return written;
 }
@@ -168,7 +169,7 @@ void make_kernel_forget(fuse_session* session, u64 node) {
         u64 spare;
         u64 node;
     } notice{{sizeof(notice), notify_prune, 0}, 1, 0, 0, node};
-    // The kernel may have forgotten it, or be gone.
+    // Errors are expected: the kernel may have forgotten the node, or the connection may be gone.
     static_cast<void>(!::write(fuse_session_fd(session), &notice, sizeof(notice)));
 }
 

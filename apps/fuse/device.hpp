@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thin layer between libfuse and the kernel's device, for what libfuse 3.14 drops: the kernel's
-// offer that the file system clears set-user-id bits itself (without it every write(2) asks for an
-// extended attribute first), the mark on a request that they are to be cleared, the requests for a
-// file without a name (O_TMPFILE) and for the time of birth (FUSE_STATX), and the offer to map what
-// is opened past the page cache. It also sees which requests have been answered.
+// A thin layer between libfuse and /dev/fuse, for features that libfuse 3.14 lacks: the offer that
+// the file system clears set-user-id bits (without it the kernel requests an extended attribute
+// before every write(2)), the flag of a request that they are to be cleared, requests for an
+// unnamed file (O_TMPFILE) and for the birth time (FUSE_STATX), and the offer to map files that are
+// opened past the page cache. It also sees which requests were answered.
 //
-// Invariant: bytes pass unchanged, but for two offers accepted in the answer to the first request,
-// and the kind of requests that libfuse does not know.
+// Invariant: bytes pass unchanged, except for the two offers accepted in the reply to the first
+// request, and the opcodes of requests that libfuse does not know.
 #pragma once
 
 #include <string_view>
@@ -16,33 +16,35 @@
 
 namespace warren::fuse {
 
-/// The name with which a request to create a file asks for one without a name.
+/// The name in a request to create an unnamed file.
 inline constexpr std::string_view unnamed_file = "/";
 
-/// Puts the layer under a mounted session. False, and nothing is changed, if libfuse refuses.
+/// Inserts the layer below a mounted session. Returns false, without any change, if libfuse
+/// refuses.
 bool install_device_layer(fuse_session* session);
 
-/// Whether the request that this thread works on came from somebody whose writes clear the
+/// Whether the current request of this thread comes from a process whose writes clear the
 /// set-user-id bit of the file.
 bool clears_privileges();
 
-/// Whether the request for attributes that this thread works on wants reply_statx().
+/// Whether the current request of this thread for attributes is to be answered by reply_statx().
 bool is_statx();
 
-/// Whether this thread has answered the request that it read last, or that it took over from
-/// another thread by take_request_over().
+/// Whether this thread has answered the request that it read last, or took over from another thread
+/// by take_request_over().
 bool has_answered();
 void take_request_over();
 
-/// Whether the kernel can have files open past its page cache as any others: they can be mapped,
-/// and it can be made to forget them, for it does not see that their writes change their times.
+/// Whether the kernel supports files opened past its page cache like any others: they can be
+/// mapped, and it can be told to forget their inodes, since it does not notice that writes change
+/// their times.
 bool takes_direct_opens();
 
-/// Makes the kernel forget a node that nobody uses. It waits for requests about the node that are
-/// under way, so no thread that serves requests may call this. Requires: takes_direct_opens().
+/// Makes the kernel forget a node that is not in use. The call waits for pending requests about the
+/// node, so a thread that serves requests must not make it. Requires: takes_direct_opens().
 void make_kernel_forget(fuse_session* session, u64 node);
 
-/// The requests that the kernel has sent since the program began.
+/// The number of requests received from the kernel since the program started.
 u64 requests_read();
 
 }  // namespace warren::fuse

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading directories, plain and with attributes. A directory's position is the volume's cookie;
-// 0, 1 and 2 are before ".", before ".." and before the first entry.
+// Reading directories, with and without attributes. A position in a directory is the volume's
+// cookie; 0, 1 and 2 mean before ".", before ".." and before the first entry.
 //
-// Invariant: entries with attributes count references exactly as the kernel will forget them, and
-// are looked up by name after the directory was read, so that a name never gets another's inode.
+// Invariant: each entry with attributes counts one reference, which the kernel will forget. Entries
+// are looked up by name after the directory was read, so a name never gets the inode of another.
 #include <fcntl.h>
 
 #include <string>
@@ -50,7 +50,7 @@ struct Listing {
     size_t used = 0;
 };
 
-/// What was read of a directory before its entries are looked up.
+/// Entries that were read from a directory but not looked up yet.
 struct Batch {
     struct Item {
         size_t name_start = 0;
@@ -62,10 +62,10 @@ struct Batch {
     std::vector<Item> items;
 };
 
-/// References that the kernel has once it has the reply that is being made.
+/// The references that the kernel gets with the reply under construction.
 class References {
  public:
-    /// Has room for as many as a reply of `reply_bytes` can hand out.
+    /// Allocates space for as many as a reply of `reply_bytes` can contain.
     References(const Request& request, size_t reply_bytes) : request_(request) {
         const size_t entry_bytes =
             fuse_add_direntry_plus(request.raw(), nullptr, 0, "", nullptr, 0);
@@ -90,7 +90,7 @@ u32 type_bits(u8 type) {
     return u32{type} << 12;
 }
 
-/// A directory that is gone, while somebody stands in it, has no entries.
+/// A directory that was removed while a process still uses it has no entries.
 Errc unless_removed(const Request& request, fuse_ino_t node, Errc code) {
     return code == Errc::stale && request.mount.nodes.is_directory(node) ? Errc::ok : code;
 }
@@ -125,7 +125,7 @@ void sync_directory(fuse_req_t raw, fuse_ino_t node, int, fuse_file_info*) {
     if (request.find(node, directory)) request.reply(request.sync(directory));
 }
 
-/// The number of the directory's parent; the directory's own for the root and where it is unknown.
+/// The inode number of the parent; the directory's own for the root and if it is unknown.
 u64 parent_inode(const Request& request, Handle directory) {
     const Result<Attributes> attributes = request.volume->attributes(directory);
     return attributes && attributes->parent != 0 ? attributes->parent : directory.inode;
@@ -138,7 +138,7 @@ fuse_entry_param bare_entry(u64 inode, u32 mode) {
     return entry;
 }
 
-/// Adds "." and ".." as far as the position asks for them; false if there is no room.
+/// Adds "." and ".." from `position` on; false if there is no room.
 bool add_dots(const Request& request, Listing& listing, Handle directory, u64 position, bool plus) {
     if (position < 1) {
         const u64 own = directory.inode;
@@ -177,7 +177,7 @@ void read_directory(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off_t of
     fuse_reply_buf(raw, listing.bytes.data(), listing.used);
 }
 
-/// Reads as many entries as will fit into `room` bytes with their attributes.
+/// Reads as many entries as fit into `room` bytes with their attributes.
 Errc read_batch(const Request& request, Handle directory, u64 position, size_t room, Batch& batch) {
     size_t needed = 0;
     std::string name;
@@ -194,9 +194,9 @@ Errc read_batch(const Request& request, Handle directory, u64 position, size_t r
         });
 }
 
-/// Looks an entry up and adds it. A name that has gone meanwhile is left out; one that cannot be
-/// looked up is listed without attributes, so that the error comes when somebody wants them. False
-/// if there is no room.
+/// Looks up an entry and adds it. A name that was removed meanwhile is skipped; one that cannot be
+/// looked up is listed without attributes, so that the error occurs when a program needs them.
+/// Returns false if there is no room.
 bool add_looked_up(const Request& request, Listing& listing, Handle directory, const char* name,
                    const Batch::Item& item, References& taken) {
     NodeTable::prepare();
@@ -222,7 +222,8 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
     Listing listing(raw, size_bytes);
     References taken(request, size_bytes);
     u64 from = position;
-    // Every entry of a batch may have gone meanwhile: an empty reply would end the listing.
+    // All entries of a batch may have been removed meanwhile: continue, since an empty reply ends
+    // the listing.
     for (bool more = add_dots(request, listing, directory, position, true); more;) {
         Batch batch;
         const Errc read = read_batch(request, directory, from, listing.room(), batch);

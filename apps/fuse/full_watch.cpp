@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer may be 50 ms old. A process that opens a file in that time, as if there were room, is
-// told of a loss like those that had theirs open before: see LossNotices.
+// The answer may be up to 50 ms old. A process that opens a file in that time, through the page
+// cache, is told of a loss like those that opened it earlier: see LossNotices.
 #include "apps/fuse/full_watch.hpp"
 
 #include <time.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set-user-ID program of libfuse, by which users other than root mount.
+// The set-user-ID program of libfuse with which users other than root mount.
 #pragma once
 
 #include <string>
 
 namespace warren::fuse {
 
-/// The path of fusermount3, if it is on PATH or where systems keep it; else empty.
+/// The path of fusermount3, on PATH or in its usual directory; empty if it is not installed.
 std::string find_fusermount();
 
 inline constexpr const char* fusermount_missing =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands between libfuse and a callback. libfuse is C and knows nothing of exceptions: one
-// that came back to it would end the daemon, and the mount with it.
+// Wraps the callbacks. libfuse is written in C: an exception that reached it would end the daemon,
+// and with it the mount.
 //
-// Invariant: a callback that finds no memory answers its request with ENOMEM, unless it has been
-// answered.
+// Invariant: a callback that runs out of memory answers its request with ENOMEM, unless it has
+// answered it already.
 #pragma once
 
 #include <cerrno>
@@ -33,7 +33,7 @@ struct Guard<callback> {
     }
 };
 
-/// `callback` in the shape that libfuse takes.
+/// `callback` with the signature that libfuse expects.
 template <auto callback>
 inline constexpr auto guarded = &Guard<callback>::run;
 

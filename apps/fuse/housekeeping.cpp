@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If the mount is still in use when a signal comes, it is taken out of the tree at once and served
-// for a few seconds more; then, or at a second signal, the connection is cut.
+// If the mount is in use when a signal arrives, it is detached from the tree at once and served for
+// a few more seconds; then, or at a second signal, the connection is aborted.
 #include "apps/fuse/housekeeping.hpp"
 
 #include <poll.h>
@@ -41,7 +41,7 @@ std::jthread start_committer(MountState& mount, u32 seconds) {
     if (seconds == 0) return {};
     return std::jthread([&mount, seconds](const std::stop_token& stop) {
         while (!wait_for_stop(stop, std::chrono::seconds(seconds))) {
-            // The log is told if it fails; the next round tries again.
+            // A failure is logged by sync(), and the next round tries again.
             if (mount.volume.access()->has_unsaved()) static_cast<void>(mount.sync());
         }
     });
@@ -52,7 +52,7 @@ void block_ending_signals() {
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
     struct sigaction action {};
-    action.sa_handler = ignore_signal;  // with no flags: a wait that it meets returns
+    action.sa_handler = ignore_signal;  // without SA_RESTART: the signal interrupts a blocking call
     ::sigaction(interrupt, &action, nullptr);
 }
 
@@ -72,7 +72,7 @@ Terminator::~Terminator() {
 }
 
 Terminator::Event Terminator::wait(int timeout_ms, bool awaits_reply) {
-    // poll() passes over a negative number.
+    // poll() ignores negative descriptors.
     const int replies = awaits_reply ? watchdog_.descriptor() : -1;
     std::array<pollfd, 3> events{
         {{end_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {replies, POLLIN, 0}}};
@@ -86,12 +86,12 @@ Terminator::Event Terminator::wait(int timeout_ms, bool awaits_reply) {
     return events[2].revents != 0 ? Event::reply : Event::none;
 }
 
-/// Returns with an event that ends the waiting: another signal, or the end.
+/// Returns with an event that ends the wait: another signal, or the end.
 Terminator::Event Terminator::unmount_in_order() {
     watchdog_.begin_unmount();
     Event event = Event::none;
     while (event == Event::none)
-        event = wait(-1, true);  // much may have to be written
+        event = wait(-1, true);  // writing back may take long
     if (event != Event::reply) return event;
     if (watchdog_.reply() == Errc::busy) {
         log_line(mount_.mountpoint + ": still in use; unmounted for newcomers, ends in " +
@@ -107,7 +107,7 @@ void Terminator::run() {
     if (event == Event::signal) event = unmount_in_order();
     if (event == Event::end) return;
     log_line(mount_.mountpoint + ": the connection is cut");
-    // Ends the waits in the kernel that would not end once nobody answers; then the loop.
+    // Ends waits in the kernel that would never end without a server; then the loop.
     watchdog_.abort();
     mount_.late_seeker->stop();
     do {

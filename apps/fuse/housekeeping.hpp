@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two threads beside those that answer the kernel: one commits every few seconds, one waits for
+// Two threads besides those that serve requests: one commits every few seconds, one waits for
 // signals and then has the watchdog unmount.
 //
-// Invariant: a signal ends the mount in order: the kernel writes out what it holds back while
-// requests are still answered, and only then does the device close.
+// Invariant: after a signal the kernel writes back its dirty pages while requests are still served;
+// only then is the device closed.
 #pragma once
 
 #include <pthread.h>
@@ -16,17 +16,17 @@
 
 namespace warren::fuse {
 
-/// Commits every `seconds` if the volume has something unsaved; 0: never.
+/// Commits every `seconds` if there are uncommitted changes; 0: never.
 std::jthread start_committer(MountState& mount, u32 seconds);
 
-/// Blocks the signals that end a daemon, for this thread and all that it starts. Requires: called
-/// before any thread is started.
+/// Blocks the signals that end a daemon, in this thread and all threads that it starts. Requires:
+/// no other thread was started yet.
 void block_ending_signals();
 
-/// Unmounts when a signal asks for the end.
+/// Unmounts when a signal arrives.
 class Terminator {
  public:
-    /// `server` is the thread in Session::serve(); `hang_up` says whether SIGHUP counts.
+    /// `server` is the thread in Session::serve(); `hang_up`: SIGHUP counts too.
     Terminator(MountState& mount, Watchdog& watchdog, pthread_t server, bool hang_up);
     ~Terminator();
     Terminator(const Terminator&) = delete;
@@ -36,8 +36,8 @@ class Terminator {
     enum class Event : u8 { none, signal, end, reply };
 
     void run();
-    /// Waits `timeout_ms` (-1: for ever) for an event; with `awaits_reply`, one of the watchdog
-    /// too.
+    /// Waits `timeout_ms` (-1: indefinitely) for an event; with `awaits_reply` also for a reply of
+    /// the watchdog.
     Event wait(int timeout_ms, bool awaits_reply = false);
     Event unmount_in_order();
 

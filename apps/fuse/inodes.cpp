@@ -21,8 +21,8 @@ i64 to_ns(const timespec& time) {
     return file_time(time.tv_sec, time.tv_nsec);
 }
 
-/// What is left of an inode that is gone while the kernel remembers it, as of a directory in which
-/// somebody stands: nothing in it, no links, nothing to be protected.
+/// The attributes of an inode that was removed but that the kernel still holds, such as a process's
+/// working directory: empty, no links, nothing to protect.
 Attributes removed_inode(const Request& request, fuse_ino_t node, Handle handle) {
     Attributes attributes;
     attributes.handle = handle;
@@ -30,8 +30,8 @@ Attributes removed_inode(const Request& request, fuse_ino_t node, Handle handle)
     return attributes;
 }
 
-/// With an open file it is write(2) that asks, once the kernel was told to forget what it knows of
-/// the inode: there a writer hears of what was refused before.
+/// For an open file this request comes from write(2) after the kernel was told to forget the
+/// inode's attributes: it is where the writer gets the error of an earlier refused write.
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     const Request request(raw, node);
     Handle handle;
@@ -83,8 +83,8 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     Handle handle;
     if (!request.find(node, handle)) return;
     AttributeChange change = to_change(*facts, which);
-    // A change of nothing (but the time of change) is a chown to the same ids, or what the kernel
-    // sends before it allocates: both clear the bits as well.
+    // A change of nothing but the change time comes from a chown to the same ids, or precedes
+    // fallocate(2): both clear the bits too.
     const bool is_empty = (which & ~FUSE_SET_ATTR_CTIME) == 0;
     if (is_empty || (which & FUSE_SET_ATTR_KILL_SUID) != 0) {
         request.drop_privileges(handle, change);
@@ -95,8 +95,8 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* facts, int whi
     const Result<Attributes> changed =
         request.volume->set_attributes(request.caller(), handle, change);
     if (changed && (which & FUSE_SET_ATTR_SIZE) != 0) request.mount.unsaved.note(node);
-    // The kernel also sends the last times of a file without names and descriptors. It would keep
-    // an error for the next caller of syncfs(2).
+    // The kernel also sends the final times of a file that has neither a name nor a descriptor. An
+    // error would be kept for the next caller of syncfs(2).
     const bool sets_times_alone = (which & ~(FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME)) == 0;
     if (changed.code() == Errc::stale && sets_times_alone) {
         return request.reply_attributes(removed_inode(request, node, handle));
@@ -120,7 +120,7 @@ void get_statistics(fuse_req_t raw, fuse_ino_t node) {
     fuse_reply_statfs(raw, &answer);
 }
 
-/// Whether the caller is in the file's group, as far as /proc tells.
+/// Whether the caller is in the file's group, according to /proc.
 bool is_member(const Request& request, u32 group) {
     if (request.caller().group == group) return true;
     std::vector<gid_t> groups(64);
@@ -135,7 +135,7 @@ bool is_member(const Request& request, u32 group) {
     return false;
 }
 
-/// A new access control list clears set-group-id if its setter is not in the file's group.
+/// A new access control list clears set-group-id if the caller is not in the file's group.
 bool loses_group_bit(const Request& request, Handle handle) {
     if (request.user() == 0) return false;
     const Result<Attributes> attributes = request.volume->attributes(handle);
@@ -167,7 +167,7 @@ void set_extended(fuse_req_t raw, fuse_ino_t node, const char* name, const char*
     request.reply(code);
 }
 
-/// Answers with the size, or with the bytes that `fill` puts into a buffer.
+/// Replies with the size, or with the bytes that `fill` writes into a buffer.
 template <class Fill>
 void reply_bytes(const Request& request, size_t size_bytes, Fill fill) {
     std::vector<char> bytes(size_bytes);

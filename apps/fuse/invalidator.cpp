@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that is gone for good is reported as deleted: the kernel then drops everything it
-// caches below, which takes it about as long as removing the files one by one would have, and locks
-// the directory above meanwhile: so what was in it goes first, name by name, under a lock that
-// nobody misses. Attributes of the directory above go in any case, as the kernel leaves them alone
-// if it does not have the name.
+// A removed directory is reported to the kernel as deleted. The kernel then drops everything it
+// caches below, which takes about as long as unlinking the files one by one, and locks the parent
+// directory meanwhile. Therefore the directory's contents are dropped first, name by name, under
+// the lock of the removed directory, which no process needs. The attributes of the parent are
+// dropped in any case, since the kernel leaves them alone if it does not cache the name.
 #include "apps/fuse/invalidator.hpp"
 
 #include "apps/fuse/device.hpp"
@@ -44,7 +44,7 @@ void Invalidator::forget(u64 node) {
 void Invalidator::tell(const StaleName& stale, bool can_expire) {
     const char* name = stale.name.c_str();
     if (stale.name.empty()) {
-        // Attributes only.
+        // Only attributes, which are dropped below.
     } else if (stale.child == 0) {
         fuse_lowlevel_notify_inval_entry(session_, stale.parent, name, stale.name.size());
     } else if (can_expire) {
@@ -56,7 +56,7 @@ void Invalidator::tell(const StaleName& stale, bool can_expire) {
     }
 }
 
-/// What is below the name is only memory of the kernel's: without memory of ours it stays.
+/// The entries below only use memory of the kernel: without memory for a note they stay cached.
 void Invalidator::note_removed(const StaleName& stale) {
     static_cast<void>(or_no_memory([&] {
         for (const std::string& below : stale.below)
@@ -69,20 +69,20 @@ void Invalidator::note_removed(const StaleName& stale) {
 void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         tell(all[i], can_expire);
-        // Once for neighbours in one directory, behind the last of them.
+        // Once for consecutive names of one directory, after the last of them.
         const bool is_last = i + 1 == all.size() || all[i + 1].parent != all[i].parent;
         if (is_last) fuse_lowlevel_notify_inval_inode(session_, all[i].parent, -1, 0);
     }
 }
 
 void Invalidator::clean_up(const StaleName& removed) {
-    // If the name exists again, a look-up has made the kernel clean up already.
+    // If the name exists again, a look-up of it has made the kernel drop the old entries.
     if (is_there_(removed.parent, removed.name)) return;
     tell(removed, false);
     fuse_lowlevel_notify_inval_inode(session_, removed.parent, -1, 0);
 }
 
-/// The batch that has waited longest. Requires: there is one.
+/// Removes the batch that has waited longest. Requires: there is one.
 Invalidator::Batch* Invalidator::take_batch() {
     Batch* batch = first_;
     first_ = batch->next;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the kernel which cached names and attributes are no longer true after the daemon changed
-// the volume on its own (a bulk command), and which nodes it is to forget. The kernel takes its own
-// locks for that and waits for requests, so it is done by one thread that holds no lock of ours and
-// serves no request.
+// Tells the kernel which cached names and attributes are stale after the daemon itself changed the
+// volume (by a bulk command), and which nodes to forget. The kernel takes its own locks for that
+// and waits for requests, so one thread does it that holds no lock of the daemon and serves no
+// request.
 //
-// Invariant: when drop() returns, no path leads to a stale name. What the kernel caches below a
-// removed directory is then only memory (visible only to processes whose working directory is
-// inside it). Dropping it is done after the urgent work, in pieces, and not at all if the name has
-// come back.
+// Invariant: when drop() returns, no path leads to a stale name. What the kernel still caches below
+// a removed directory only uses memory (it is visible only to processes whose working directory is
+// inside). It is dropped after the urgent work, in small portions, and not at all if the name
+// exists again.
 #pragma once
 
 #include <condition_variable>
@@ -23,26 +23,26 @@
 
 namespace warren::fuse {
 
-/// One thing that the kernel must stop believing.
+/// A cached name or attribute that the kernel must drop.
 struct StaleName {
-    u64 parent = 0;    // node of the directory
-    u64 child = 0;     // node of the directory that the name led to, if it is gone for good; else 0
-    std::string name;  // empty: only the attributes of `parent`
-    std::vector<std::string> below;  // some names that were in the directory that is gone
+    u64 parent = 0;                  // node of the directory
+    u64 child = 0;                   // node of the removed directory that it named; else 0
+    std::string name;                // empty: only the attributes of `parent`
+    std::vector<std::string> below;  // some names that were in that directory
 };
 
 class Invalidator {
  public:
-    /// Whether there is an entry of this name in the directory of this node.
+    /// Whether the directory with this node has an entry of this name.
     using IsThere = std::function<bool(u64 parent, const std::string& name)>;
 
     Invalidator(fuse_session* session, IsThere is_there);
-    ~Invalidator();  // tells what is urgent, then ends
+    ~Invalidator();  // drops what is urgent, then ends
     Invalidator(const Invalidator&) = delete;
     Invalidator& operator=(const Invalidator&) = delete;
 
-    /// Returns when the kernel has been told. `can_expire`: the kernel knows how to look a name up
-    /// anew without forgetting what is below it first. Asks for no memory that it needs.
+    /// Returns when the kernel has been told. `can_expire`: the kernel can revalidate a name
+    /// without first dropping everything below it. Needs no memory to succeed.
     void drop(std::vector<StaleName> stale, bool can_expire);
     /// Makes the kernel forget a node that is not open, a little later; without memory, never.
     /// Requires: takes_direct_opens().
@@ -67,9 +67,9 @@ class Invalidator {
     IsThere is_there_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    Batch* first_ = nullptr;  // of those that wait, each on the stack of its waiting thread
+    Batch* first_ = nullptr;  // of those that wait, each on its thread's stack
     Batch** end_ = &first_;
-    std::deque<StaleName> removed_;  // touched by the thread alone
+    std::deque<StaleName> removed_;  // used by this object's thread only
     std::deque<u64> closed_;         // nodes to forget
     bool ending_ = false;
     std::thread thread_;

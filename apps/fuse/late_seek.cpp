@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// To forget the pages of a file, the kernel has to write the dirty ones first; there is no gentler
-// way to ask for that from here. It reads again what it needs.
+// Invalidating a file's pages makes the kernel write back the dirty ones first; the protocol has no
+// milder request. The kernel rereads the pages that it needs.
 #include "apps/fuse/late_seek.hpp"
 
 #include <cerrno>
@@ -55,7 +55,7 @@ void LateSeeker::run() {
         }
         busy_ = true;
         lock.unlock();
-        // From the offset on: what lies before it does not matter. Length 0 is up to the end.
+        // From the offset on; what lies before does not matter. Length 0 means to the end.
         const auto start = static_cast<off_t>(seek.offset);
         fuse_lowlevel_notify_inval_inode(session_, seek.node, start, 0);
         take_request_over();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// SEEK_DATA and SEEK_HOLE in a file that somebody writes. The kernel holds written pages back and
-// does not send them before it asks, so the volume would call fresh data a hole. This thread makes
-// the kernel send them first.
+// Handles SEEK_DATA and SEEK_HOLE in a file that is open for writing. The kernel does not write
+// back dirty pages before it sends the request, so the volume would report fresh data as a hole.
+// This thread makes the kernel write them back first.
 //
-// Invariant: the thread waits for requests that others answer, so it serves none itself and holds
-// no lock; every seek that it took is answered, at the latest in the destructor. It must be stopped
-// while requests are still answered: a thread that waits for the kernel to write cannot be
-// interrupted and keeps the device open, so it could not be ended.
+// Invariant: the thread waits for requests that other threads serve, so it serves none itself and
+// holds no lock. Every seek that it took is answered, at the latest in the destructor. It must be
+// stopped while requests are still served: a thread that waits for write-back in the kernel cannot
+// be interrupted and keeps the device open, so it could not be ended otherwise.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 
 namespace warren::fuse {
 
-/// One request of the kernel: the first data or hole of an open file from an offset on.
+/// A request of the kernel: find the first data or hole of an open file from an offset on.
 struct SeekRequest {
     fuse_req_t raw = nullptr;
     u64 node = 0;
@@ -28,7 +28,7 @@ struct SeekRequest {
     Seek whence = Seek::data;
 };
 
-/// Asks the volume and answers the kernel.
+/// Queries the volume and replies to the kernel.
 void answer_seek(const SeekRequest& seek);
 
 class LateSeeker {
@@ -38,9 +38,9 @@ class LateSeeker {
     LateSeeker(const LateSeeker&) = delete;
     LateSeeker& operator=(const LateSeeker&) = delete;
 
-    /// Answers later, when the kernel has written the file's pages.
+    /// Replies later, when the kernel has written back the file's pages.
     void take(const SeekRequest& seek);
-    /// Waits for the seek under way; those that come later are refused.
+    /// Waits for the current seek; later ones are refused.
     void stop();
 
  private:
@@ -51,7 +51,7 @@ class LateSeeker {
     std::condition_variable changed_;
     std::deque<SeekRequest> waiting_;
     bool stopped_ = false;
-    bool busy_ = false;  // the thread is in the kernel
+    bool busy_ = false;  // the thread is in a system call
     bool ending_ = false;
     std::thread thread_;
 };

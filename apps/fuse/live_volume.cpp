@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange: close the volume, open the image again, take the kernel's references and opens. A
-// read-only volume loses nothing by being closed; of one whose GPU is lost, what was not committed
-// is gone already, and inodes made since then answer Errc::stale.
+// To exchange the volume: close it, open the image again, and repeat the kernel's references and
+// opens. Closing a read-only volume loses nothing. After the loss of a GPU the uncommitted changes
+// are gone already, and inodes created in them return Errc::stale.
 #include "apps/fuse/live_volume.hpp"
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace warren::fuse {
 
 namespace {
 
-/// Takes the references and opens that the kernel holds on the new volume as on the old one.
+/// Repeats on the new volume the references and opens that the kernel holds on the old one.
 void take_again(Volume& volume, const NodeTable& nodes) {
     for (const NodeTable::Use& use : nodes.in_use()) {
         for (u64 i = 0; i < use.held; ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The volume behind a mount, which may be exchanged for another opening of the same image under the
-// feet of the kernel, which keeps its inodes and open files: a mount that began read-only is
-// remounted for writing, or the GPU that ran the operations is lost.
+// The volume behind a mount. It may be replaced by another opening of the same image while the
+// kernel keeps its inodes and open files: when a read-only mount is remounted for writing, or when
+// the GPU that runs the operations is lost.
 //
-// Invariant: a thread that works on the volume holds an Access; the volume is exchanged only while
-// there is none. Once a volume can no longer be exchanged, an Access costs one load.
+// Invariant: a thread that uses the volume holds an Access; the volume is replaced only while no
+// Access exists. Once the volume cannot be replaced any more, an Access costs one load.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace warren::fuse {
 
-/// Opens an image: Volume::open, or what a test puts in its place.
+/// Opens an image: Volume::open, or a replacement in tests.
 using VolumeOpener = std::function<std::unique_ptr<Volume>(const std::string& image,
                                                            const OpenOptions& how, Failure&)>;
 
@@ -36,7 +36,7 @@ class LiveVolume {
         std::shared_lock<std::shared_mutex> lock_;
     };
 
-    /// `how`: the options that the volume was opened with.
+    /// `how`: the options with which the volume was opened.
     LiveVolume(std::unique_ptr<Volume> volume, std::string image, const OpenOptions& how,
                VolumeOpener open)
         : volume_(std::move(volume)),
@@ -47,11 +47,12 @@ class LiveVolume {
 
     Access access();
 
-    /// Opens the image for writing, unless it is so already. A failure leaves it as it was.
+    /// Reopens the image for writing, unless it is already writable. After a failure it is as
+    /// before.
     Failure open_for_writing(const NodeTable& nodes);
 
-    /// Opens the image on the CPU engine, after its GPU was lost: as the last commit left it; calls
-    /// `at_exchange` while nobody works on it. Ends the process if that is not possible.
+    /// Reopens the image with the CPU engine after the GPU was lost, in the state of the last
+    /// commit; calls `at_exchange` while no thread uses it. Ends the process if that fails.
     void leave_gpu(const NodeTable& nodes, const std::function<void()>& at_exchange);
 
     /// Closes the volume. Requires: no Access is left or will be taken.
@@ -67,10 +68,10 @@ class LiveVolume {
     std::string image_;
     OpenOptions how_;
     VolumeOpener open_;
-    std::mutex turn_;  // passed on the way to mutex_, so that an exchange gets its turn
+    std::mutex turn_;  // taken before mutex_, so that new readers cannot starve an exchange
     std::shared_mutex mutex_;
-    // Once false, always false. Cleared with release after the exchange of volume_, so a thread
-    // that reads false in access(), with acquire, sees the volume that stays.
+    // Changes only from true to false, with release after the exchange of volume_. A thread that
+    // reads false in access(), with acquire, therefore sees the final volume.
     std::atomic<bool> exchangeable_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfuse prints through one function that a program may replace; it is kept as the reason why a
-// mount failed, and logged as our own lines are.
+// libfuse prints through a function that a program may replace. Its messages are kept as the reason
+// why a mount failed, and logged like the daemon's own lines.
 #include "apps/fuse/log.hpp"
 
 #include <syslog.h>

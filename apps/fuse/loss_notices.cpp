@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses are rare, so one lock serves them all; without any, a call reads one word.
+// Losses are rare, so one lock covers them all; without losses, a call only reads one word.
 #include "apps/fuse/loss_notices.hpp"
 
 namespace warren::fuse {

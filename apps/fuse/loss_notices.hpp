@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of which written data are lost. With the kernel's writeback cache it is unknown which
-// descriptor a byte came from, so each that was open for writing is told, once for each loss.
+// Files that have lost written data. With the kernel's writeback cache it is unknown through which
+// descriptor a byte was written, so each descriptor that was open for writing gets the error, once
+// for each loss.
 #pragma once
 
 #include <atomic>
@@ -14,19 +15,19 @@ namespace warren::fuse {
 
 class LossNotices {
  public:
-    /// The descriptors of `node` up to the open with the count `last` are to be told. Throws
+    /// The descriptors of `node` up to the open with count `last` are to get an error. Throws
     /// std::bad_alloc.
     void add(u64 node, u32 last);
-    /// Whether this descriptor has not been told yet.
+    /// Whether this descriptor must still get an error.
     bool must_tell(u64 node, OpenNumber number) const;
     void note_told(u64 node, OpenNumber number);
-    /// Whether fewer than the `writers` that have the file open have been told of a loss.
+    /// Whether fewer than the file's `writers` open descriptors have got the error.
     bool has_untold(u64 node, u64 writers) const;
-    /// The descriptor is gone.
+    /// The descriptor was closed.
     void close(u64 node, OpenNumber number);
-    /// Nobody is to be told of this file any more.
+    /// No descriptor of this file is to get an error any more.
     void forget(u64 node);
-    /// Likewise of any file.
+    /// The same for all files.
     void forget_all();
     bool is_empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
@@ -36,9 +37,9 @@ class LossNotices {
         std::unordered_set<u64> told;  // numbers of open files
     };
 
-    mutable std::mutex mutex_;  // guards what follows, but for reads of count_
+    mutable std::mutex mutex_;  // guards the members below, except for reads of count_
     std::unordered_map<u64, Loss> losses_;
-    std::atomic<u64> count_{0};  // of losses_: most calls look no further
+    std::atomic<u64> count_{0};  // size of losses_: most calls read only this
 };
 
 }  // namespace warren::fuse

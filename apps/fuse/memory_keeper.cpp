@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// At rest is a mount whose kernel and clients have asked for nothing from one look to the next, and
-// of which all is durable: it is not for this thread to say when something is committed.
+// A mount is idle if neither the kernel nor a client has sent a request since the last check, and
+// all changes are durable: this thread does not decide when to commit.
 #include "apps/fuse/memory_keeper.hpp"
 
 #include <malloc.h>
@@ -16,22 +16,22 @@ namespace warren::fuse {
 namespace {
 
 constexpr std::chrono::seconds between_looks{3};
-constexpr u32 looks_when_busy = 20;  // between two times that memory is given back
-// Then the last commit is long enough ago for the volume to give back as well.
+constexpr u32 looks_when_busy = 20;  // checks between two times that memory is returned
+// By then the last commit is old enough for the volume to release memory as well.
 constexpr u32 looks_at_rest = 2;
 
 void give_back_at_rest(MountState& mount, bool may_commit) {
     const bool is_read_only = mount.read_only.load(std::memory_order_relaxed);
-    // The log is told if it fails.
+    // A failure is logged by sync().
     if (may_commit && !is_read_only) static_cast<void>(mount.sync());
     mount.nodes.shrink();
 }
 
 void keep_memory_low(const std::stop_token& stop, MountState& mount, bool may_commit) {
-    u64 asked = 0;        // by kernel and clients, up to the last look
-    bool is_due = false;  // something was asked since memory was given back
-    u32 rest = 0;         // looks in a row at a mount at rest
-    u32 busy = 0;         // looks since memory was given back
+    u64 asked = 0;        // requests of kernel and clients, up to the last check
+    bool is_due = false;  // there were requests since memory was returned
+    u32 rest = 0;         // consecutive checks of an idle mount
+    u32 busy = 0;         // checks since memory was returned
     while (!wait_for_stop(stop, between_looks)) {
         const u64 now = requests_read() + mount.verbs_served.load(std::memory_order_relaxed);
         const bool is_new = now != asked;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that gives memory back to the system when a mount that was busy is at rest: what the
-// volume keeps of removed files, empty hash tables, and what malloc keeps of freed memory for each
-// thread. A mount that is never at rest gives back what malloc keeps once a minute.
+// A thread that returns memory to the system when a busy mount becomes idle: what the volume keeps
+// for removed files, empty hash tables, and the memory that malloc caches for each thread. A mount
+// that is never idle returns malloc's memory once a minute.
 //
-// Invariant: a mount at rest costs a look at two counters every few seconds.
+// Invariant: on an idle mount it only compares two counters every few seconds.
 #pragma once
 
 #include <thread>
@@ -12,7 +12,7 @@
 
 namespace warren::fuse {
 
-/// `may_commit`: what the volume keeps is given back too, which may take a commit.
+/// `may_commit`: also return what the volume keeps, for which a commit may be needed.
 std::jthread start_memory_keeper(MountState& mount, bool may_commit);
 
 }  // namespace warren::fuse

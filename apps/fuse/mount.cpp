@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `mount` returns when the mount works: the daemon is a child that reports over a pipe, and its
-// parent waits for the report and makes it its own answer.
+// `mount` returns when the mount works: the daemon is a child that reports over a pipe; the parent
+// waits for the report and exits with the reported code.
 #include "apps/fuse/mount.hpp"
 
 #include <fcntl.h>
@@ -31,15 +31,15 @@ int complain(const MountOptions& options, const std::string& text) {
     return exit_mount_failed;
 }
 
-/// The absolute path without links; empty, with errno, if there is no such file.
+/// The absolute path without symbolic links; empty, with errno, if the file does not exist.
 std::string resolved(const std::string& path) {
     const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
                                                            &std::free);
     return full ? std::string(full.get()) : std::string();
 }
 
-/// Takes away what is left at the mount point of a volume whose daemon was killed: it answers
-/// nothing, and a mount on top of it would only hide it.
+/// Removes a mount whose daemon was killed: it answers no request, and a mount on top of it would
+/// only hide it.
 void remove_dead_mount(const std::string& mountpoint) {
     struct statx facts {};
     if (::statx(AT_FDCWD, mountpoint.c_str(), AT_STATX_FORCE_SYNC, STATX_TYPE, &facts) == 0 ||
@@ -47,13 +47,13 @@ void remove_dead_mount(const std::string& mountpoint) {
         return;
     }
     const auto top = top_mount_on(mountpoint);
-    // A user who may not unmount it learns the reason from the mount that follows.
+    // If the user may not unmount it, the mount that follows reports the reason.
     if (top && top->is_warren()) {
         static_cast<void>(detach(mountpoint, Detach::lazily));
     }
 }
 
-/// Makes both paths absolute. An error text, or nothing.
+/// Makes both paths absolute. Returns an error text, or "".
 std::string resolve_paths(MountOptions& options) {
     const std::string image = resolved(options.image);
     if (image.empty()) return quoted_if_needed(options.image) + ": " + std::strerror(errno);
@@ -80,7 +80,7 @@ int mount_in_foreground(const MountOptions& options) {
     });
 }
 
-/// Leaves the terminal to others.
+/// Detaches standard input and output from the terminal.
 void leave_terminal() {
     const Descriptor nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!nowhere) return;
@@ -88,7 +88,7 @@ void leave_terminal() {
         ::dup2(nowhere.get(), stream);
 }
 
-/// The daemon's process. Reports "code text" and never returns.
+/// The process of the daemon. Reports "code text" to the parent and never returns.
 [[noreturn]] void become_daemon(const MountOptions& options, Descriptor to_parent) {
     ::setsid();
     if (::chdir("/") != 0) std::_Exit(exit_mount_failed);
@@ -96,7 +96,7 @@ void leave_terminal() {
     const int code = serve_mount(options, [&](int exit_code, const std::string& text) {
         const std::string report = static_cast<char>(exit_code) + text;
         leave_terminal();
-        // A parent that is gone does not need the report.
+        // A parent that has exited does not need the report.
         static_cast<void>(!::write(to_parent.get(), report.data(), report.size()));
         to_parent.close();
     });
@@ -150,7 +150,7 @@ int remount(const MountOptions& options) {
                    : static_cast<Errc>(errno);
     };
     auto tell_daemon = [&] { return daemon->remount(read_only, options.access_times); };
-    // The side that starts to refuse writes must do so first.
+    // Whichever of kernel and daemon starts to refuse writes must do so first.
     Errc code = read_only ? tell_kernel() : tell_daemon();
     if (code == Errc::ok) code = read_only ? tell_daemon() : tell_kernel();
     if (code == Errc::ok) return EXIT_SUCCESS;

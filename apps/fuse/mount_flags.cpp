@@ -12,8 +12,8 @@ namespace warren::fuse {
 namespace {
 
 struct FlagBits {
-    unsigned long seen;  // by statvfs
-    unsigned long set;   // with mount
+    unsigned long seen;  // in the result of statvfs(3)
+    unsigned long set;   // for mount(2)
 };
 constexpr std::array<FlagBits, 8> flag_bits{{{ST_RDONLY, MS_RDONLY},
                                              {ST_NOSUID, MS_NOSUID},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mount options as flags of mount(2), for what libfuse does not pass on and for remounting.
+// Mount options as flags of mount(2), for options that libfuse does not pass on and for remounts.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace warren::fuse {
 
-/// The flags that `mountpoint` has now, as mount(2) wants them.
+/// The present flags of `mountpoint`, as mount(2) takes them.
 unsigned long current_mount_flags(const std::string& mountpoint);
 
-/// `flags` with what the options change.
+/// `flags` with the changes of the options.
 unsigned long changed_mount_flags(unsigned long flags, const MountOptions& options);
 
 }  // namespace warren::fuse

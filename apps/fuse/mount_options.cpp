@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options behind -o. Those that only mount(8) and its friends read are accepted and ignored, so
-// that a line of fstab works as it is for other file systems; an unknown one is an error, not a
-// surprise.
+// The options of -o. Options that only mount(8) and related programs interpret are accepted and
+// ignored, so that a line of fstab works as for other file systems; an unknown option is an error.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,7 +12,7 @@ namespace warren::fuse {
 
 namespace {
 
-// The smallest that a volume works with.
+// The smallest sizes that a volume works with.
 constexpr u64 meta_buffer_min_bytes = 1 * mib;
 constexpr u64 dedup_index_min_bytes = 64 * kib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
@@ -28,7 +27,7 @@ std::string_view value_of(std::string_view option) {
     return option.substr(option.find('=') + 1);
 }
 
-/// Takes one option, as it was written. False, and `error`, if it makes no sense.
+/// Applies one option, as it was written. Returns false, with `error`, if it is invalid.
 using Take = bool (*)(MountOptions& options, std::string_view option, std::string& error);
 
 bool ignore(MountOptions&, std::string_view, std::string&) {
@@ -54,7 +53,7 @@ bool take_access_times(MountOptions& options, std::string_view option, std::stri
     return true;
 }
 
-/// NAME or noNAME, which is passed to the kernel in place of its opposite.
+/// NAME or noNAME, which is passed to the kernel and replaces its opposite.
 bool take_kernel_flag(MountOptions& options, std::string_view option, std::string&) {
     const bool is_negative = option.starts_with("no");
     set_flag(options, option, is_negative ? option.substr(2) : "no" + std::string(option));
@@ -66,14 +65,14 @@ bool take_sync(MountOptions& options, std::string_view option, std::string&) {
     return true;
 }
 
-/// What mount(8) means by an option that lets users mount.
+/// The flags that mount(8) implies for an option that lets users mount.
 bool restrict_as_user(MountOptions& options, std::string_view, std::string& error) {
     for (const std::string_view flag : {"nodev", "nosuid", "noexec"})
         take_kernel_flag(options, flag, error);
     return true;
 }
 
-/// "name=number"; false, and `error`, if it is not that.
+/// Parses "name=number"; false, with `error`, if it is malformed.
 bool take_number(std::string_view option, u32& number, std::string& error) {
     const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
@@ -83,8 +82,8 @@ bool take_number(std::string_view option, u32& number, std::string& error) {
     return false;
 }
 
-/// "name=size", in bytes or with K, M or G behind it; false, and `error`, if it is not that or less
-/// than `least` and not 0.
+/// Parses "name=size", in bytes or with the suffix K, M or G; false, with `error`, if it is
+/// malformed, or less than `least` and not 0.
 bool take_size(std::string_view option, u64 least, u64& size, std::string& error) {
     const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
@@ -103,7 +102,7 @@ bool take_size(std::string_view option, u64 least, u64& size, std::string& error
     return false;
 }
 
-/// "name=value" with a value that is none of `choices`.
+/// The error for "name=value" with a value that is not among `choices`.
 bool refuse(std::string_view option, std::string_view what, Choices choices, std::string& error) {
     error = "'" + std::string(option) + "': there is no such " + std::string(what) + ": it is " +
             listed(choices());
@@ -164,7 +163,7 @@ struct Entry {
     Take take = ignore;
 };
 
-/// A name that ends with '=' takes a value; one that ends with '*' is the beginning of any word.
+/// A name that ends with '=' takes a value; one that ends with '*' is a prefix of accepted words.
 constexpr Entry entries[] = {
     {{"ro", nullptr, "mount read-only"}, take_switch},
     {{"rw", nullptr, "mount writable, or fail"}, take_switch},
@@ -252,7 +251,8 @@ constexpr Entry entries[] = {
     {{"uhelper=", "NAME", nullptr}},
     {{"helper=", "NAME", nullptr}},
     {{"user=", "NAME", nullptr}},
-    // What the kernel shows of a FUSE mount: mount(8) repeats it at a remount.
+    // Options that the kernel reports for a FUSE mount, and that mount(8) passes again at a
+    // remount.
     {{"user_id=", "NUMBER", nullptr}},
     {{"group_id=", "NUMBER", nullptr}},
     {{"max_read=", "BYTES", nullptr}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's end of a mount's ring: the control connection, which is the ring's life, and the
-// ring that came over it. Items are submitted as long as there is room and taken in order, so the
-// daemon works on some while others are written and read.
+// The client's end of a mount's ring: the control connection, which the ring lives as long as, and
+// the ring received over it. Commands are submitted while there is room and completed in order, so
+// the daemon works on some while the client writes and reads others.
 #include "warren/mount_ring.hpp"
 
 #include <algorithm>
@@ -19,12 +19,12 @@ namespace {
 
 using ops::Verb;
 
-/// So many are submitted between two looks at what has come back.
+/// How many commands are submitted between two checks for completions.
 constexpr std::size_t stride = 512;
 
 void set_name(ops::Command& command, std::string_view name) {
     command.name = name.data();
-    // Whatever is too long for a name is one byte too long.
+    // Any name that is too long counts as one byte too long.
     command.name_length = static_cast<u32>(std::min<std::size_t>(name.size(), 256));
 }
 
@@ -54,7 +54,7 @@ class MountRing::Implementation {
         return handle;
     }
 
-    /// Gives `count` commands of `verb`, which `fill(i, command)` fills in; `take(i, reply)` gets
+    /// Submits `count` commands of `verb`, which `fill(i, command)` fills in; `take(i, reply)` gets
     /// each reply.
     template <class Fill, class Take>
     void run(Verb verb, std::size_t count, const Fill& fill, const Take& take) {
@@ -89,7 +89,7 @@ class MountRing::Implementation {
         for (; taken < count; ++taken)
             take(taken, refusal(Errc::io));
     }
-    /// Likewise a command for each name.
+    /// The same, with one command for each name.
     template <class Take>
     void run_on(Verb verb, std::span<const Lookup> names, const Take& take) {
         const auto fill = [&](std::size_t i, ops::Command& command) {
@@ -121,10 +121,10 @@ class MountRing::Implementation {
     }
 
     fuse::ControlConnection connection_;
-    std::mutex mutex_;  // one question at a time goes over the connection
+    std::mutex mutex_;  // one request at a time uses the connection
     ring::RemoteRing remote_;
     std::unique_ptr<ring::RingClient> client_;
-    std::atomic<bool> is_broken_{false};  // nobody answers any more
+    std::atomic<bool> is_broken_{false};  // the daemon does not answer any more
 };
 
 MountRing::MountRing(std::unique_ptr<Implementation> implementation)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// warren/mount_ring.h over warren/mount_ring.hpp. What is thrown for want of memory becomes ENOMEM.
+// Implements warren/mount_ring.h by warren/mount_ring.hpp. std::bad_alloc becomes ENOMEM.
 #include "warren/mount_ring.h"
 
 #include <cerrno>
@@ -55,7 +55,7 @@ warren_found found_of(const Result<Attributes>& result) {
     return found;
 }
 
-/// Calls `work()`; what it has no memory for, `refuse()` answers.
+/// Calls `work()`; if it runs out of memory, calls `refuse()`.
 template <class Work, class Refuse>
 void guarded(const Work& work, const Refuse& refuse) {
     try {
@@ -65,7 +65,7 @@ void guarded(const Work& work, const Refuse& refuse) {
     }
 }
 
-/// Calls `work(results)` and tells what became of each item.
+/// Calls `work(results)` and converts the result of each item.
 template <class Work>
 void find_all(size_t count, warren_found* found, const Work& work) {
     guarded(

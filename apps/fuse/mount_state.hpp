@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that the callbacks of one mount share.
+// The state that all callbacks of one mount share.
 //
-// Invariant: lives from before the first request until after the last.
+// Invariant: exists from before the first request until after the last.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Invalidator;
 class LateSeeker;
 
 struct MountState {
-    /// `how`: the options that the volume was opened with. `damage_log` outlives this.
+    /// `how`: the options with which the volume was opened. `damage_log` must outlive this object.
     MountState(std::unique_ptr<Volume> opened, const MountOptions& options, const OpenOptions& how,
                DamageLog& damage_log)
         : volume(std::move(opened), options.image, how, options.open),
@@ -38,33 +38,33 @@ struct MountState {
     NodeTable nodes;
     OpenNumbers opens;
     UnsavedWrites unsaved;
-    LossNotices refused;  // of what the kernel held back and the full volume did not take
+    LossNotices refused;  // of dirty pages that the full volume did not take
     FullWatch full_watch;
     DamageLog& damage;
     std::string image;       // absolute
     std::string mountpoint;  // absolute
     fuse_session* session = nullptr;
-    LateSeeker* late_seeker = nullptr;   // set while requests are answered
+    LateSeeker* late_seeker = nullptr;   // set while requests are served
     Invalidator* invalidator = nullptr;  // likewise
     std::atomic<bool> read_only;
     std::atomic<AccessTimes> access_times{AccessTimes::relative};
-    std::atomic<u64> verbs_served{0};     // of the control socket, turns of rings among them
-    std::atomic<bool> can_expire{false};  // see Invalidator; known once the kernel has said hello
+    std::atomic<u64> verbs_served{0};     // control verbs, including turns of rings
+    std::atomic<bool> can_expire{false};  // see Invalidator; known after the kernel's first request
     bool allow_other = false;
 
     static MountState& of(fuse_req_t raw) {
         return *static_cast<MountState*>(fuse_req_userdata(raw));
     }
 
-    /// Undoes `count` references that the kernel had to a node. Asks for no memory.
+    /// Returns `count` references that the kernel had to a node. Allocates no memory.
     void give_back(Volume& from, u64 node, u64 count) {
         if (const auto gone = nodes.forget(node, count)) from.forget(gone->handle, gone->held);
     }
-    /// What `commit()` answers; the log is told if it fails.
+    /// Returns the result of `commit()`, which is logged if it failed.
     template <class Commit>
     Errc make_durable(const Commit& commit) {
         const Errc code = unsaved.commit(commit);
-        // With an engine that may be lost the volume may go on without it.
+        // If the engine can be lost, the volume may continue on another engine.
         damage.note_commit(code, !unsaved.may_have_losses());
         return code;
     }

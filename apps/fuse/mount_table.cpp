@@ -43,7 +43,7 @@ u32 to_number(std::string_view text, u32 missing) {
     return value;
 }
 
-/// Takes what lies before the next `separator`, and that.
+/// Removes and returns the text before the next `separator`, and removes that too.
 std::string_view take(std::string_view& text, char separator) {
     const size_t length = std::min(text.size(), text.find(separator));
     const std::string_view taken = text.substr(0, length);
@@ -54,10 +54,10 @@ std::string_view take(std::string_view& text, char separator) {
 MountedPlace parse_line(std::string_view line) {
     MountedPlace place;
     place.number = to_number(take(line, ' '), 0);
-    take(line, ' ');  // the mount above
+    take(line, ' ');  // the ID of the parent mount
     place.device_major = to_number(take(line, ':'), 0);
     place.device_minor = to_number(take(line, ' '), 0);
-    take(line, ' ');  // what is mounted of the file system
+    take(line, ' ');  // the root of the mount within its file system
     place.mountpoint = unescaped(take(line, ' '));
     const std::string_view flags = take(line, ' ');
     place.read_only = flags == "ro" || flags.starts_with("ro,");
@@ -69,8 +69,8 @@ MountedPlace parse_line(std::string_view line) {
     return place;
 }
 
-/// The contents of a file of the kernel's; what could be read of it. Throws where there is no
-/// memory, as a stream of the standard library does not.
+/// The contents of a file in /proc, as far as they can be read. Throws std::bad_alloc, unlike a
+/// stream of the standard library, which fails silently.
 std::string read_all(const std::string& path) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string text;
@@ -118,8 +118,8 @@ bool PeerMounts::is_read_only(int descriptor) {
         std::string_view line = take(rest, '\n');
         if (take(line, '\t') == "mnt_id:") number = to_number(line, 0);
     }
-    // The descriptor keeps the number from being anybody else's, also in the table of a process
-    // that has got the peer's number since.
+    // The open descriptor keeps the mount ID from being reused; that holds too if another process
+    // has the peer's pid by now.
     std::optional<bool> found = find(number, 0, ours_);
     if (!found && process_ != 0) found = find(number, process_, theirs_);
     return found.value_or(true);

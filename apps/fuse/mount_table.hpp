@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mounted where, as a process sees it (/proc/PID/mountinfo). No file system is asked for
-// it, so it is safe where one of them may not answer.
+// The mounts that a process sees (/proc/PID/mountinfo). Reading it sends no request to any file
+// system, so it is safe even if one of them does not answer.
 //
-// Invariant: a snapshot, read whole; paths have their escapes undone.
+// Invariant: a complete snapshot; escapes in paths are decoded.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@
 namespace warren::fuse {
 
 struct MountedPlace {
-    u64 number = 0;  // of this mount, as in /proc/PID/fdinfo; nobody else's while it lives
+    u64 number = 0;  // mount ID, as in /proc/PID/fdinfo; unique while the mount exists
     u32 device_major = 0;
     u32 device_minor = 0;
     std::string mountpoint;
     std::string type;        // for instance "fuse.warren"
-    std::string source;      // the image, for ours
-    std::string options;     // of the file system: user_id=... and so on
-    bool read_only = false;  // through this mount; the file system may be so as well
+    std::string source;      // for Warren: the image
+    std::string options;     // of the file system, such as user_id=...
+    bool read_only = false;  // this mount is; the file system may be as well
 
     bool is_warren() const { return type == "fuse.warren"; }
     bool same_device(const MountedPlace& other) const {
@@ -30,20 +30,21 @@ struct MountedPlace {
     }
 };
 
-/// All mounts, in the order in which they were made; as `process` sees them if that is not 0.
+/// All mounts, oldest first; as `process` sees them if that is not 0.
 std::vector<MountedPlace> read_mount_table(u32 process = 0);
 
-/// The mount that was made last on this path. Requires: `path` is absolute and resolved.
+/// The most recent mount on this path. Requires: `path` is absolute and resolved.
 std::optional<MountedPlace> top_mount_on(const std::string& path);
 
-/// What the mounts are by which a peer holds directories of ours. Its descriptors are not asked:
-/// fstatvfs(3) would ask the file system, which may be the one that the caller serves.
+/// The mounts through which a peer has opened directories of this mount. It does not use
+/// fstatvfs(3), which would send a request to the file system, and that may be the one this process
+/// serves.
 class PeerMounts {
  public:
     explicit PeerMounts(u32 process) : process_(process) {}
 
-    /// Whether the mount that `descriptor` was opened through is read-only. A mount that neither
-    /// this process nor the peer has in its table counts as read-only.
+    /// Whether the mount through which `descriptor` was opened is read-only. A mount that is in the
+    /// table of neither this process nor the peer counts as read-only.
     bool is_read_only(int descriptor);
 
  private:
@@ -53,10 +54,11 @@ class PeerMounts {
     std::vector<MountedPlace> ours_, theirs_;  // read when first needed
 };
 
-/// Whether something is mounted on `path` or below it. Requires: `path` is absolute and resolved.
+/// Whether `path`, or anything below it, is a mount point. Requires: `path` is absolute and
+/// resolved.
 bool is_mounted_below(const std::string& path);
 
-/// The number behind "name=" in comma-separated options; `missing` if it is not there.
+/// The number after "name=" in comma-separated options; `missing` if there is none.
 u32 option_number(std::string_view options, std::string_view name, u32 missing);
 
 }  // namespace warren::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names: look up, make, remove, rename, and give inodes back.
+// Names: look up, create, remove and rename them, and forget inodes.
 #include <sys/sysmacros.h>
 
 #include <cstdio>
@@ -14,8 +14,8 @@ namespace warren::fuse {
 
 namespace {
 
-/// The inode with this number, whether the kernel holds it or not: a look-up by file handle of an
-/// NFS client begins with a bare number.
+/// The inode with this number, whether or not the kernel holds it: the look-up of an NFS client's
+/// file handle begins with a bare number.
 Result<Attributes> by_number(const Request& request, fuse_ino_t node) {
     const Result<Handle> handle = request.volume->handle_of(request.mount.nodes.inode_of(node));
     if (!handle) return handle.code();
@@ -45,7 +45,7 @@ void look_up(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     request.reply_entry(found);
 }
 
-/// Makes what `options` say and answers with its entry.
+/// Creates what `options` specify and replies with its entry.
 void make(fuse_req_t raw, fuse_ino_t parent, const char* name, CreateOptions options) {
     const Request request(raw, parent, name);
     Handle directory;
@@ -128,7 +128,7 @@ void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
         about_name(request.volume->rename(request.caller(), from, name, to, new_name, how)));
 }
 
-/// There is no answer that would let the kernel try again, so this one cannot fail.
+/// The kernel never repeats a forget, so this must not fail.
 void forget_many(fuse_req_t raw, size_t count, fuse_forget_data* items) {
     MountState& mount = MountState::of(raw);
     const LiveVolume::Access volume = mount.volume.access();

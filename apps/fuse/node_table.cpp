@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixty-four small tables, so that the threads that answer the kernel seldom meet at a lock.
+// Sixty-four small tables, so that threads serving requests seldom contend for a lock.
 #include "apps/fuse/node_table.hpp"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace warren::fuse {
 namespace {
 
 constexpr u64 root_node = 1;
-constexpr u32 renewed_bit = 0x80000000;  // of a generation
+constexpr u32 renewed_bit = 0x80000000;  // in a generation
 
 }  // namespace
 
@@ -33,7 +33,7 @@ NodeTable::Remembered NodeTable::remember(const Attributes& attributes) {
     Shard& home = shard(node);
     std::lock_guard lock(home.mutex);
     Node& entry = Spare<Nodes>::insert(home.nodes, node);
-    // A number is used again only when nothing holds it.
+    // A number is reused only when nothing refers to the old inode any more.
     if (entry.generation != attributes.handle.generation) entry.held = 0;
     entry.generation = attributes.handle.generation;
     entry.shared = entry.shared || (attributes.links > 1 && !is_directory);
@@ -137,7 +137,7 @@ void NodeTable::shrink() {
     for (Shard& home : shards_) {
         std::lock_guard lock(home.mutex);
         if (home.nodes.bucket_count() <= 8 * home.nodes.size() + 64) continue;
-        // Without memory for that it stays as it is.
+        // Without memory for that it stays as large as it is.
         static_cast<void>(or_no_memory([&] {
             home.nodes.rehash(2 * home.nodes.size());
             return Errc::ok;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel names inodes by 64-bit numbers without a generation; this table adds it. It holds one
-// entry for each inode that the kernel has in its caches.
+// The kernel identifies inodes by 64-bit node numbers without a generation; this table adds it. It
+// has one entry for each inode that the kernel has in its caches.
 //
-// Invariant: a node's number is its inode number, but that the root of the volume and node 1 (which
-// the kernel reserves for the root) are exchanged. An entry lives as long as the kernel holds a
-// reference, and so does the volume's own hold on the number, so a number never changes its meaning
-// under the kernel. The kernel's references are counted here, in 64 bits; of the volume's, of which
-// each look-up takes one, at most `held_max` stand for all of them.
+// Invariant: a node's number is its inode number, except that the root of the volume and node 1
+// (which the kernel reserves for the root) are exchanged. An entry exists as long as the kernel
+// holds a reference, and so does the volume's own hold on the number; so a number never changes its
+// meaning for the kernel. The kernel's references are counted here, in 64 bits. Each look-up also
+// takes a reference of the volume, of which the table keeps at most `held_max` for all of them.
 #pragma once
 
 #include <array>
@@ -30,69 +30,70 @@ class NodeTable {
     u64 node_of(u64 inode) const { return exchanged(inode); }
     u64 inode_of(u64 node) const { return exchanged(node); }
 
-    /// Takes the memory that this thread's next remember() needs. Throws std::bad_alloc.
+    /// Allocates the memory that this thread's next remember() needs. Throws std::bad_alloc.
     static void prepare() { Spare<Nodes>::take(); }
     struct Remembered {
-        u32 generation = 0;  // as the kernel is shown it
-        u64 surplus = 0;     // references for the caller to give back to the volume
+        u32 generation = 0;  // as shown to the kernel
+        u64 surplus = 0;     // references that the caller must return to the volume
     };
-    /// Counts a reference that the kernel gets with a reply, and that the volume has counted.
+    /// Counts a reference that the kernel gets with a reply and that the volume has counted.
     /// Requires: prepare() before each call.
     Remembered remember(const Attributes& attributes);
-    /// Notes that a file has another link now, if the kernel has this node.
+    /// Records that a file has got another link, if the kernel has this node.
     void note_shared(u64 node);
     struct Forgotten {
         Handle handle;
-        u64 held = 0;  // references for the caller to give back to the volume
+        u64 held = 0;  // references that the caller must return to the volume
     };
-    /// Takes back `count` references; what to give back if these were the last. The root stays.
+    /// Subtracts `count` references; returns what to release if these were the last. The root
+    /// stays.
     std::optional<Forgotten> forget(u64 node, u64 count);
-    /// The inode behind a node; nothing if the kernel has no reference to it.
+    /// The inode of a node; nullopt if the kernel has no reference to it.
     std::optional<Handle> find(u64 node) const;
 
-    /// Makes the kernel take this node for another one at the next look-up of its name: the size
-    /// that it caches is wrong, and there is no call to correct it. Not while it is open.
+    /// Makes the kernel treat this node as a different one at the next look-up of its name: the
+    /// size that it caches is wrong, and no call corrects it. Has no effect while the file is open.
     void renew(u64 node);
 
-    /// Whether the kernel has this node, as a directory.
+    /// Whether the kernel has this node and it is a directory.
     bool is_directory(u64 node) const;
 
-    /// Counts an open, for writing or only for reading, and its end. count_release(): whether that
-    /// was the last, and the kernel should forget the node for its new times.
+    /// Counts an open for writing or only for reading, and its end. count_release() returns whether
+    /// it was the last, and the kernel should forget the node because of its new times.
     void count_open(u64 node, bool writes);
     bool count_release(u64 node, bool writes);
-    /// The open file `node` has new times that the kernel does not know and cannot be told.
+    /// The open file `node` has new times that the kernel neither knows nor can be told of.
     void note_new_times(u64 node);
-    /// Whether it is open for writing: then the kernel may hold back what was written.
+    /// Whether it is open for writing, so that the kernel may hold back dirty pages.
     bool is_written(u64 node) const { return writers(node) > 0; }
-    /// How many opens for writing it has.
+    /// The number of opens for writing.
     u64 writers(u64 node) const;
 
-    /// Nodes whose attributes may change when other names go away: several links, or open.
+    /// Nodes whose attributes may change when other names are removed: with several links, or open.
     std::vector<u64> shared_or_open() const;
 
-    /// Gives back what a table keeps that held many more entries once.
+    /// Releases memory of tables that once had many more entries.
     void shrink();
 
     struct Use {
         Handle handle;
-        u64 held = 0;  // references of the volume's
+        u64 held = 0;  // references to the volume
         u64 opens = 0;
     };
-    /// Every inode in use, the root among them.
+    /// Every inode in use, including the root.
     std::vector<Use> in_use() const;
 
  private:
     struct Node {
         u32 generation = 0;
-        u32 held = 0;         // references of the volume's
-        bool shared = false;  // has been seen with more than one link
+        u32 held = 0;         // references to the volume
+        bool shared = false;  // was seen with more than one link
         bool directory = false;
         bool renewed = false;
         bool has_new_times = false;
         u64 opens = 0;
-        u64 references = 0;  // of the kernel's
-        u64 writers = 0;     // of the opens
+        u64 references = 0;  // held by the kernel
+        u64 writers = 0;     // opens for writing
     };
     using Nodes = std::unordered_map<u64, Node>;
     struct alignas(64) Shard {

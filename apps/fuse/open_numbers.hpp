@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers by which the kernel names open files: all that a mount keeps of an open file.
+// The numbers by which the kernel identifies open files: the only state of an open file.
 #pragma once
 
 #include <atomic>
@@ -8,15 +8,15 @@
 
 namespace warren::fuse {
 
-/// How a file is open.
+/// The mode in which a file is open.
 struct OpenWay {
     bool writes = false;
-    bool is_direct = false;   // past the page cache
-    bool is_awaited = false;  // each write until it is durable
+    bool is_direct = false;   // bypasses the page cache
+    bool is_awaited = false;  // each write is durable before it returns
 };
 
-/// One such number: the file's generation, how it is open, and a count of opens, which tells those
-/// from before an event from those behind it.
+/// Such a number: the file's generation, the mode of the open, and a count of opens, which tells
+/// opens before an event from those after it.
 class OpenNumber {
  public:
     static constexpr u32 count_bits = 29;
@@ -31,7 +31,7 @@ class OpenNumber {
     bool writes() const { return (number_ & writes_bit) != 0; }
     bool is_direct() const { return (number_ & direct_bit) != 0; }
     bool is_awaited() const { return (number_ & awaited_bit) != 0; }
-    /// Whether it was made no later than the one with the count `last`. Counts come round.
+    /// Whether it was made no later than the open with the count `last`. Counts wrap around.
     bool is_up_to(u32 last) const {
         constexpr u32 mask = (1u << count_bits) - 1;
         return ((last - static_cast<u32>(number_ >> count_shift)) & mask) <= mask / 2;
@@ -52,7 +52,7 @@ class OpenNumbers {
     OpenNumber next(u32 generation, OpenWay way) {
         return {generation, way, opens_.fetch_add(1, std::memory_order_relaxed) + 1};
     }
-    /// The count of the last one.
+    /// The count of the most recent open.
     u32 last() const { return opens_.load(std::memory_order_relaxed); }
 
  private:

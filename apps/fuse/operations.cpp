@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is agreed with the kernel at the start, and why:
-// - It checks permission and access control lists itself, keeps dirty pages and sizes (writeback
+// The capabilities negotiated with the kernel at the start, and why:
+// - The kernel checks permission and access control lists, keeps dirty pages and sizes (writeback
 //   cache), and looks up by number and generation for NFS.
-// - flush is left out: pages are written before it, and the kernel stops asking after one ENOSYS.
-// - Locks are left out: nobody but the kernel sees the files, so its own locks are enough.
-// - Direct I/O goes one request after the other in each thread: the kernel makes EIO of a short
-//   answer to one of several, and leaves stale pages behind an asynchronous write (DESIGN.md).
-// - No splice: the volume takes and gives memory, so a pipe in between would only be one more hop.
+// - flush replies ENOSYS unless an engine may lose written data (contents.cpp): pages are written
+//   before it, and the kernel sends no more after one ENOSYS.
+// - Locks are not implemented: only this kernel accesses the files, so its own locks suffice.
+// - Direct I/O is sequential in each thread: if one of several concurrent requests is short, the
+//   kernel returns EIO, and after an asynchronous write it leaves stale pages (DESIGN.md).
+// - No splice: the volume reads and writes memory, so a pipe would only add a copy.
 #include "apps/fuse/operations.hpp"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void initialise(void* user_data, fuse_conn_info* connection) {
         FUSE_CAP_DONT_MASK | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
         FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_ACL |
         FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
-    // The older of two ways to drop set-user-id bits; device.cpp asks for the newer one.
+    // The older of two ways to clear set-user-id bits; device.cpp requests the newer one.
     constexpr unsigned unwanted = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
                                   FUSE_CAP_ASYNC_DIO | FUSE_CAP_IOCTL_DIR | FUSE_CAP_SPLICE_READ |
                                   FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;

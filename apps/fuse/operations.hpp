@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mount's callbacks: each turns a request of libfuse's low-level interface into a call of the
-// volume and its answer into a reply, and does nothing else. One file a theme fills its part.
+// The mount's callbacks. Each converts a request of libfuse's low-level interface into a call of
+// the volume, and the result into a reply, and does nothing else. Each group is in a file of its
+// own.
 #pragma once
 
 #include "apps/fuse/library.hpp"
@@ -10,7 +11,7 @@ namespace warren::fuse {
 /// All callbacks; the user data of the session is a MountState.
 fuse_lowlevel_ops operations();
 
-/// Looking up, making, removing and renaming names, and forgetting inodes.
+/// Looking up, creating, removing and renaming names, and forgetting inodes.
 void add_name_operations(fuse_lowlevel_ops& operations);
 /// Reading directories.
 void add_directory_operations(fuse_lowlevel_ops& operations);

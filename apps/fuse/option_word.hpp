@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A word that a user may write where a command takes words of its own (behind `mount -o`, in an
-// expression of find), as help pages, manual pages and completions show it.
+// A word that a command accepts besides its options (after `mount -o`, or in an expression of
+// find), as help pages, manual pages and completions show it.
 #pragma once
 
 #include <iterator>
@@ -10,7 +10,7 @@
 
 namespace warren {
 
-/// The values that there are, by name.
+/// Returns the names of the accepted values.
 using Choices = std::vector<std::string_view> (*)();
 
 template <const auto& names>
@@ -18,7 +18,7 @@ std::vector<std::string_view> names_of() {
     return {std::begin(names), std::end(names)};
 }
 
-/// The names as part of a sentence: "a, b or c".
+/// The names for use in a sentence: "a, b or c".
 inline std::string listed(const std::vector<std::string_view>& names) {
     std::string text;
     for (size_t index = 0; index < names.size(); ++index) {
@@ -29,8 +29,8 @@ inline std::string listed(const std::vector<std::string_view>& names) {
 }
 
 struct OptionWord {
-    const char* name;   // a value follows at once behind '=', else as the next word
-    const char* value;  // what the pages call it; null: none, or one of `choices`
+    const char* name;   // if it ends in '=' the value follows at once, else as the next word
+    const char* value;  // the placeholder; null: no value, or one of `choices`
     const char* help;   // null: accepted without effect
     Choices choices = nullptr;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer of one part needs no thread: it is sent by the one that finishes.
+// An answer of a single part needs no thread: the thread that calls finish() sends it.
 #include "apps/fuse/part_stream.hpp"
 
 namespace warren::fuse {

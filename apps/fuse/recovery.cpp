@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel is told of every name that the volume has now in a directory that it knows. A name
-// that it knows and that is gone leads to an inode that answers ESTALE, and then it asks again.
+// The kernel is told to drop every name that the volume now has in a directory that the kernel
+// knows. A name that it caches but that no longer exists leads to an inode that returns ESTALE,
+// after which the kernel looks it up again.
 #include "apps/fuse/recovery.hpp"
 
 #include "apps/fuse/log.hpp"
@@ -9,7 +10,7 @@ namespace warren::fuse {
 
 namespace {
 
-/// Drops what the kernel believes of a directory's entries.
+/// Invalidates the kernel's cached entries of a directory.
 void drop_names(MountState& mount, u64 node, Handle directory) {
     std::vector<std::string> names;
     static_cast<void>(

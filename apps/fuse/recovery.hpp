@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a mount whose GPU is lost, by a fault of its own or of another process that
-// shares it: the volume is opened again on the CPU engine, as its last commit left it, and the
-// kernel forgets what is no longer so. Requests that were under way have failed with EIO.
+// Recovers a mount whose GPU is lost, by a fault of its own or of another process that shares it:
+// the volume is opened again with the CPU engine, in the state of the last commit, and the kernel
+// is made to forget what is no longer true. Requests that were running have failed with EIO.
 //
-// Invariant: the thread that meets the loss notes it without taking a lock; the exchange is made by
-// a separate thread that holds no lock.
+// Invariant: the thread that meets the loss records it without taking a lock; a separate thread
+// that holds no lock exchanges the volume.
 #pragma once
 
 #include <condition_variable>
@@ -23,16 +23,16 @@ class Recovery {
     Recovery(const Recovery&) = delete;
     Recovery& operator=(const Recovery&) = delete;
 
-    /// Notes that the engine has stopped, and why. From any thread.
+    /// Records that the engine has stopped, and why; from any thread.
     void note_loss(const std::string& line);
-    /// From now on a loss leads to the exchange. `mount` has its session and outlives stop().
+    /// Enables the exchange after a loss. `mount` has its session and outlives stop().
     void start(MountState& mount);
     void stop();
 
  private:
     void run(MountState& mount);
 
-    std::mutex mutex_;  // guards what follows but the thread
+    std::mutex mutex_;  // guards the members below except the thread
     std::condition_variable changed_;
     bool is_lost_ = false;
     bool is_ending_ = false;

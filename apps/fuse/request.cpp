@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replies and access times. The kernel leaves access times to us (a FUSE inode is S_NOATIME), and
-// reads that its page cache serves never arrive here: so the time is also set when a file is opened
-// for reading, under the rules of relatime at most once after each change or in a day.
+// Replies and access times. The kernel leaves access times to the file system (a FUSE inode is
+// S_NOATIME), and reads from its page cache send no request. The access time is therefore also set
+// when a file is opened for reading; under relatime that is at most once after each change or once
+// a day.
 #include "apps/fuse/request.hpp"
 
 #include <sys/sysmacros.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr i64 day_ns = 24 * 3600 * second_ns;
 
-/// Whether an access now is worth a note.
+/// Whether an access now must update the access time.
 bool is_stale(const Attributes& attributes, AccessTimes rule, i64 now) {
     if (rule == AccessTimes::always) return true;
     return attributes.accessed <= attributes.modified ||
@@ -128,7 +129,7 @@ void Request::drop_privileges(Handle handle, AttributeChange& change) const {
     if ((mode & dropped) == 0) return;
     change.which |= AttributeChange::mode;
     change.new_mode = mode & ~dropped;
-    // The change that makes them go has its own time, which the kernel keeps for a file.
+    // The change that clears them has a time of its own, which the kernel maintains for a file.
     if (S_ISREG(attributes->mode) && (change.which & AttributeChange::changed) == 0) {
         change.which |= AttributeChange::changed;
         change.new_changed = time_kept;
@@ -148,9 +149,9 @@ void Request::note_access(Handle handle, fuse_ino_t node, bool in_cache) const {
     AttributeChange change;
     change.which = AttributeChange::accessed | AttributeChange::changed;
     change.new_accessed = now;
-    change.new_changed = time_kept;  // reading is no change
+    change.new_changed = time_kept;  // reading is not a change
     if (!volume->set_attributes(caller(), handle, change)) return;
-    // Attributes alone: the kernel takes no lock for it that a request could hold.
+    // Only attributes: for these the kernel takes no lock that a request may hold.
     if (in_cache) fuse_lowlevel_notify_inval_inode(mount.session, node, -1, 0);
 }
 

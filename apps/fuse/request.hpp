@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request of the kernel: its caller, its volume, and the replies in the volume's terms.
+// One request of the kernel: its caller, the volume, and replies in terms of the volume.
 //
-// Invariant: exactly one reply for each request. A reply that hands the kernel a reference counts
-// it first, and takes it back if the kernel did not get the reply. What may have to be noted once
-// the volume has changed has its memory before that.
+// Invariant: exactly one reply for each request. A reply that gives the kernel a reference counts
+// it first, and undoes that if the kernel did not receive the reply. Memory for records that may be
+// necessary after the volume has changed is allocated before.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,21 +13,22 @@
 
 namespace warren::fuse {
 
-/// How long the kernel may believe names and attributes: nobody but us changes them, and we tell.
+/// How long the kernel may cache names and attributes: only the daemon changes them, and it
+/// notifies the kernel.
 inline constexpr double cache_seconds = 3600;
 
 inline constexpr i64 second_ns = 1'000'000'000;
 
-/// Adds to `change`, which sets the size, that the times modified and changed stay: the kernel
-/// keeps those of a file itself, and has said so in the request if they are to change.
+/// For a change that sets the size: keeps modification and change time. The kernel maintains those
+/// of a file itself, and sets them in the request if they are to change.
 inline void keep_times(AttributeChange& change) {
     change.which |= AttributeChange::modified | AttributeChange::changed;
     change.new_modified = time_kept;
     change.new_changed = time_kept;
 }
 
-/// The answer to a call about a name: a directory that is gone has none, and neither has a file
-/// that is. (Errc::stale would reach programs, which have never heard of it.)
+/// The error of a call about a name: a removed directory has no entries, and a removed file has no
+/// name. (Errc::stale would reach programs, which do not expect it.)
 inline Errc about_name(Errc code) {
     return code == Errc::stale ? Errc::no_entry : code;
 }
@@ -35,17 +36,17 @@ inline Result<Attributes> about_name(const Result<Attributes>& result) {
     return result.code() == Errc::stale ? Result<Attributes>(Errc::no_entry) : result;
 }
 
-/// What stat(2) shows.
+/// The result of stat(2).
 struct stat to_stat(const Attributes& attributes);
 
-/// Whether a request takes what memory it may need before it does anything. The end of an open does
-/// not: the kernel does not ask again, whatever it hears.
+/// Whether a request allocates the memory that it may need before it does anything. Releasing an
+/// open file does not: the kernel ignores errors and never repeats the request.
 enum class Takes : u8 { memory, nothing };
 
 class Request {
  public:
-    /// `node`: what it is about; `name`: about which name in this directory, if it is about one.
-    /// Throws std::bad_alloc before anything has happened.
+    /// `node` is the inode that the request is about, `name` the name in this directory, if any.
+    /// Throws std::bad_alloc before anything has changed.
     Request(fuse_req_t raw, fuse_ino_t node, const char* name = "", Takes takes = Takes::memory)
         : mount(MountState::of(raw)),
           volume(mount.volume.access()),
@@ -57,49 +58,47 @@ class Request {
         UnsavedWrites::prepare();
     }
 
-    /// Ids for new inodes; the kernel has checked permission.
+    /// The owner for new inodes; the kernel has checked permission.
     Caller caller() const;
     u32 user() const { return fuse_req_ctx(raw_)->uid; }
     fuse_req_t raw() const { return raw_; }
 
-    /// The inode behind a node. False, and the request is answered, if there is none any more.
+    /// The inode of a node. Returns false, after replying, if it does not exist any more.
     bool find(fuse_ino_t node, Handle& handle) const;
 
-    /// Answers with an error number, or success. Errc::corrupt is EIO to programs, and told in the
-    /// log.
+    /// Replies with an error or success. Errc::corrupt becomes EIO for programs, and is logged.
     void reply(Errc code) const;
-    /// Answers with an inode that `result` holds a reference to.
+    /// Replies with an inode that `result` holds a reference to.
     void reply_entry(const Result<Attributes>& result) const;
     void reply_attributes(const Result<Attributes>& result) const;
-    /// Tells the kernel that the name is not there, which it may remember.
+    /// Replies that the name does not exist, which the kernel may cache.
     void reply_absent() const;
 
-    /// Counts the reference for the kernel and fills what a reply with an entry needs. Requires:
-    /// NodeTable::prepare() since the last entry; the first has it from the constructor.
+    /// Counts the kernel's reference and fills in an entry for a reply. Requires:
+    /// NodeTable::prepare() since the last entry; for the first one the constructor has called it.
     fuse_entry_param take_entry(const Attributes& attributes) const;
-    /// Undoes `count` references after a reply that did not arrive.
+    /// Undoes `count` references after a reply that was not delivered.
     void give_back(fuse_ino_t node, u64 count) const;
 
-    /// Adds to `change` that set-user-id and an executable's set-group-id go, if they are set.
+    /// Adds to `change` that set-user-id and an executable's set-group-id are cleared, if set.
     void drop_privileges(Handle handle, AttributeChange& change) const;
 
-    /// Makes the inode's changes, and all others, durable.
+    /// Makes the changes of this inode, and all others, durable.
     Errc sync(Handle handle) const;
 
-    /// Notes an access to the inode's contents, as the mount's options ask for. `in_cache` says
-    /// that the kernel may serve it without asking again, so it has to be told of the new time.
+    /// Records an access to the inode's contents according to the mount's options. `in_cache`: the
+    /// kernel may serve it again without a request, so it must be told the new time.
     void note_access(Handle handle, fuse_ino_t node, bool in_cache) const;
 
-    /// Whether writers are still to be told what the volume refused of their files: not once there
-    /// is room again.
+    /// Whether refused writes are still to be reported to writers: not once there is room again.
     bool tells_refusals() const;
 
     MountState& mount;
     LiveVolume::Access volume;
 
  private:
-    /// How long the kernel may believe attributes of `node`: not while a writer is to be told of a
-    /// refusal, for it is told where the kernel asks for them.
+    /// How long the kernel may cache the attributes of `node`: not at all while a writer must be
+    /// told of a refused write, since it gets the error when the kernel requests the attributes.
     double attribute_seconds(fuse_ino_t node) const;
 
     fuse_req_t raw_;

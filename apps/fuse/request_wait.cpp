@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As a hypervisor polls before it halts: what the last gap between requests was, the next one is
-// expected to be.
+// Like a hypervisor that polls before it halts: the next gap between requests is expected to be
+// like the last one.
 #include "apps/fuse/request_wait.hpp"
 
 #include <poll.h>
@@ -9,7 +9,7 @@ namespace warren::fuse {
 
 void RequestWait::before_read(int device) {
     if (!may_look_ || !come_soon_.load(std::memory_order_relaxed)) return;
-    // Only a hint to others that one is enough: nothing else is ordered by it.
+    // Only a hint to other threads; it orders nothing else.
     if (is_taken_.exchange(true, std::memory_order_relaxed)) return;
     const Clock::time_point end = Clock::now() + longest_look;
     pollfd ready{device, POLLIN, 0};

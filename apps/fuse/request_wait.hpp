@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for the kernel's next request. To put a thread to sleep and to wake it takes longer than
-// most requests take to serve; so while requests come one upon another, one thread looks for the
-// next one for a moment before it sleeps.
+// Waits for the kernel's next request. Putting a thread to sleep and waking it takes longer than
+// serving most requests; so while requests follow closely, one thread polls for the next one
+// briefly before it sleeps.
 //
-// Invariant: at most one thread looks without sleeping, never for longer than longest_look, and
-// only where the requests' sender has another processor to run on.
+// Invariant: at most one thread polls, never longer than longest_look, and only if the process that
+// sends requests has another processor to run on.
 #pragma once
 
 #include <atomic>
@@ -19,16 +19,16 @@ class RequestWait {
  public:
     static constexpr std::chrono::microseconds longest_look{100};
 
-    /// Returns when there is a request, or when it is better to sleep until there is one.
+    /// Returns when there is a request, or when it is better to sleep in read(2).
     void before_read(int device);
-    /// Notes that a request has come.
+    /// Records that a request was read.
     void after_read();
 
  private:
     using Clock = std::chrono::steady_clock;
 
     const bool may_look_ = usable_processors() > 1;
-    std::atomic<bool> is_taken_{false};   // somebody looks
+    std::atomic<bool> is_taken_{false};   // a thread is polling
     std::atomic<i64> last_ns_{0};         // when the last request came
     std::atomic<bool> come_soon_{false};  // it came soon after the one before it
 };

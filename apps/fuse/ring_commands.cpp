@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel checks before it asks a file system is checked here, for a ring goes past it:
-// who may make device nodes, and who may name a file once more.
+// A ring bypasses the kernel, so the checks that the kernel makes before it calls a file system are
+// made here: who may create device nodes, and who may link to a file.
 #include "apps/fuse/ring_commands.hpp"
 
 #include <sys/stat.h>
@@ -28,12 +28,12 @@ bool changes(Verb verb) {
            verb == Verb::remove_directory || verb == Verb::rename || verb == Verb::set_attributes;
 }
 
-/// Whether the verb's `target` is a directory that it changes.
+/// Whether the verb changes the directory `target`.
 bool has_target(Verb verb) {
     return verb == Verb::link || verb == Verb::rename;
 }
 
-/// Whether commands may be done by one call with many items.
+/// Whether both commands can be part of one call with many items.
 bool are_alike(const ops::Command& one, const ops::Command& other) {
     return one.verb == other.verb && one.how == other.how && one.caller.umask == other.caller.umask;
 }
@@ -46,7 +46,7 @@ Caller RingCommands::caller_of(const ops::Command& command) const {
     return caller;
 }
 
-/// Whether the command is to be run.
+/// Whether the command may run.
 Errc RingCommands::admit(const ring::Received& received) {
     WARREN_TRY(received.verdict);
     const ops::Command& command = received.command;
@@ -61,7 +61,7 @@ Errc RingCommands::admit(const ring::Received& received) {
             return is_device && peer_.user != 0 ? Errc::not_permitted : Errc::ok;
         }
         case Verb::set_attributes: {
-            // The time of change cannot be chosen, and the kernel keeps sizes.
+            // The change time cannot be set by a client, and sizes are maintained by the kernel.
             constexpr u32 others = AttributeChange::size | AttributeChange::changed;
             return (command.change.which & others) != 0 ? Errc::invalid : Errc::ok;
         }
@@ -69,7 +69,7 @@ Errc RingCommands::admit(const ring::Received& received) {
             return command.how <= static_cast<u8>(rename_last) ? Errc::ok : Errc::invalid;
         case Verb::set_attribute:
         case Verb::remove_attribute:
-            return Errc::not_supported;  // the kernel decides who may use which names
+            return Errc::not_supported;  // the kernel decides which names a caller may use
         default:
             return Errc::ok;
     }
@@ -120,8 +120,8 @@ void RingCommands::create(Volume& volume, Commands commands, Replies replies) {
         take_found(commands[i].command, made[i], replies[i]);
 }
 
-/// Notes that these names' inodes change. Elsewhere the kernel may also show their link counts:
-/// under other names, and to processes that have them open.
+/// Records that the inodes of these names change. The kernel may show their link counts elsewhere
+/// too: under other names, and to processes that have them open.
 void RingCommands::note_named(Volume& volume, const Caller& caller,
                               const std::vector<Lookup>& names) {
     std::vector<Result<Attributes>> found(names.size(), Errc::io);
@@ -132,7 +132,7 @@ void RingCommands::note_named(Volume& volume, const Caller& caller,
     }
 }
 
-/// unlink and rmdir.
+/// Handles unlink and rmdir.
 void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
     std::vector<Lookup> items;
     for (const ring::Received& one : commands)
@@ -152,7 +152,7 @@ void RingCommands::remove(Volume& volume, Commands commands, Replies replies) {
 void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
     const auto how = static_cast<Rename>(commands[0].command.how);
     std::vector<Move> items;
-    std::vector<Lookup> names;  // of what moves, and of what is replaced
+    std::vector<Lookup> names;  // of what is moved, and of what is replaced
     for (const ring::Received& one : commands) {
         const ops::Command& command = one.command;
         items.push_back({command.handle, name_of(command), command.target, new_name_of(command)});
@@ -174,8 +174,8 @@ void RingCommands::rename(Volume& volume, Commands commands, Replies replies) {
         replies[i].code = codes[i];
 }
 
-/// Only its owner gives a file another name: otherwise anybody could keep a privileged program
-/// alive under a name of his own after its owner replaces it.
+/// Only the owner may link to a file: otherwise any user could keep a privileged program alive
+/// under a name of his own after its owner replaces it.
 Result<Attributes> RingCommands::link(Volume& volume, const ops::Command& command) {
     const Result<Attributes> file = volume.attributes(command.handle);
     if (!file) return file;
@@ -239,8 +239,8 @@ void RingCommands::run_alike(Volume& volume, Commands commands, Replies replies)
     }
 }
 
-/// Runs commands of one kind. Each notes what the kernel may have to hear before it changes
-/// anything, so where there is no memory for that nothing has been done.
+/// Runs commands of one kind. Memory for what the kernel may have to be told is allocated before
+/// any change, so if that fails nothing has been done.
 void RingCommands::run_or_tell(Volume& volume, Commands commands, Replies replies) {
     const Errc memory = or_no_memory([&] {
         run_alike(volume, commands, replies);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands from a client's ring do to a mounted volume. Commands of one kind that follow each
-// other become one call with many items, which the engine does at once; then the kernel is told of
-// all that changed, and only then the client.
+// Executes commands from a client's ring on a mounted volume. Consecutive commands of one kind
+// become one call with many items, which the engine runs in parallel; then the kernel is told of
+// all changes, and after that the client.
 //
-// Invariant: the effect is that of the commands one after the other, on behalf of the ring's owner,
-// on inodes that were granted to it.
+// Invariant: the effect is that of running the commands one after the other, on behalf of the
+// ring's owner, on inodes that were granted to it.
 #pragma once
 
 #include <span>
@@ -26,8 +26,8 @@ class RingCommands {
 
     RingGrants& grants() { return grants_; }
 
-    /// Runs the commands; `replies` gets what is to be told of each, Errc::no_memory where there is
-    /// none for it. Requires: equal sizes.
+    /// Runs the commands; `replies` gets the result of each, Errc::no_memory if it could not be run
+    /// for lack of memory. Requires: equal sizes.
     void run(std::span<ring::Received> commands, std::span<ops::Reply> replies);
 
  private:
@@ -55,7 +55,7 @@ class RingCommands {
     Invalidator& invalidator_;
     const Peer peer_;
     RingGrants grants_;
-    std::vector<StaleName> stale_;  // what the commands that are being run may have changed
+    std::vector<StaleName> stale_;  // what the running commands may have changed
 };
 
 }  // namespace warren::fuse

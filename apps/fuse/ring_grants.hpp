@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which inodes the owner of a ring may name by handle. A handle can be guessed, and a path cannot
-// be walked without permission in every directory on it: so a ring takes only handles of
-// directories that its owner showed a descriptor of, and of what was found or made by the ring.
+// Which inodes the owner of a ring may use by handle. A handle can be guessed, whereas resolving a
+// path requires permission in every directory on it. So a ring accepts only handles of directories
+// whose descriptor its owner has presented, and of inodes found or created through the ring.
 //
-// Invariant: an attached directory stays granted for as long as the ring and the directory live.
-// Of the others at least the `found` last used ones are granted, and at most twice as many: they
-// are kept in two tables, of which the older goes as a whole when the newer is full.
+// Invariant: an attached directory stays granted as long as the ring and the directory exist. Of
+// the others at least the `found` most recently used ones are granted, and at most twice as many:
+// they are kept in two tables, and when the newer is full the older is dropped.
 #pragma once
 
 #include <mutex>
@@ -27,8 +27,8 @@ class RingGrants {
     RingGrants() : RingGrants(Limits{}) {}
     explicit RingGrants(Limits limits) : limits_(limits) {}
 
-    /// Grants a directory that the owner showed a descriptor of. Errc::too_many_files if as many
-    /// are attached as can be and `is_there(handle)` holds for all of them. Throws std::bad_alloc.
+    /// Grants a directory whose descriptor the owner has presented. Errc::too_many_files if the
+    /// maximum is attached and `is_there(handle)` holds for all of them. Throws std::bad_alloc.
     template <class IsThere>
     Errc attach(Handle handle, bool may_change, const IsThere& is_there) {
         const std::lock_guard lock(mutex_);
@@ -44,22 +44,23 @@ class RingGrants {
         return Errc::ok;
     }
 
-    /// Grants what was found or made. A handle for which there is no memory is not granted.
+    /// Grants an inode that was found or created. If memory is short it is not granted.
     void add(Handle handle, bool may_change) {
         static_cast<void>(or_no_memory([&] {
             const std::lock_guard lock(mutex_);
-            // By another way to it the owner may have less; that of the same file never shrinks.
+            // Another path to it may give the owner fewer rights, but an existing grant is never
+            // reduced.
             if (Grant* known = find(handle); known != nullptr) {
                 known->may_change = known->may_change || may_change;
             } else {
-                attached_.erase(handle.inode);  // of a directory that is gone
+                attached_.erase(handle.inode);  // of a removed directory
                 keep(handle.inode, {handle.generation, may_change});
             }
             return Errc::ok;
         }));
     }
 
-    /// Errc::bad_handle if it is not granted, Errc::read_only if not to be changed.
+    /// Errc::bad_handle if it is not granted, Errc::read_only if it must not be changed.
     Errc check(Handle handle, bool to_change) {
         const std::lock_guard lock(mutex_);
         const Grant* known = find(handle);
@@ -67,7 +68,7 @@ class RingGrants {
         return to_change && !known->may_change ? Errc::read_only : Errc::ok;
     }
 
-    /// How many handles the memory is taken for.
+    /// The number of handles in memory.
     std::size_t size() const {
         const std::lock_guard lock(mutex_);
         return attached_.size() + newer_.size() + older_.size();
@@ -86,13 +87,13 @@ class RingGrants {
         return is_it ? &found->second : nullptr;
     }
 
-    /// The grant of `handle`, null if there is none; it counts as used.
+    /// The grant of `handle`, or null; marks it as used.
     Grant* find(Handle handle) {
         if (Grant* known = find_in(attached_, handle); known != nullptr) return known;
         if (Grant* known = find_in(newer_, handle); known != nullptr) return known;
         Grant* known = find_in(older_, handle);
         if (known == nullptr) return nullptr;
-        // Without memory for that it stays where it is.
+        // If memory is short it stays in the older table.
         static_cast<void>(or_no_memory([&] {
             known = &keep(handle.inode, *known);
             return Errc::ok;
@@ -110,7 +111,7 @@ class RingGrants {
     const Limits limits_;
     mutable std::mutex mutex_;
     Grants attached_;
-    Grants newer_;  // found, made or used since the tables were exchanged
+    Grants newer_;  // found, created or used since the tables were exchanged
     Grants older_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client wakes a parked thread by a futex in memory that it shares with it, so a client that
-// forgets to, or that spoils the word, waits for the next look, and no longer.
+// The client wakes a parked thread by a futex in shared memory. A client that forgets to, or that
+// corrupts the word, waits until the thread next wakes by itself, and delays nothing else.
 #include "apps/fuse/ring_server.hpp"
 
 #include <chrono>
@@ -15,9 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds longest_look{100};  // as for the kernel's requests
+constexpr std::chrono::microseconds longest_look{100};  // same as for requests of the kernel
 constexpr u32 longest_sleep_ms = 100;
-constexpr std::chrono::microseconds shortest_sleep{100};  // where nothing had arrived
+constexpr std::chrono::microseconds shortest_sleep{100};  // if no command had arrived
 
 }  // namespace
 
@@ -36,7 +36,7 @@ RingServer::~RingServer() {
 /// Ends the service and wakes clients that wait for a completion.
 void RingServer::lose() {
     system_atomic<u32>(pool_.status().lost).store(1, hd::memory_order_relaxed);
-    // Only a sign to end soon; joining orders the rest.
+    // Only a request to stop; join() provides the ordering.
     ending_.store(true, std::memory_order_relaxed);
 }
 
@@ -50,13 +50,13 @@ Errc RingServer::open() {
 
 Errc RingServer::hand_over(int socket) {
     WARREN_TRY(pool_.hand_over(socket, 0));
-    return or_no_memory([this] {  // if not, the connection ends, and with it the ring
+    return or_no_memory([this] {  // on failure the connection ends, and with it the ring
         thread_ = std::thread([this] { serve(); });
         return Errc::ok;
     });
 }
 
-/// Runs the commands that have arrived; how many.
+/// Runs the commands that have arrived; returns their number.
 u32 RingServer::take_turn() {
     u32 count = 0;
     u64 bytes = 0;
@@ -78,19 +78,20 @@ u32 RingServer::take_turn() {
     turn_.end();
     for (u32 i = 0; i < count; ++i) {
         reader_->complete(received[i], replies[i]);
-        received[i].block.reset();  // else a client makes us keep one for each cell
+        received[i].block.reset();  // a client must not make us keep one for each cell
     }
     return count;
 }
 
-/// Sleeps until the client calls, or for longest_sleep_ms.
+/// Sleeps until the client rings, or for longest_sleep_ms.
 bool RingServer::park() {
     const u32 seen = ring::wakes_seen(pool_.doorbell());
     ring::begin_parking(pool_.status());
     const bool has_command = reader_->has_command();
     if (!has_command && !ending_.load(std::memory_order_relaxed)) {
         ring::wait_for_wake(pool_.doorbell(), seen, longest_sleep_ms);
-        // A client rings after it has written a command. One that only rings gets no busy polling.
+        // A client rings after writing a command. One that rings without a command must not cause
+        // busy polling.
         if (!reader_->has_command()) std::this_thread::sleep_for(shortest_sleep);
     }
     ring::end_parking(pool_.status());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's side of one client's ring: a sealed pool of one ring, and a thread that takes
-// commands from it in turns, runs them and completes them. The thread looks for the next command
-// for a moment and then parks, until the client wakes it.
+// commands from it in turns, runs them and completes them. When there are none, the thread polls
+// briefly and then parks until the client wakes it.
 //
-// Invariant: a ring costs others its turns and its memory, both bounded. Whatever its client writes
-// into its memory is copied once and checked (fs/ring/reader.hpp); doorbell and status are this
-// ring's own, so nobody else's ring hears of them. No turn begins after Turn::begin refused one.
+// Invariant: the cost of a ring to others, its turns and its memory, is bounded. Whatever its
+// client writes into its memory is copied once and then checked (fs/ring/reader.hpp). Doorbell and
+// status belong to this ring alone, so a client cannot disturb other rings. No turn begins after
+// RingTurn::begin refused one.
 #pragma once
 
 #include <atomic>
@@ -20,16 +21,16 @@
 
 namespace warren::fuse {
 
-/// What surrounds each turn: `begin` may refuse, and then the ring has come to its end. `gone` is
-/// called when the ring is.
+/// Called around each turn: if `begin` returns false the ring ends. `gone` is called when the ring
+/// has ended.
 struct RingTurn {
     std::function<bool()> begin;
     std::function<void()> end;
     std::function<void()> gone;
 };
 
-/// An array that takes memory as it grows, never moves, and gives it back to the system at the end:
-/// malloc would keep as much for each thread that has ever served a ring.
+/// An array that allocates as it grows, never moves, and returns its memory to the system at the
+/// end: malloc would keep as much for each thread that ever served a ring.
 template <class T>
 class GrowingArray {
  public:
@@ -40,9 +41,9 @@ class GrowingArray {
     GrowingArray(const GrowingArray&) = delete;
     GrowingArray& operator=(const GrowingArray&) = delete;
 
-    /// Null if there is no memory.
+    /// Null if the memory could not be reserved.
     T* data() const { return range_.as<T>(); }
-    /// Element `index`, a new one if it is the first behind those that there are.
+    /// Element `index`; constructs it if it is the first after the existing ones.
     T& reach(std::size_t index) {
         WARREN_CHECK(index <= size_ && index < most_);
         if (index == size_) std::construct_at(data() + size_++);
@@ -58,19 +59,20 @@ class GrowingArray {
 class RingServer {
  public:
     static constexpr ring::RingShape shape{4096, mib};
-    /// A turn takes at most so many commands, and ends behind one with so many bytes of arguments.
+    /// A turn takes at most this many commands, and ends after one that reaches this many bytes of
+    /// arguments.
     static constexpr u32 turn_commands_max = 4096;
     static constexpr u64 turn_bytes_max = mib;
 
     RingServer(MountState& mount, Invalidator& invalidator, Peer peer, RingTurn turn);
-    ~RingServer();  // lets the turn under way end
+    ~RingServer();  // lets the current turn finish
     RingServer(const RingServer&) = delete;
     RingServer& operator=(const RingServer&) = delete;
 
-    /// Makes the ring. Errc::no_memory.
+    /// Creates the ring. May fail with Errc::no_memory.
     Errc open();
-    /// Gives it to the process at the other end of a Unix socket, and begins to serve it.
-    /// Errc::no_memory if there is no thread for it.
+    /// Passes the ring to the process at the other end of a Unix socket, and starts to serve it.
+    /// Errc::no_memory if no thread can be started.
     Errc hand_over(int socket);
 
     RingGrants& grants() { return commands_.grants(); }

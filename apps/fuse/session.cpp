@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfuse takes its options as text. Commas and backslashes in the image's name are escaped there.
+// libfuse takes its options as text, in which commas and backslashes of the image's name are
+// escaped.
 #include "apps/fuse/session.hpp"
 
 #include <unistd.h>
@@ -38,7 +39,7 @@ std::string library_options(const MountOptions& options) {
     if (options.allow_other) text += ",allow_other";
     if (options.read_only) text += ",ro";
     if (options.access_times == AccessTimes::never) text += ",noatime";
-    if (::geteuid() == 0) text += ",dev,suid";  // as for any file system that root mounts
+    if (::geteuid() == 0) text += ",dev,suid";  // as for other file systems mounted by root
     for (const std::string& flag : options.flags) {
         if (is_for_library(flag)) text += "," + flag;
     }

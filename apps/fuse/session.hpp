@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session with the kernel: made from the options, mounted, served by a pool of threads.
+// The session with the kernel: created from the options, mounted, and served by a pool of threads.
 //
-// Invariant: what is mounted is unmounted, and its device closed, before the session is gone.
+// Invariant: the session unmounts and closes the device before it is destroyed.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ class Session {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    /// Mounts on options.mountpoint. False, and `error` says why, if that fails.
+    /// Mounts on options.mountpoint. Returns false, with the reason in `error`, if that fails.
     bool mount(const MountOptions& options, MountState& mount, std::string& error);
-    /// Answers requests until the file system is unmounted or exit() was called. 0, or an errno.
+    /// Serves requests until the file system is unmounted or exits. Returns 0 or an errno.
     int serve(const MountOptions& options);
-    /// Unmounts if that has not been done, and closes the device.
+    /// Unmounts unless that was done, and closes the device.
     void unmount();
 
     fuse_session* get() const { return session_; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash map that is given a new key after something has happened that cannot be undone (a file was
-// made, a byte was written) must not find that there is no memory. So a thread takes the memory for
-// one more element first, and what does not have it by then does not begin.
+// Reserves memory for a hash map element. Inserting a key after something that cannot be undone (a
+// file was created, a byte was written) must not fail for lack of memory. So a thread allocates one
+// element before; if that fails, the operation does not begin.
 //
-// Invariant: insert() after take() asks for no memory that it needs. A map that could not grow only
-// gets slower.
+// Invariant: insert() after take() needs no memory to succeed. A map that could not grow only
+// becomes slower.
 #pragma once
 
 #include <unordered_map>
@@ -14,11 +14,11 @@
 
 namespace warren::fuse {
 
-/// This thread's memory for one more element of maps of type `Map`, a std::unordered_map.
+/// This thread's spare element for maps of type `Map`, a std::unordered_map.
 template <class Map>
 class Spare {
  public:
-    /// Takes the memory unless it is there. Throws std::bad_alloc.
+    /// Allocates the spare element unless there is one. Throws std::bad_alloc.
     static void take() {
         if (!spare.empty()) return;
         Map one;
@@ -27,11 +27,11 @@ class Spare {
         spare = one.extract(one.begin());
     }
 
-    /// The value of `key` in `map`, a new one if there is none. Requires: take() since this
-    /// thread's last insert().
+    /// The value of `key` in `map`, inserted if necessary. Requires: take() since this thread's
+    /// last insert().
     static typename Map::mapped_type& insert(Map& map, const typename Map::key_type& key) {
         if (const auto found = map.find(key); found != map.end()) return found->second;
-        // The map would grow when it must; here it does when it can.
+        // Automatic growth might throw, so it is disabled; the map grows below if memory allows.
         if (map.max_load_factor() != crowded) map.max_load_factor(crowded);
         spare.key() = key;
         spare.mapped() = typename Map::mapped_type();
@@ -46,7 +46,7 @@ class Spare {
     }
 
  private:
-    static constexpr float crowded = 1e6f;  // elements a bucket: no map gets there
+    static constexpr float crowded = 1e6f;  // elements for each bucket: never reached
     static inline thread_local typename Map::node_type spare;
 };
 

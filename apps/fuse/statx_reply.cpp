@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that stat(2) shows is taken from what stat(2) shows.
+// All fields that stat(2) has too are converted from its structure.
 #include "apps/fuse/statx_reply.hpp"
 
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ void reply_statx(fuse_req_t raw, const Attributes& attributes, double seconds) {
     reply.modified = to_time(facts.st_mtim);
     reply.special_major = major(facts.st_rdev);
     reply.special_minor = minor(facts.st_rdev);
-    // What is left of an inode that is gone has none.
+    // A removed inode has no birth time.
     if (attributes.born != 0) {
         reply.mask |= STATX_BTIME;
         reply.born = to_time(to_timespec(attributes.born));

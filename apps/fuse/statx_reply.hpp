@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// statx(2) with the time of birth: the request FUSE_STATX of kernels from 6.6 on, which neither
-// libfuse 3.14 nor <linux/fuse.h> before 7.39 knows. It begins as a request for attributes does, so
-// it is answered as one, with more in the answer.
+// statx(2) with the birth time: the request FUSE_STATX of Linux 6.6 and later, which neither
+// libfuse 3.14 nor <linux/fuse.h> before 7.39 knows. It begins like FUSE_GETATTR, so it is handled
+// as one, with a longer reply.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace warren::fuse {
 
 inline constexpr u32 statx_opcode = 52;
 
-/// As the kernel lays it out: struct fuse_statx_out.
+/// The kernel's struct fuse_statx_out.
 struct StatxReply {
     struct Time {
         i64 seconds;
@@ -49,7 +49,7 @@ struct StatxReply {
 };
 static_assert(sizeof(StatxReply) == 288 && offsetof(StatxReply, accessed) == 96);
 
-/// Answers FUSE_STATX. `seconds`: how long the kernel may believe it.
+/// Replies to FUSE_STATX. `seconds`: how long the kernel may cache the attributes.
 void reply_statx(fuse_req_t raw, const Attributes& attributes, double seconds);
 
 }  // namespace warren::fuse

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unmounting is finished when the volume is closed, not when the kernel has let go: a check or a
-// copy of the image right after it must see everything. The daemon tells over its control socket.
+// Unmounting is finished when the volume is closed, not when the kernel has unmounted: a check or a
+// copy of the image directly afterwards must see all changes. The daemon reports the close over its
+// control socket.
 #include "apps/fuse/unmount.hpp"
 
 #include <spawn.h>
@@ -36,7 +37,7 @@ constexpr int leaving_patience_ms = 2000;
 Errc run_fusermount(const std::string& mountpoint, Detach how) {
     std::string words[] = {"fusermount3", "-u", "--", mountpoint};
     if (how == Detach::lazily) words[1] = "-uz";
-    if (how == Detach::forcibly) words[1] = "-uq";  // tried again and again
+    if (how == Detach::forcibly) words[1] = "-uq";  // quiet: it is tried repeatedly
     char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
                          nullptr};
     pid_t child = 0;
@@ -55,7 +56,7 @@ std::string resolved(const std::filesystem::path& path) {
     return full ? std::string(full.get()) : path.string();
 }
 
-/// The topmost mount on `place`, or of the image of that name.
+/// The topmost mount on `place`, or of the image with that name.
 std::optional<MountedPlace> find_by_name(const std::string& place) {
     if (auto mounted = top_mount_on(place)) return mounted;
     const std::vector<MountedPlace> table = read_mount_table();
@@ -65,8 +66,9 @@ std::optional<MountedPlace> find_by_name(const std::string& place) {
     return std::nullopt;
 }
 
-/// Finds the mount that is meant. A path is compared as it is written before links in it are
-/// followed, the last component's at last: that would ask a daemon which may not answer.
+/// Finds the mount that is meant. A path is first compared as written, then with links resolved,
+/// and the last component's link is followed only at the end: that may send a request to a daemon
+/// that does not answer.
 std::optional<MountedPlace> find_mount(const std::string& place, bool may_ask) {
     std::error_code error;
     std::filesystem::path path = std::filesystem::absolute(place, error).lexically_normal();
@@ -96,7 +98,7 @@ std::string why(Errc code) {
     }
 }
 
-/// Whether the volume is mounted at some other place too, so that it stays open. Asked while it is
+/// Whether the volume is mounted elsewhere too, so that it stays open. To be called while it is
 /// mounted: afterwards the kernel may give its device number to another file system.
 bool is_mounted_elsewhere(const MountedPlace& mounted) {
     return std::ranges::any_of(read_mount_table(), [&](const MountedPlace& other) {
@@ -116,14 +118,14 @@ Errc detach(const std::string& mountpoint, Detach how) {
 
 namespace {
 
-/// Cuts the connection, and unmounts once the processes that waited for it have left.
+/// Aborts the connection, and unmounts once the processes that waited for it have left.
 Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
     const std::string& mountpoint = mounted.mountpoint;
-    if (::geteuid() != 0) {  // fusermount3 cannot cut it
+    if (::geteuid() != 0) {  // fusermount3 cannot abort it
         const Descriptor file = open_abort_file(mounted.device_minor);
         static_cast<void>(file && ::write(file.get(), "1", 1) == 1);
     }
-    const auto may_be_in_use = [](Errc code) {  // fusermount3 does not tell
+    const auto may_be_in_use = [](Errc code) {  // fusermount3 does not report the reason
         return code == Errc::busy || code == Errc::io;
     };
     Errc code = detach(mountpoint, Detach::forcibly);

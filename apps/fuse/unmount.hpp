@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking a mount away, as root or through fusermount3.
+// Unmounting, as root or through fusermount3.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace warren::fuse {
 
 enum class Detach : u8 { when_unused, lazily, forcibly };
 
-/// Unmounts what is on top of `mountpoint`; the error of umount2(2), or Errc::io if fusermount3
-/// failed (it has said why, but not if `forcibly`). `forcibly` cuts the connection first, as
-/// umount(8) -f does.
+/// Unmounts the topmost mount on `mountpoint`. Returns the error of umount2(2), or Errc::io if
+/// fusermount3 failed (which has printed the reason, except with `forcibly`). `forcibly` aborts the
+/// connection first, like umount(8) -f.
 Errc detach(const std::string& mountpoint, Detach how);
 
 }  // namespace warren::fuse

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A commit ends a round: it makes durable what was noted in that round and before.
+// A commit ends a round: it makes durable what was recorded in that round and in earlier ones.
 #include "apps/fuse/unsaved_writes.hpp"
 
 namespace warren::fuse {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which files were changed since the last commit, for a volume whose engine may be lost with all
-// that it had not committed: then each descriptor that may have written there is told once, by EIO
-// from fsync(2) or, failing that, close(2). With the kernel's writeback cache nobody can say which
-// descriptor a byte came from, so all that are open for writing are told.
+// uncommitted changes. After a loss each descriptor that may have written to such a file gets EIO
+// once, from fsync(2) or, failing that, from close(2). With the kernel's writeback cache it is
+// unknown through which descriptor a byte was written, so all descriptors open for writing get the
+// error.
 //
-// Invariant: a change is noted before its request is answered. A commit clears only what was noted
-// before it began, so a lost change is never taken for a saved one; one that went into a commit at
-// that very moment, or into one that the volume made by itself, may be told of although it is safe.
+// Invariant: a change is recorded before its request is answered. A commit clears only what was
+// recorded before it began, so a lost change never counts as saved. A change that was included in a
+// commit running at that moment, or in a commit that the volume made by itself, may be reported as
+// lost although it is safe.
 #pragma once
 
 #include <atomic>
@@ -22,14 +24,14 @@ namespace warren::fuse {
 
 class UnsavedWrites {
  public:
-    /// `engine_may_be_lost`: else nothing is noted, and nothing costs anything.
+    /// If the engine cannot be lost, nothing is recorded, at no cost.
     explicit UnsavedWrites(bool engine_may_be_lost) : is_noting_(engine_may_be_lost) {}
 
-    /// Takes the memory that this thread's next note() needs. Throws std::bad_alloc.
+    /// Allocates the memory that this thread's next note() needs. Throws std::bad_alloc.
     static void prepare() { Spare<Rounds>::take(); }
-    /// Notes that the contents of `node` have changed. Requires: prepare() before each call.
+    /// Records a change of the contents of `node`. Requires: prepare() before each call.
     void note(u64 node);
-    /// What `commit()` answers, which makes durable all that was noted before.
+    /// Returns the result of `commit()`, which makes durable everything recorded before the call.
     template <class Commit>
     Errc commit(const Commit& commit) {
         const u64 round = begin_commit();
@@ -37,17 +39,17 @@ class UnsavedWrites {
         if (code == Errc::ok) end_commit(round);
         return code;
     }
-    /// Whether `node` has changed and no commit has followed.
+    /// Whether `node` has changed since the last commit.
     bool is_unsaved(u64 node) const;
 
-    /// The engine is gone, and with it all that was noted; no other will be lost. `last`: the count
-    /// of the last open. The nodes.
+    /// The engine and all recorded changes are lost; no other engine will be. `last` is the count
+    /// of the last open. Returns the nodes.
     std::vector<u64> lose(u32 last);
-    /// Which descriptors have not been told yet of a loss in their file.
+    /// Which descriptors still have to get an error about a loss in their file.
     LossNotices& losses() { return losses_; }
-    /// The kernel tells all descriptors of the file.
+    /// The kernel itself reports the loss to all descriptors of the file.
     void forget(u64 node);
-    /// Whether there is, or may ever be, something to tell.
+    /// Whether there is, or may ever be, a loss to report.
     bool may_have_losses() const {
         return is_noting_.load(std::memory_order_relaxed) || !losses_.is_empty();
     }
@@ -60,9 +62,9 @@ class UnsavedWrites {
 
     std::atomic<bool> is_noting_;
     LossNotices losses_;
-    mutable std::mutex mutex_;  // guards what follows
+    mutable std::mutex mutex_;  // guards the members below
     u64 round_ = 1;
-    Rounds changed_;  // node: the round in which it last changed
+    Rounds changed_;  // by node: the round of its last change
 };
 
 }  // namespace warren::fuse

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon's death is noticed: not by a pidfd, which becomes readable when the last thread is
-// gone, nor by the end of a socket, which the stuck thread keeps open; but by the signal for the
-// death of the parent, which the kernel sends when the thread that forked ends.
+// How the daemon's death is noticed: not by a pidfd, which becomes readable only when the last
+// thread has exited, nor by the end of a socket, which a stuck thread keeps open; but by the
+// parent-death signal, which the kernel sends when the thread that forked exits.
 #include "apps/fuse/watchdog.hpp"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ namespace warren::fuse {
 namespace {
 
 constexpr int parent_died = SIGUSR2;
-constexpr const char* process_name = "warren-watchdog";  // 15 bytes, as many as the kernel keeps
+constexpr const char* process_name = "warren-watchdog";  // 15 bytes, the kernel's maximum
 
 enum class Order : u32 { guard, finish_mount, unmount, abort };
 
@@ -45,7 +45,7 @@ Errc last_error() {
     return static_cast<Errc>(errno);
 }
 
-/// An error if the process is gone.
+/// Returns an error if the process is gone.
 Errc send_question(int socket, Order order, u32 device_minor = 0) {
     const Question question{order, device_minor};
     return ::send(socket, &question, sizeof(question), MSG_NOSIGNAL) == sizeof(question)
@@ -62,8 +62,8 @@ Errc receive_answer(int socket) {
     return got == sizeof(answer) ? static_cast<Errc>(answer) : Errc::io;
 }
 
-/// Gives the process a name of its own in ps(1), its command line included: a user
-/// who ends all daemons by their command line must not end this process.
+/// Renames the process in ps(1), including its command line: a user who kills all daemons by their
+/// command line must not kill this process.
 void rename_process() {
     ::prctl(PR_SET_NAME, process_name);
     std::ifstream file("/proc/self/stat");
@@ -79,7 +79,7 @@ void rename_process() {
     const u64 begin = numbers[arguments_begin];
     const u64 end = numbers[arguments_begin + 1];
     if (begin == 0 || end <= begin) return;
-    // The kernel's numbers for where the arguments lie in this process's memory.
+    // The kernel reports the addresses of the arguments in this process's memory.
     auto* arguments = reinterpret_cast<char*>(begin);  // NOLINT
     std::memset(arguments, 0, end - begin);
     std::strncpy(arguments, process_name, end - begin - 1);
@@ -119,7 +119,7 @@ Errc unmount_here(const MountOptions& options) {
     return code == Errc::ok ? Errc::busy : code;
 }
 
-/// The process itself.
+/// The code of the process itself.
 class Watcher {
  public:
     Watcher(const MountOptions& options, std::array<Descriptor, 2> sockets, pid_t daemon)
@@ -131,7 +131,8 @@ class Watcher {
         ::sigaddset(&signals, parent_died);
         ::sigaddset(&signals, SIGCHLD);
         signals_ = Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC));
-        // Once the daemon has ended before this, its sockets are closed: it had one thread.
+        // If the daemon died before this call, it has closed its sockets, since it had only one
+        // thread.
         ::prctl(PR_SET_PDEATHSIG, parent_died);
         const bool is_watching = signals_ && ::getppid() == daemon_;
         answer(sockets_[0], is_watching ? Errc::ok : Errc::io);
@@ -150,7 +151,7 @@ class Watcher {
     static void answer(const Descriptor& socket, Errc code) { answer(socket.get(), code); }
     static void answer(int socket, Errc code) {
         const auto number = static_cast<u32>(code);
-        // A daemon that is gone needs no answer.
+        // If the daemon is gone there is nobody to answer.
         static_cast<void>(!::send(socket, &number, sizeof(number), MSG_NOSIGNAL));
     }
 
@@ -158,7 +159,7 @@ class Watcher {
         return abort_file_ && ::write(abort_file_.get(), "1", 1) == 1 ? Errc::ok : Errc::io;
     }
 
-    /// Does `work` in a child, which may wait for the mount.
+    /// Runs `work` in a child process, since it may block on the mount.
     template <class Work>
     void do_aside(int socket, const Work& work) {
         const pid_t child = ::fork();
@@ -181,7 +182,7 @@ class Watcher {
         }
     }
 
-    /// False if the daemon is gone.
+    /// Returns false if the daemon is gone.
     bool take_signal() {
         signalfd_siginfo signal{};
         if (::read(signals_.get(), &signal, sizeof(signal)) != sizeof(signal)) return true;
@@ -212,7 +213,7 @@ class Watcher {
         return true;
     }
 
-    /// Waits for something to happen; false if the daemon is gone.
+    /// Waits for an event; returns false if the daemon is gone.
     bool take_event() {
         std::array<pollfd, 3> events{{{signals_.get(), POLLIN, 0},
                                       {sockets_[0].get(), POLLIN, 0},
@@ -229,19 +230,19 @@ class Watcher {
     const std::array<Descriptor, 2> sockets_;
     const pid_t daemon_;
     Descriptor signals_;
-    Descriptor abort_file_;  // of the connection, which it names whatever its number is later
+    Descriptor abort_file_;  // refers to the connection, even if its number is reused
     std::vector<Job> jobs_;
 };
 
-/// What the forked process does first: lets go of all that is the daemon's.
+/// The first steps of the forked process: releases everything that belongs to the daemon.
 [[noreturn]] void become_watcher(const MountOptions& options, int at_once, int later,
                                  pid_t daemon) {
     sigset_t all;
     ::sigfillset(&all);
     ::sigprocmask(SIG_SETMASK, &all, nullptr);
     ::setsid();
-    // At numbers that nothing else has, and then below all that is closed.
-    constexpr int first = 3;  // behind the standard streams
+    // Move the sockets to unused numbers first, then below all descriptors that are closed.
+    constexpr int first = 3;  // after the standard streams
     const int moved[] = {::fcntl(at_once, F_DUPFD, 64), ::fcntl(later, F_DUPFD, 64)};
     const int nowhere = ::open("/dev/null", O_RDWR);
     if (moved[0] < 0 || moved[1] < 0 || nowhere < 0 || ::chdir("/") != 0) {
@@ -278,7 +279,7 @@ Errc Watchdog::start(const MountOptions& options) {
     process_ = ::fork();
     if (process_ < 0) return last_error();
     if (process_ == 0) become_watcher(options, far_at_once.get(), far_later.get(), daemon);
-    return receive_answer(at_once_.get());  // it watches
+    return receive_answer(at_once_.get());  // the process is watching now
 }
 
 Errc Watchdog::guard(u32 device_minor) {
@@ -292,7 +293,7 @@ Errc Watchdog::finish_mount() {
 }
 
 void Watchdog::begin_unmount() {
-    // If the process is gone, descriptor() is readable and reply() says so.
+    // If the process is gone, descriptor() is readable and reply() returns an error.
     static_cast<void>(send_question(later_.get(), Order::unmount));
 }
 
