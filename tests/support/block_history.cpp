@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block is one of metadata if its own bytes say so with a right checksum: contents of files never
-// do.
+// A block is a metadata block if its header says so and its checksum is valid: file contents in
+// these tests never look like that.
 #include "tests/support/block_history.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class MetadataOf {
  public:
     explicit MetadataOf(MemoryDisk& disk) : editor_(disk) {}
 
-    /// The kind of a block of metadata that lies at `place`; nothing if it is something else.
+    /// The kind of a metadata block at `place`; nullopt if it is something else.
     std::optional<BlockKind> kind_of(const Block& block, u64 place) const {
         const auto& header = reinterpret_cast<const BlockHeader&>(block);
         const format::Superblock& superblock = editor_.superblock();

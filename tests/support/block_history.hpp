@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the metadata blocks of a volume have had on the disk in the course of a workload: what a
-// lost write leaves in a block's place, or a disk that gives back an older version of it.
+// The earlier contents that the metadata blocks of a volume had on disk in the course of a
+// workload: what remains at a block's address after a lost write, or on a disk that returns an old
+// version.
 //
-// Invariant: each content was in its place once, with a right checksum, and is not there now.
+// Invariant: each content was at its address once, with a valid checksum, and is not there now.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,7 @@ namespace warren {
 
 struct EarlierContent {
     u64 place = 0;
-    /// Of the content; `none`: it is a block of inodes, which has no header.
+    /// Of the earlier content; `none` for a block of inodes, which has no header.
     format::BlockKind kind = format::BlockKind::none;
     format::BlockKind kind_now = format::BlockKind::none;
     format::Block block{};
@@ -26,16 +27,17 @@ struct EarlierContent {
     }
 };
 
-/// Whether blocks of this kind are an inode's, and say so.
+/// Whether blocks of this kind belong to an inode, and contain its number.
 bool is_owned(format::BlockKind kind);
 
-/// All contents that the log of `disk` has for blocks that are in use, but those of the journal.
+/// The earlier contents, in the log of `disk`, of blocks that are in use, except the journal's.
 std::vector<EarlierContent> earlier_contents(MemoryDisk& disk);
 
-/// The last content of a block that another inode, or an earlier one of the same number, had there.
+/// The latest content that a block had when it belonged to another inode, or to an earlier
+/// generation.
 std::optional<EarlierContent> foreign_content(MemoryDisk& disk, u64 place);
 
-/// Puts a content back in its place.
+/// Writes an earlier content back to its address.
 void put_back(MemoryDisk& disk, const EarlierContent& content);
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes all on to another disk, fails the test at an access outside of it, and stops the program
-// when there are so many accesses that the code under test must be in an endless loop.
+// Forwards everything to another disk, fails the test at an access beyond its end, and stops the
+// program after so many accesses that the code under test must be in an endless loop.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class BoundedDisk final : public PassingDisk {
     }
 
  private:
-    /// What tests do with a small volume needs a few thousand accesses.
+    /// Operations of tests on a small volume need a few thousand accesses.
     static constexpr u64 accesses_max = 2'000'000;
 
     void check(u64 offset, u64 length) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One test body on a thread's team and on lanes in lockstep, as the two types of a typed test.
+// Runs a test body on a thread's team and on lanes in lockstep, as the two types of a typed test.
 //
-// Invariant: both call the body once a team; what it answers is lane 0's.
+// Invariant: each calls the body once for each lane of the team; the result is that of lane 0.
 #pragma once
 
 #include "team/team.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invariant: the memory of a thread is its own, so commands may run at once.
+// Invariant: each thread uses memory of its own, so commands may run concurrently.
 #include "tests/support/carried_command.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume with one of everything, for tests that damage it and look at what a check says. It is
-// made without the engine, so that a fault there cannot hide one here.
+// A volume with at least one object of each kind, for tests that damage it and examine what a check
+// reports. It is built without the engine, so that a bug of the engine cannot hide one here.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using format::DirectoryLeaf;
 using format::DirectorySlot;
 using format::Inode;
 
-/// Checks the volume, both ways if it is on a disk that does not count its reads.
+/// Checks the volume, in both ways if the disk does not count its reads.
 inline Outcome check(Disk& disk, bool repair = false) {
     if (dynamic_cast<MemoryDisk*>(&disk) != nullptr) expect_equal_looks(disk);
     return check_once(disk, repair, false);
@@ -37,7 +37,7 @@ inline void expect_clean(Disk& disk) {
     EXPECT_EQ(outcome.result.problems, 0u) << outcome.all();
 }
 
-/// A volume with one of everything, in trees with several levels.
+/// A volume with an object of each kind, in trees with several levels.
 class CheckTest : public testing::Test {
  public:
     CheckTest() : image(16 * mib) {
@@ -75,7 +75,7 @@ class CheckTest : public testing::Test {
     MemoryDisk& disk() { return image.disk(); }
     ImageEditor editor() { return ImageEditor(disk()); }
 
-    /// The place of the leftmost leaf or, at a height above 0, node of an inode's tree.
+    /// The address of the leftmost leaf or, for a height above 0, node of an inode's tree.
     u64 tree_block(u64 number, u32 height) {
         ImageEditor edit = editor();
         const Inode inode = edit.inode(number);
@@ -101,7 +101,7 @@ class CheckTest : public testing::Test {
         edit.set_inode(number, inode);
     }
 
-    /// Whatever was done to the volume: it is found, nothing is written, it is repaired.
+    /// Whatever damage a test has done: the check finds it and writes nothing; a repair mends it.
     void expect_found_and_repaired(const std::string& line) {
         disk().start_recording();
         const Outcome found = check(disk());
@@ -117,7 +117,7 @@ class CheckTest : public testing::Test {
         expect_clean(disk());
     }
 
-    /// Finds `name` in a directory by looking at each of its leaves.
+    /// Searches each leaf of a directory for `name`.
     bool has_name(u64 number, const std::string& name) {
         bool found = false;
         for_each_leaf(number, [&](const DirectoryLeaf& leaf) {

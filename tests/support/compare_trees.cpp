@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model and volume are walked side by side. A file of terabytes is read where either side says that
-// there may be something.
+// Walks model and volume in parallel. A file of terabytes is read only where either side may have
+// data.
 #include "tests/support/compare_trees.hpp"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ std::string compare_range(Volume& volume, Handle file, const ModelInode& inode, 
     return {};
 }
 
-/// Ranges of a file that may hold something, on either side.
+/// Pages of a file that may contain data on either side.
 std::set<u64> interesting_pages(Volume& volume, Handle file, const ModelInode& inode) {
     std::set<u64> pages;
     for (const auto& [number, page] : inode.pages)
@@ -78,7 +78,7 @@ std::set<u64> interesting_pages(Volume& volume, Handle file, const ModelInode& i
             pages.insert(page);
         at = std::max(end, *data + 1);
     }
-    // The ends, and a few pages in between, whatever anybody says.
+    // The first and last page, and a few in between, in any case.
     const u64 last = inode.size == 0 ? 0 : (inode.size - 1) / page_bytes;
     for (u64 i = 0; i < 8; ++i)
         pages.insert(last / 7 * i);
@@ -206,7 +206,7 @@ class Comparison {
         text_ += path + ": " + what + "\n";
     }
 
-    /// Compares one inode; a second name of it must lead to the same one.
+    /// Compares one inode; all names of an inode must lead to the same one.
     void visit(const std::string& path, u64 number, Handle handle) {
         const auto [known, is_new] = handles_.try_emplace(number, handle);
         if (!is_new) {

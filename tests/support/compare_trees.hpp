@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a volume holds what the model holds: names, attributes, hard links, contents, from the
-// root down. Only calls of Volume are used, with unlimited rights.
+// Compares a volume with the model: names, attributes, hard links and contents, from the root down.
+// Uses only calls of Volume, with unlimited rights.
 #pragma once
 
 #include <string>
@@ -15,22 +15,21 @@ struct CompareOptions {
     bool times = true;
 };
 
-/// What differs, one line each, some lines at most; empty if nothing does. `root` is the directory
-/// that the model's root stands for, that of the volume if none is given.
+/// Returns the differences, one a line, a limited number of lines; "" if there are none. `root` is
+/// the directory that corresponds to the model's root, by default the volume's root.
 std::string compare_trees(Volume& volume, const ModelFileSystem& model,
                           const CompareOptions& options = {}, Handle root = {});
 
-/// What differs between the attributes of an inode and what the model knows of it. The parent is
-/// not compared.
+/// The differences between the attributes of an inode and the model. The parent is not compared.
 std::string compare_attributes(const Attributes& found, const ModelInode& inode, bool times);
 
-/// What differs in the contents of a regular file.
+/// The differences in the contents of a regular file.
 std::string compare_contents(Volume& volume, Handle file, const ModelInode& inode);
 
-/// What differs in the extended attributes.
+/// The differences in the extended attributes.
 std::string compare_extended(Volume& volume, Handle handle, const ModelInode& inode);
 
-/// Bytes as text for people, cut where they get long.
+/// Bytes as printable text, truncated if long.
 std::string printable_name(std::string_view bytes);
 
 }  // namespace warren

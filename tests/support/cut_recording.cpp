@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that are several transactions are left out of the plan: between them the volume would
-// be in states that the history does not know.
+// The plan excludes operations that consist of several transactions: between these the volume would
+// be in states that the history does not contain.
 #include "tests/support/cut_recording.hpp"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,8 @@ class ProtectedDisk final : public PassingDisk {
     }
 };
 
-/// What is wrong with what a reader finds on `image`, which nobody has opened for writing since.
+/// The difference that a read-only opening finds on `image`, which was not opened for writing since
+/// the cut.
 std::string explain_to_reader(MemoryDisk& image, const CutRecording& recording, u64 event) {
     ProtectedDisk disk(image);
     const auto volume = open_on(disk, {.read_only = true, .workers = 1});
@@ -106,7 +107,7 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
 
 namespace {
 
-/// The ways to lose some of the first `count` writes, one bit each.
+/// The subsets of the first `count` writes to lose, one bit for each write.
 std::vector<u64> losses_of(u64 count, const CutBounds& bounds, Random& random) {
     std::vector<u64> losses;
     if (count <= bounds.subsets_of_max) {

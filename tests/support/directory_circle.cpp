@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name was once that of an empty directory whose number has gone to `top` since.
+// The name once named an empty directory, whose inode number was reused for `top`.
 #include "tests/support/directory_circle.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory with a name from its own earlier life that leads to one above it: what a lost write
-// of its leaf may leave.
+// A directory whose leaf has a stale name, which leads to a directory above it: a possible result
+// of a lost write of the leaf.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace warren {
 
-/// A volume with /top/middle/low, where low has a name for top. All is owned by user 1000.
+/// A volume with /top/middle/low, where low has a name for top. Everything belongs to user 1000.
 std::unique_ptr<MemoryDisk> make_directory_circle();
 
 }  // namespace warren

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines have threads of their own that make calls as time goes by: not every run makes as many.
+// Engines have threads of their own that make calls periodically, so the number of calls varies.
 #include "tests/support/engine_faults.hpp"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets one after another of the calls fail on which an engine with memory of its own depends,
-// within each operation and the commit behind it: on a GPU those of the CUDA runtime, without one
-// the questions to an engine that plays it. Nothing crashes or hangs; a call that changes
-// something returns an error, or the change is there; a volume that goes on works, one that has
-// ended said so; the disk has the state before the operation or after it.
+// Makes each of the calls fail in turn on which an engine with memory of its own depends, within
+// each operation and the commit after it: on a GPU the calls of the CUDA runtime, without one the
+// calls to an engine that stands in for it. Nothing may crash or hang. An operation that changes
+// something returns an error, or the change is visible; a volume that continues works, and one that
+// does not has reported it; the disk is in the state before or after the operation.
 #pragma once
 
 #include <memory>
@@ -14,25 +14,25 @@
 
 namespace warren {
 
-/// The calls that are to fail.
+/// Makes calls of an engine fail.
 class FailingCalls {
  public:
     virtual ~FailingCalls() = default;
-    /// Opens a volume that depends on them. Null, and a failed test, if that is not possible.
+    /// Opens a volume that depends on these calls. Null, after failing the test, on failure.
     virtual std::unique_ptr<Volume> open(Disk& disk, const OpenOptions& options) = 0;
-    /// Of the calls from now on the `nth` fails, from 1 on; 0: none. How many there were since the
-    /// last time.
+    /// Makes the `nth` call from now on fail, counting from 1; 0: none. Returns the number of calls
+    /// since the previous call of this function.
     virtual u64 fail(u64 nth) = 0;
 };
 
 class EngineFaults {
  public:
-    /// `calls` outlives this; `options` are those that volumes are opened with.
+    /// `calls` must outlive this object; `options` are used to open volumes.
     EngineFaults(FailingCalls& calls, const OpenOptions& options)
         : calls_(calls), options_(options) {}
 
-    /// Lets one in `odds` of the calls of each operation fail; of those that do their work many
-    /// times one in `many_odds`.
+    /// Makes one in `odds` of the calls of each operation fail; for operations that repeat their
+    /// work many times, one in `many_odds`.
     void fail_all(u64 odds, u64 many_odds);
 
  private:

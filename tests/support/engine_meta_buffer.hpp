@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume whose metadata are in the memory of an engine, a megabyte of them, for tests of what
-// happens when that is too little.
+// A volume whose engine keeps only a megabyte of metadata in memory, for tests of what happens when
+// that is too little.
 #pragma once
 
 #include <gtest/gtest.h>

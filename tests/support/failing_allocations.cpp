@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the standard library that are replaced here call malloc, so that sanitizers see
-// what they always see.
+// The replaced functions of the standard library call malloc, so that sanitizers still see each
+// allocation.
 #include "tests/support/failing_allocations.hpp"
 
 #include <malloc.h>
@@ -58,8 +58,8 @@ void* checked(void* memory) {
 
 }  // namespace
 
-// What the whole program allocates passes here. Not inlined: a compiler that saw malloc on one side
-// and delete on the other would take it for a mistake.
+// All allocations of the program pass here. Not inlined: a compiler that saw malloc on one side and
+// delete on the other would warn of a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
     return checked(allocate(bytes));
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets one allocation of memory fail, wherever in the program it comes from, or measures them: all
-// of operator new passes here. One FailingAllocation and one PeakMemory at a time.
+// Makes one memory allocation fail, wherever in the program it is made, or measures allocations, by
+// replacing operator new. At most one FailingAllocation and one PeakMemory exist at a time.
 //
-// Invariant: what is allocated while none lives, or by a thread with UncountedAllocations, is not
-// counted and does not fail.
+// Invariant: an allocation made while neither exists, or by a thread with UncountedAllocations, is
+// not counted and does not fail.
 #pragma once
 
 #include "warren/types.hpp"
 
 namespace warren {
 
-/// While it lives, allocations of all threads are counted and the `nth` fails, from 1 on.
+/// While it exists, allocations of all threads are counted and the `nth` fails, counting from 1.
 class FailingAllocation {
  public:
     explicit FailingAllocation(u64 nth);
@@ -25,7 +25,7 @@ class FailingAllocation {
     const u64 nth_;
 };
 
-/// While it lives, what all threads hold of memory is measured.
+/// While it exists, measures the memory held by all threads.
 class PeakMemory {
  public:
     PeakMemory();
@@ -33,11 +33,11 @@ class PeakMemory {
     PeakMemory(const PeakMemory&) = delete;
     PeakMemory& operator=(const PeakMemory&) = delete;
 
-    /// The most bytes held at once, beyond what was held at the begin.
+    /// The maximum number of bytes held at once, beyond what was held at the beginning.
     u64 bytes() const;
 };
 
-/// While it lives, what this thread allocates is not counted.
+/// While it exists, allocations of this thread are not counted.
 class UncountedAllocations {
  public:
     UncountedAllocations();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fails on purpose: tests run an operation once for each of its I/Os and let that one
-// fail, so that no error path stays untried.
+// A disk with injected faults: tests repeat an operation for each of its I/Os and let that one
+// fail, so that every error path is exercised.
 //
-// Invariant: an I/O that is not chosen to fail is passed on unchanged. A discard is a hint: it is
+// Invariant: an I/O that is not selected to fail is forwarded unchanged. A discard is a hint: it is
 // never counted and never fails.
 #pragma once
 
@@ -17,7 +17,7 @@ struct FaultPlan {
     bool reads = true;
     bool writes = true;
     bool flushes = true;
-    u64 nth = 0;           // the first one to fail, from 1; 0: none
+    u64 nth = 0;           // the first to fail, counting from 1; 0: none
     bool is_once = false;  // only that one fails, else all from it on
     bool is_torn = false;  // a failing write still writes the first half of its bytes
 };
@@ -30,17 +30,17 @@ class FaultDisk final : public PassingDisk {
     Errc write(u64 offset, std::span<const std::byte> source) override;
     Errc flush() override;
 
-    /// Sets what fails from now on and starts counting at zero.
+    /// Selects the failures from now on and resets the counts.
     void set_plan(const FaultPlan& plan);
-    /// I/Os of the plan's sorts since the plan was set.
+    /// The number of I/Os of the plan's kinds since the plan was set.
     u64 count() const;
-    /// I/Os that were failed since the plan was set.
+    /// The number of failed I/Os since the plan was set.
     u64 failed_count() const;
 
  private:
     bool fails_now(bool is_counted);
 
-    mutable std::mutex mutex_;  // guards all below
+    mutable std::mutex mutex_;  // guards the members below
     FaultPlan plan_;
     u64 count_ = 0;
     u64 failed_count_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk whose reads of chosen blocks wait until they are let go: tests look at what others can do
-// meanwhile, without a clock.
+// A disk whose reads of selected blocks block until they are released: tests examine what other
+// threads can do meanwhile, without depending on time.
 //
-// Invariant: a read that is held has its bytes already: what is written meanwhile does not show.
+// Invariant: a held read has its bytes already: later writes do not affect it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class HoldingDisk final : public PassingDisk {
         return PassingDisk::read_many(reads);
     }
 
-    /// Reads that begin at `place` wait from now on.
+    /// Reads that begin at `place` block from now on.
     void hold(u64 place) {
         const std::lock_guard lock(mutex_);
         held_.insert(place);
@@ -53,7 +53,7 @@ class HoldingDisk final : public PassingDisk {
         held_.erase(place);
         changed_.notify_all();
     }
-    /// Reads that begin at `place` end in Errc::io, or not any more.
+    /// Makes reads that begin at `place` fail with Errc::io, or succeed again.
     void set_failing(u64 place, bool fails) {
         const std::lock_guard lock(mutex_);
         if (fails) {
@@ -62,22 +62,22 @@ class HoldingDisk final : public PassingDisk {
             failing_.erase(place);
         }
     }
-    /// Waits until a read of `place` is held. False if none has come for very long.
+    /// Waits until a read of `place` is held. Returns false if none arrives for a very long time.
     bool wait_until_held(u64 place) {
         std::unique_lock lock(mutex_);
         return changed_.wait_for(lock, patience, [&] { return waiting_.contains(place); });
     }
-    /// Reads that began at `place`.
+    /// The number of reads that began at `place`.
     u64 count(u64 place) {
         const std::lock_guard lock(mutex_);
         return counts_[place];
     }
-    /// The most reads that were held at once.
+    /// The maximum number of reads that were held at once.
     u64 most_held() {
         const std::lock_guard lock(mutex_);
         return most_held_;
     }
-    /// The most reads that one call has brought.
+    /// The maximum number of reads in one call.
     u64 largest() {
         const std::lock_guard lock(mutex_);
         return largest_;

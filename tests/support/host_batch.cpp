@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays are filled with rubbish, as device memory may be.
+// The arrays are filled with garbage, as device memory may be.
 #include "tests/support/host_batch.hpp"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ void HostBatch::send(const ops::BatchPart& part) {
     sent_.push_back(part);
 }
 
-/// Ends the tests if items or words were left out, or sent twice.
+/// Fails the test if items or words were omitted, or sent twice.
 void HostBatch::expect_all_sent() {
     std::ranges::sort(sent_, {}, &ops::BatchPart::begin);
     ops::BatchPart all;
@@ -112,7 +112,7 @@ Errc HostBatch::run(const core::Store& store, const ops::BatchHeader& header,
     batch_.header = header;
     batch_.begin = window.begin;
     batch_.end = window.end;
-    // Both ways are tried: in place, and directories written anew.
+    // Tests both methods: editing leaves in place, and rewriting whole directories.
     const ops::BatchKind kind = batch_.shape.kind;
     batch_.may_edit = (kind == ops::BatchKind::move || kind == ops::BatchKind::remove) &&
                       batch_.shape.items % 2 == 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches (fs/bulk/batch/batch_run.hpp) on the host: the phases that a GPU runs by thousands of
-// threads run here in loops, for tests of what they do.
+// Runs batches (fs/bulk/batch/batch_run.hpp) on the host: the phases that a GPU runs with thousands
+// of threads run here in loops, for tests of their results.
 //
-// Invariant: a phase runs its parts from the last to the first or from the first to the last, in
-// turns: their order must not matter.
+// Invariant: phases alternately run their parts in ascending and descending order, since the order
+// must not matter.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class HostBatch {
     Result<ops::BatchMemory> open(const ops::BatchShape& shape);
     /// By any thread.
     void send(const ops::BatchPart& part);
-    /// Requires: all items were sent, each once, as a device would need it.
+    /// Requires: each item was sent exactly once, as a device would need it.
     Errc run(const core::Store& store, const ops::BatchHeader& header, ops::BatchWindow& window);
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host with the interface of gpu::DeviceBuffer, for tests that run on threads what
-// else runs on a GPU.
+// Host memory with the interface of gpu::DeviceBuffer, for tests that run a GPU's code on threads.
 #pragma once
 
 #include <vector>

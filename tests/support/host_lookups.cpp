@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers are there when a piece is started; poll() only says so later.
+// The answers are computed when a segment is started; poll() only reports them later.
 #include "tests/support/host_lookups.hpp"
 
 #include "fs/ops/execute.hpp"
@@ -15,7 +15,7 @@ Errc HostLookups::start(u32 slot, u64 items, u64 /*words*/) {
     for (u64 i = 0; i < items; ++i) {
         const ops::BatchEnd& end = one.ends[i];
         one.codes[i] = Errc::retry;
-        // A name that is too long has no bytes here, and some of the others are left, too.
+        // The stream has no bytes of an overlong name; some of the other lookups are left, too.
         if (end.length() > format::name_length_max || end.length() % 7 == 1) continue;
         ops::Command command;
         command.verb = ops::Verb::lookup;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of look-ups on the host, for tests of what a volume does with one: its slots are few and
-// small, a piece takes a while, and some look-ups are left to others.
+// A lookup stream on the host, for tests of how a volume uses one: it has few and small slots, a
+// segment takes some time, and some lookups are left to the caller.
 //
-// Invariant: what it leaves does not depend on which piece a name was in.
+// Invariant: which lookups are left does not depend on the segment that a name is in.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ class HostLookups final : public LookupStream {
  public:
     HostLookups() : slots_(slots, Slot(shape_of_slots)) {}
 
-    /// Takes look-ups on behalf of `caller`, which must outlive this; `engine` has the answers.
+    /// Accepts lookups on behalf of `caller`; `engine` answers them. Both must outlive this object.
     void open(Engine& engine, const core::Credentials& caller) {
         engine_ = &engine;
         caller_ = caller;
@@ -29,7 +29,7 @@ class HostLookups final : public LookupStream {
 
  private:
     static constexpr u32 slots = 3;
-    // Fewer words than as many usual names need.
+    // Fewer words than that many names of usual length need.
     static constexpr LookupStreamShape shape_of_slots{slots, 300, 400};
 
     struct Slot : LookupMemory {

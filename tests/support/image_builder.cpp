@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata blocks come from the frame behind the inodes, data blocks from the last frame on down.
+// Metadata blocks come from the block group after the inodes, data blocks from the last group
+// downwards.
 #include "tests/support/image_builder.hpp"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,8 @@ ImageBuilder::ImageBuilder(u64 size_bytes) : disk_(std::make_unique<MemoryDisk>(
     be_the_same_always();
 }
 
-/// What is random in a new volume is made constant: a test's seed must name the whole test.
+/// Replaces random values of a new volume by constants: a test's seed must determine the whole
+/// test.
 void ImageBuilder::be_the_same_always() {
     auto& superblock = reinterpret_cast<format::Superblock&>(superblock_);
     for (u8 i = 0; i < sizeof superblock.uuid; ++i)
@@ -217,7 +219,7 @@ void ImageBuilder::write_contents(u64 number, Node& node) {
     static_cast<void>(number);
 }
 
-/// Gives the runs of a file blocks of their own.
+/// Allocates blocks for the runs of a file.
 void ImageBuilder::place_runs(Node& node) {
     for (const FileRun& run : node.runs) {
         const u64 place = take_data(run.blocks);

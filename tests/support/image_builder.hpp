@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes for tests without an engine: a tree of inodes is described, then written in one go in the
-// format's own terms. What is wrong with a volume afterwards was put there by the test.
+// Builds volumes for tests without an engine: a tree of inodes is described, and then written at
+// once in terms of the format. Any damage in the volume was made by the test.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace warren::test {
 
-/// A run of a file's blocks. Its contents are bytes that depend on the file block alone.
+/// A run of a file's blocks. The content of a block depends only on its block number in the file.
 struct FileRun {
     u64 file_block = 0;
     u32 blocks = 0;
@@ -34,21 +34,21 @@ class ImageBuilder {
     u64 add_file(u64 parent, const std::string& name, const std::string& contents);
     u64 add_runs(u64 parent, const std::string& name, u64 size_bytes,
                  const std::vector<FileRun>& runs);
-    /// A file of the same blocks as `source`, a file of runs.
+    /// A file that shares the blocks of `source`, which was made of runs.
     u64 add_clone(u64 parent, const std::string& name, u64 source);
     u64 add_link(u64 parent, const std::string& name, const std::string& target);
     u64 add_node(u64 parent, const std::string& name, u32 mode, u32 device);
-    /// A file without a name that the directory of orphans keeps.
+    /// A file without a name, in the orphan directory.
     u64 add_orphan(const std::string& contents);
-    /// Another name for an inode.
+    /// Adds another name for an inode.
     void add_name(u64 parent, const std::string& name, u64 inode);
     void set_attribute(u64 inode, const std::string& name, const std::string& value);
 
-    /// Writes all of it. Further changes are made to the disk.
+    /// Writes everything. Later changes are made to the disk.
     void finish();
     MemoryDisk& disk() { return *disk_; }
 
-    /// Few entries a block, so that small trees get high.
+    /// Few entries for each block, so that small trees have several levels.
     check::PackLimits limits;
 
     const format::Superblock& superblock() const {
@@ -59,7 +59,7 @@ class ImageBuilder {
     struct Node {
         format::Inode inode{};
         std::map<std::string, u64> names;  // of a directory
-        std::string contents;              // of a file or a link
+        std::string contents;              // of a file or a symbolic link
         std::vector<FileRun> runs;
         std::vector<format::Extent> extents;  // of the runs, once they are written
         u64 source = 0;                       // of a clone
@@ -88,15 +88,15 @@ class ImageBuilder {
     std::unique_ptr<MemoryDisk> disk_;
     format::Block superblock_;
     std::map<u64, Node> nodes_;
-    std::vector<bool> used_;                         // by block
-    std::map<u64, format::Block> counts_;            // ReferenceBlock by frame
-    std::map<u64, format::BlockPointer> counts_at_;  // the same
+    std::vector<bool> used_;                         // by block number
+    std::map<u64, format::Block> counts_;            // ReferenceBlock by block group
+    std::map<u64, format::BlockPointer> counts_at_;  // by block group
     u64 next_inode_;
     u64 next_metadata_;
     u64 next_data_;
 };
 
-/// Reads and writes parts of a volume as they are, sealing what is written.
+/// Reads and writes blocks of a volume, and computes the checksums of blocks that it writes.
 class ImageEditor {
  public:
     explicit ImageEditor(Disk& disk);
@@ -105,7 +105,7 @@ class ImageEditor {
         return reinterpret_cast<const format::Superblock&>(superblock_);
     }
     format::Block read(u64 place);
-    void write(u64 place, const format::Block& block);  // sealed as a block with a header
+    void write(u64 place, const format::Block& block);  // with the checksum in its header
     void write_raw(u64 place, const format::Block& block);
     format::Inode inode(u64 number);
     void set_inode(u64 number, const format::Inode& inode);
@@ -117,8 +117,8 @@ class ImageEditor {
     format::Block superblock_;
 };
 
-/// Fills `image` with one or more of everything and finishes it: trees with several levels, `files`
-/// in the largest directory, `runs` pieces of a sparse file.
+/// Fills `image` with one or more objects of every kind and finishes it: trees with several levels,
+/// `files` files in the largest directory, `runs` extents of a sparse file.
 void build_one_of_everything(ImageBuilder& image, int files, u32 runs);
 
 }  // namespace warren::test

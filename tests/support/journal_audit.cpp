@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applies at a moment is kept by each thread for itself, in memory of fixed size: operations
-// must not see that they are watched.
+// Each thread records its running operations in memory of fixed size, so that the audit does not
+// affect them.
 #include "tests/support/journal_audit.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace warren {
 namespace {
 
-constexpr u32 blocks_max = 2 * core::journal_room_min;  // no credit of one operation is above half
+constexpr u32 blocks_max = 2 * core::journal_room_min;  // twice the most credits of an operation
 
 /// An operation between begin() and end().
 struct Applying {
@@ -24,7 +24,7 @@ struct Applying {
     u64 blocks[blocks_max];
 };
 
-// One operation within another is all that there is.
+// Operations nest at most once.
 thread_local Applying applying[4];
 
 Applying* find(const void* operation) {
@@ -36,7 +36,7 @@ Applying* find(const void* operation) {
 }  // namespace
 
 void CreditMargins::begin(const void* operation, const core::Credits& credits) {
-    // One that ended without end_apply() may have been at the same address.
+    // One that ended without end_apply() may have had the same address.
     Applying* one = find(operation);
     if (one == nullptr) one = find(nullptr);
     ASSERT_NE(one, nullptr) << "too many operations apply at once in one thread";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what each operation of the CPU engine marks dirty with its journal credits: distinct
-// blocks, dirty before or not. An operation with too few credits fails the test that ran it, and
-// the tightest margin of each named credit is kept.
+// Compares the number of distinct blocks that each operation of the CPU engine marks dirty, whether
+// or not they were dirty before, with its journal credits. An operation that exceeds its credits
+// fails the test that ran it; the smallest margin of each named credit is recorded.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace warren {
 
 class CreditMargins : public core::JournalAudit {
  public:
-    /// Of one named credit, the operation that came closest to it.
+    /// For one named credit, the operation that came closest to it.
     struct Margin {
         u64 credits = 0;
         u64 blocks = 0;
@@ -27,11 +27,11 @@ class CreditMargins : public core::JournalAudit {
     void end(const void* operation) override;
 
     std::map<std::string, Margin> margins() const;
-    /// One line for each named credit, the tightest first.
+    /// Prints one line for each named credit, smallest margin first.
     void print(std::ostream& out) const;
 
  protected:
-    /// Called for an operation that has marked more than its credits.
+    /// Called for an operation that has marked more blocks than its credits.
     virtual void overrun(const std::string& message);
 
  private:
@@ -39,7 +39,7 @@ class CreditMargins : public core::JournalAudit {
     std::map<std::string, Margin> margins_;
 };
 
-/// Audits all that the calling test does, in the place of the audit of the whole run.
+/// Audits the operations of the calling test, instead of the audit of the whole run.
 class AuditInstead {
  public:
     explicit AuditInstead(core::JournalAudit* audit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk whose discards leave the bytes there, as many do: what a file shows of a block that it
-// never wrote is then somebody else's.
+// A disk on which discarded blocks keep their bytes, as on many real ones: a file that exposes a
+// block that it never wrote shows data of another file.
 #pragma once
 
 #include "tests/support/passing_disk.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each collective call is one meeting at the barrier. Notes and bytes have two places that are used
-// in turn, so that a second meeting to say "all have read" is not needed.
+// Each collective call passes the barrier once. Two sets of notes and bytes are used alternately,
+// so that no second pass of the barrier is needed to know that all lanes have read.
 #include "tests/support/lockstep_team.hpp"
 
 #include <cstdio>
@@ -26,7 +26,7 @@ u32 LockstepGroup::meet(u32 lane, const Note& note) {
 
 void LockstepGroup::report(u32 turn) const {
     static std::mutex mutex;
-    mutex.lock();  // for good: the first lane that gets here tells, then all stop
+    mutex.lock();  // not unlocked: the first lane that gets here prints the message, then all stop
     constexpr const char* names[] = {"sync", "ballot", "broadcast", "the end"};
     std::fprintf(stderr, "warren: the lanes of a team have parted:\n");
     for (u32 lane = 0; lane < width_; ++lane) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp on the host: W threads with a barrier. It finds what a team of one cannot see, a value
-// that one lane holds and the others do not, without a GPU.
+// Emulates a warp on the host by W threads with a barrier. It reveals what a team of one lane
+// cannot: a value that only one of the lanes has.
 //
-// Invariant: all lanes make the same calls in the same order. A lane that calls something else, or
-// returns early, stops the program with a message: on a GPU it would hang or read rubbish.
+// Invariant: all lanes make the same calls in the same order. A lane that makes a different call,
+// or returns early, stops the program with a message: on a GPU it would hang or read garbage.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace warren {
 
-/// What the lanes of one team share.
+/// The state shared by the lanes of one team.
 class LockstepGroup {
  public:
     static constexpr u64 bytes_max = 16 * kib;
@@ -32,9 +32,9 @@ class LockstepGroup {
 
     u32 ballot(u32 lane, bool vote);
     void sync(u32 lane);
-    /// Copies what lane `from` has at `value` to all lanes.
+    /// Copies the value of lane `from` to all lanes.
     void broadcast(u32 lane, void* value, u64 size_bytes, u32 from);
-    /// The last call of every lane.
+    /// Marks the end of the lane's calls.
     void end(u32 lane);
 
  private:
@@ -49,15 +49,15 @@ class LockstepGroup {
         u64 turn = 0;
         std::array<Note, 2> notes;
     };
-    /// Waits for all lanes; the turn (0 or 1) whose notes and bytes can be read until the next call
-    /// but one.
+    /// Waits for all lanes. Returns the turn (0 or 1) whose notes and bytes stay readable until the
+    /// next call but one.
     u32 meet(u32 lane, const Note& note);
     [[noreturn]] void report(u32 turn) const;
 
     const u32 width_;
     std::barrier<> barrier_;
     std::vector<Lane> lanes_;
-    // A lane writes turn t + 2 only after all have come to t + 1, so after all have read t.
+    // A lane writes turn t + 2 only after all lanes reached t + 1, that is, after all have read t.
     std::array<std::array<std::byte, bytes_max>, 2> bytes_;
 };
 
@@ -88,7 +88,7 @@ class LockstepTeam {
     u32 lane_;
 };
 
-/// Whether two lanes gave the same answer; true for what cannot be compared.
+/// Whether two lanes returned the same value; true for types that cannot be compared.
 template <class T>
 bool is_same_answer(const T& left, const T& right) {
     if constexpr (std::equality_comparable<T>) {
@@ -105,7 +105,7 @@ bool is_same_answer(const Result<T>& left, const Result<T>& right) {
     return left.code() == right.code() && (!left || is_same_answer(*left, *right));
 }
 
-/// Starts W threads that wait for work: a test of many operations pays for them once.
+/// Starts W threads that wait for work, so that a test of many operations starts them only once.
 template <u32 W = 4>
 class Lockstep {
  public:
@@ -126,7 +126,8 @@ class Lockstep {
     Lockstep(const Lockstep&) = delete;
     Lockstep& operator=(const Lockstep&) = delete;
 
-    /// Runs `body(team)` on all lanes; what lane 0 answered. All lanes must answer the same.
+    /// Runs `body(team)` on all lanes; returns the result of lane 0. All lanes must return the
+    /// same.
     template <class Body>
     auto run(const Body& body) {
         using Answer = std::invoke_result_t<const Body&, const LockstepTeam<W>&>;
@@ -174,7 +175,7 @@ class Lockstep {
 
     LockstepGroup group_;
     const u32 worker_;
-    std::mutex mutex_;  // guards all below but the threads
+    std::mutex mutex_;  // guards the members below, except the threads
     std::condition_variable wake_;
     std::condition_variable done_;
     const std::function<void(u32)>* work_ = nullptr;
@@ -184,7 +185,7 @@ class Lockstep {
     std::vector<std::thread> threads_;
 };
 
-/// Runs `body(team)` on W threads made for it; what lane 0 answered.
+/// Runs `body(team)` on W new threads; returns the result of lane 0.
 template <u32 W = 4, class Body>
 auto run_lockstep(const Body& body) {
     Lockstep<W> lanes;

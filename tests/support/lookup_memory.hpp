@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a slot of a stream of look-ups (fs/engine/lookup_stream.hpp), on the host.
+// The memory of a slot of a lookup stream (fs/engine/lookup_stream.hpp), on the host.
 //
-// Invariant: there is room for what the stream's shape allows.
+// Invariant: it has room for as much as the stream's shape allows.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct LookupMemory {
           codes(shape.items_max),
           attributes(shape.items_max) {}
 
-    /// As LookupStream::memory() gives it.
+    /// In the form that LookupStream::memory() returns.
     ops::BatchMemory shown() {
         ops::BatchMemory memory;
         memory.ends = ends.data();

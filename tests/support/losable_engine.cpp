@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss shows in whatever is asked first: a command, a commit, a block.
+// The loss is noticed by the first call after it: a command, a commit or a block.
 #include "tests/support/losable_engine.hpp"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image after a power cut is made in two steps: all events up to the last flush, then those
-// after it as the options of the cut say, chosen by a generator with the given seed.
+// The image after a power cut is built in two steps: all events up to the last flush, then later
+// events as the options of the cut say, selected by a generator with the given seed.
 #include "tests/support/memory_disk.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void apply(const DiskEvent& event, SparseBytes& bytes) {
     if (event.kind == DiskEventKind::discard) bytes.zero(event.offset, event.length_bytes);
 }
 
-/// Applies the sectors of a write that `random` lets through.
+/// Applies those sectors of a write that `random` selects.
 void apply_torn(const DiskEvent& event, SparseBytes& bytes, Random& random) {
     for (u64 at = 0; at < event.bytes.size();) {
         const u64 offset = event.offset + at;
@@ -53,7 +53,7 @@ void apply_cut(std::span<const DiskEvent> events, const Cut& cut, SparseBytes& b
 }  // namespace
 
 SparseBytes::SparseBytes(const SparseBytes& other) {
-    // From here on neither of the two may write to shared pieces.
+    // From here on neither copy may write to the shared pieces.
     for (auto& [number, slot] : other.pieces_)
         slot.is_own = false;
     pieces_ = other.pieces_;
@@ -104,7 +104,7 @@ void SparseBytes::zero(u64 offset, u64 length_bytes) {
             std::memset(own_piece(number).data() + from, 0, to - from);
         }
     };
-    // A range of terabytes spans far more pieces than there are.
+    // A range of terabytes may span many more pieces than exist.
     if (length_bytes / piece_bytes > pieces_.size() + 2) {
         std::erase_if(pieces_, [&](const auto& entry) {
             const u64 start = entry.first * piece_bytes;

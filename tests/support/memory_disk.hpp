@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk in memory that remembers what was written and when it was flushed, so that a test can
-// simulate a power cut after any event and examine what a real medium might then hold.
+// A disk in memory that records writes and flushes, so that a test can simulate a power cut after
+// any event and examine what a real medium might contain then.
 //
-// Invariant: every image that image_after() makes is one that the contract of Disk allows: events
-// before the last flush are there in full, of later ones any 512-byte sectors.
+// Invariant: every image that image_after() returns is allowed by the contract of Disk: events
+// before the last flush are complete, of later ones any 512-byte sectors may be present.
 #pragma once
 
 #include <array>
@@ -25,16 +25,16 @@ struct DiskEvent {
     std::vector<std::byte> bytes = {};  // of a write
 };
 
-/// What may happen at a power cut to the writes and discards since the last flush.
+/// What a power cut may do to the writes and discards since the last flush.
 struct Cut {
     bool drop = false;     // each may be lost
     bool tear = false;     // each 512-byte sector of a write may be lost
     bool reorder = false;  // they reach the medium in any order
-    u64 seed = 0;          // chooses among all that
+    u64 seed = 0;          // selects among these possibilities
     u64 lost = 0;          // bit n: the n-th of them is lost in any case
 };
 
-/// The bytes of a disk in pieces that exist once they are written. A copy shares the pieces.
+/// The bytes of a disk, in pieces that are allocated when they are written. Copies share pieces.
 class SparseBytes {
  public:
     SparseBytes() = default;
@@ -52,7 +52,7 @@ class SparseBytes {
     using Piece = std::array<std::byte, piece_bytes>;
     struct Slot {
         std::shared_ptr<Piece> piece;
-        bool is_own = false;  // no copy shares it, so it may be written
+        bool is_own = false;  // not shared with a copy, so it may be written
     };
     Piece& own_piece(u64 number);
 
@@ -70,20 +70,20 @@ class MemoryDisk final : public Disk {
     /// The range reads as zeros afterwards.
     Errc discard(u64 offset, u64 length_bytes) override;
 
-    /// Starts an empty log at the present contents.
+    /// Starts an empty log from the present contents.
     void start_recording();
-    /// Stops adding to the log; what is in it stays.
+    /// Stops recording; the log is kept.
     void stop_recording();
     u64 event_count() const;
     DiskEvent event(u64 index) const;
-    /// How many of the first `events` events come after the last flush among them.
+    /// The number of events after the last flush among the first `events` events.
     u64 count_unflushed(u64 events) const;
-    /// The disk as a power cut after the first `events` events of the log leaves it, with nothing
-    /// recorded. Without options in `cut` all those events are there in full.
+    /// The disk that a power cut after the first `events` events of the log leaves, without a log.
+    /// If `cut` has no options set, all these events are complete.
     std::unique_ptr<MemoryDisk> image_after(u64 events, const Cut& cut = {}) const;
-    /// A disk of its own with the same contents and no log.
+    /// An independent disk with the same contents and no log.
     std::unique_ptr<MemoryDisk> copy() const;
-    /// Memory in use for contents, without the log.
+    /// The memory used for contents, without the log.
     u64 resident_bytes() const;
 
  private:
@@ -95,12 +95,12 @@ class MemoryDisk final : public Disk {
     u64 unflushed_before(u64 events) const;
 
     const u64 size_bytes_;
-    mutable std::mutex mutex_;  // guards all below
+    mutable std::mutex mutex_;  // guards the members below
     SparseBytes bytes_;
     bool is_recording_ = false;
     std::vector<DiskEvent> log_;
     std::unique_ptr<SparseBytes> base_;  // contents at start_recording()
-    // Contents after the first prefix_events_ events: cuts are mostly asked for in rising order.
+    // Contents after the first prefix_events_ events: tests mostly cut at ascending events.
     mutable std::unique_ptr<SparseBytes> prefix_;
     mutable u64 prefix_events_ = 0;
 };

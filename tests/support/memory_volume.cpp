@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FaultDisk without a plan stands between volume and disk: it passes everything on and owns
-// nothing.
+// A FaultDisk without a plan lies between volume and disk: it forwards everything and owns nothing.
 #include "tests/support/memory_volume.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +14,7 @@ std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
     auto disk = std::make_unique<MemoryDisk>(size_bytes);
     const Failure failure =
         make_volume_on(*disk, "image", size_bytes, "test", [&](u64 offset, u64 length) {
-            return disk->discard(offset, length);  // a disk in memory reads as zeros then
+            return disk->discard(offset, length);  // a disk in memory then reads as zeros
         });
     EXPECT_EQ(failure.code, Errc::ok) << failure.message;
     return disk;
@@ -30,7 +29,8 @@ std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options, u64 hash
 }
 
 bool expect_clean(Disk& disk, u64 hash_mask) {
-    // Names with equal hashes are many where tests clear bits of these; a first look may leave
+    // If the test masks hashes many names have equal ones, which the quick check may leave to the
+    // full check.
     // them.
     const test::Outcome outcome = test::expect_equal_looks(disk, hash_mask, hash_mask != ~u64{0});
     EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.failure.message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume on a disk in memory that a test can close, open again, check, cut and let fail.
+// A volume on a disk in memory that a test can close, reopen, check, cut and let fail.
 //
-// Invariant: the disk outlives every Volume that is opened on it here.
+// Invariant: the disk outlives every Volume opened on it here.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,27 @@
 
 namespace warren {
 
-/// The smallest meta buffer that a volume opens with.
+/// The smallest meta buffer with which a volume opens.
 inline constexpr u64 small_meta_buffer = 1 * mib;
 
-/// Both ways in which metadata blocks are kept in memory, for tests that run each.
+/// Both ways of keeping metadata blocks in memory, for tests that run each.
 inline constexpr u64 block_maps[] = {0, small_meta_buffer};
 
-/// A new volume with this many bytes, not open.
+/// A new volume of this size, not open.
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes);
 
-/// Opens the volume on `disk`, which outlives it. Null, and a failed test, if that is not possible.
-/// With a `hash_mask`, names have only those bits of their hash.
+/// Opens the volume on `disk`, which must outlive it. Null, after failing the test, on failure.
+/// With a `hash_mask`, the hashes of names keep only those bits.
 std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options = {},
                                 u64 hash_mask = ~u64{0});
 
-/// Fails the test unless the check finds nothing wrong. True if all is well.
+/// Fails the test unless the check finds no problem. Returns true if it finds none.
 bool expect_clean(Disk& disk, u64 hash_mask = ~u64{0});
 
-/// A disk, the means to let it fail, and the volume that is open on both.
+/// A disk, fault injection for it, and the volume opened on both.
 class MemoryVolume {
  public:
-    /// With a `hash_mask`, names have only those bits of their hash, so that many collide.
+    /// With a `hash_mask`, the hashes of names keep only those bits, so that many collide.
     explicit MemoryVolume(u64 size_bytes, const OpenOptions& options = {}, u64 hash_mask = ~u64{0});
     explicit MemoryVolume(std::unique_ptr<MemoryDisk> disk, const OpenOptions& options = {},
                           u64 hash_mask = ~u64{0});
@@ -47,7 +47,7 @@ class MemoryVolume {
     void open();
     /// Closes the volume, which must succeed.
     void close();
-    /// Closes it; then the check must find nothing wrong.
+    /// Closes it; then the check must find no problem.
     void close_and_check();
 
  private:

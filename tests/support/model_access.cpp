@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of access control lists are read and written byte by byte: the form is that of Linux.
+// Access control lists are parsed and written byte by byte, in the format of Linux.
 #include "tests/support/model_access.hpp"
 
 #include <algorithm>
@@ -156,7 +156,8 @@ Errc check_attribute_name(std::string_view name) {
 }
 
 Errc check_attribute_space(const ModelAttributes& attributes) {
-    // The limits of the format: 4 bytes of lengths each, a multiple of 4, 4032 bytes in all.
+    // The limits of the format: each attribute has 4 bytes of lengths and is padded to a multiple
+    // of 4; 4032 bytes in all.
     std::size_t total = 0;
     for (const auto& [name, value] : attributes)
         total += (4 + name.size() + value.size() + 3) / 4 * 4;

@@ -4,7 +4,7 @@
 
 namespace warren {
 
-/// Whether all of a tree may be read.
+/// Whether the caller may read everything in a tree.
 bool ModelFileSystem::may_copy(const Caller& caller, u64 number) const {
     const ModelInode& inode = at(number);
     if (is_mode_of(inode.mode, regular_mode)) return allows(caller, number, 4);
@@ -37,7 +37,7 @@ Errc ModelFileSystem::check_clone(const Caller& caller, Handle source, Handle di
     return may_copy(caller, source.inode) ? Errc::ok : Errc::access;
 }
 
-/// A copy of an inode without a name, and of all below it.
+/// Copies an inode, without a name, and everything below it.
 u64 ModelFileSystem::copy_inode(const Caller& caller, u64 number, u64 parent,
                                 std::map<u64, u64>& copies, ClonedTree& done) {
     const u64 copied = next_++;
@@ -46,7 +46,7 @@ u64 ModelFileSystem::copy_inode(const Caller& caller, u64 number, u64 parent,
     const bool is_directory = is_mode_of(copy.mode, directory_mode);
     copy.opens = 0;
     copy.is_unnamed = false;
-    copy.links = is_directory ? 2 : 0;  // a name each is counted below
+    copy.links = is_directory ? 2 : 0;  // each name is counted below
     copy.parent = is_directory ? parent : 0;
     copy.times.changed = copy.times.born = now_;
     if (!is_privileged(caller)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes and contents of the model. A file is a map of pages; what is not there reads as zeros.
+// Attributes and contents of the model. A file is a map of pages; missing pages read as zeros.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -131,7 +131,8 @@ Result<Attributes> ModelFileSystem::set_attributes(const Caller& caller, Handle 
     if (has(rest, AttributeChange::accessed)) inode.times.accessed = time(rest.new_accessed);
     if (has(rest, AttributeChange::modified)) inode.times.modified = time(rest.new_modified);
     const ModelTime changed = has(rest, AttributeChange::changed) ? time(rest.new_changed) : now_;
-    // It does not go back by a little; by much the clock has.
+    // A small difference is not a step back of the time; a large one means that the clock was set
+    // back.
     constexpr u64 little = u64{300} * 1'000'000'000;
     const ModelTime had = inode.times.changed;
     const bool is_late =
@@ -232,7 +233,7 @@ Errc ModelFileSystem::allocate(Handle file, Allocate how, u64 offset, u64 length
     const bool zeroes = how != Allocate::reserve && how != Allocate::reserve_keep_size;
     if (zeroes) zero_bytes(inode, offset, offset + length);
     if (grows) inode.size = std::max(inode.size, offset + length);
-    // Where nothing changed the volume may leave the times alone.
+    // If nothing changed the volume need not set the times.
     blur_times(file);
     return Errc::ok;
 }
@@ -354,7 +355,7 @@ Result<u64> ModelFileSystem::get_attribute(Handle handle, std::string_view name,
     return u64{value.size()};
 }
 
-/// Whether the caller may set or remove an attribute that is no list.
+/// Whether the caller may set or remove an attribute other than a list.
 Errc ModelFileSystem::check_attribute_write(const Caller& caller, Handle handle,
                                             std::string_view name) const {
     const ModelInode& inode = at(handle.inode);
@@ -386,7 +387,7 @@ Errc ModelFileSystem::set_acl(const Caller& caller, ModelInode& inode, std::stri
     if (!is_none) {
         ModelAcl acl;
         WARREN_TRY(ModelAcl::parse(value, acl));
-        // A subdirectory gets the list twice.
+        // A subdirectory inherits the list twice.
         if (!is_access) {
             WARREN_TRY(check_attribute_space(
                 {{std::string(access_acl), value}, {std::string(default_acl), value}}));

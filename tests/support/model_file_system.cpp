@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and inodes of the model. Each function is the text of a manual page: checks in order, then
-// the change.
+// Names and inodes of the model. Each function follows the text of a manual page: the checks in
+// order, then the change.
 #include "tests/support/model_file_system.hpp"
 
 namespace warren {
@@ -55,7 +55,7 @@ bool ModelFileSystem::is_kept_by_sticky(const Caller& caller, const Found& found
            caller.user != at(found.inode).user;
 }
 
-/// The first steps of every call with a name. The name need not lead to anything.
+/// The first steps of every call with a name. The name need not exist.
 Result<ModelFileSystem::Found> ModelFileSystem::look(const Caller& caller, Handle directory,
                                                      std::string_view name) const {
     const ModelInode* where = find(directory);
@@ -111,7 +111,7 @@ void ModelFileSystem::erase_if_unused(u64 number) {
     if (inode.links == 0 && inode.opens == 0) inodes_.erase(number);
 }
 
-/// One name less for an inode; for a directory it was the only one.
+/// Removes one name of an inode; a directory has only one.
 void ModelFileSystem::drop_name_of(u64 number) {
     ModelInode& inode = at(number);
     inode.links = is_mode_of(inode.mode, directory_mode) ? 0 : inode.links - 1;
@@ -258,7 +258,7 @@ Errc ModelFileSystem::check_rename(const Caller& caller, const Found& from, cons
         // Moving a directory changes its "..".
         if (moves && !allows(caller, from.inode, 2)) return Errc::access;
         if (comes_back && !allows(caller, to.inode, 2)) return Errc::access;
-        // A removed directory leads nowhere, so that it cannot lie below anything.
+        // A removed directory is not connected to the root, so it cannot be below anything.
         if (moves && is_dead(to.directory)) return Errc::no_entry;
         if (moves && lies_at_or_below(to.directory, from.inode)) return Errc::invalid;
         if (comes_back && lies_at_or_below(from.directory, to.inode)) return Errc::invalid;
@@ -268,7 +268,7 @@ Errc ModelFileSystem::check_rename(const Caller& caller, const Found& from, cons
     return to.inode == 0 && is_dead(to.directory) ? Errc::no_entry : Errc::ok;
 }
 
-/// An inode has a name in another directory now.
+/// Updates an inode that has got a name in another directory.
 void ModelFileSystem::arrive(u64 inode, u64 from, u64 to) {
     at(inode).times.changed = now_;
     if (!is_mode_of(at(inode).mode, directory_mode) || from == to) return;
@@ -338,7 +338,7 @@ Result<Attributes> ModelFileSystem::resolve(const Caller& caller, std::string_vi
     return here;
 }
 
-/// What `rm -r` would stumble over below a directory. Of several reasons any may be told.
+/// The errors that `rm -r` would meet below a directory, any of which may be returned.
 std::set<Errc> ModelFileSystem::why_not_removable(const Caller& caller, u64 root) const {
     std::set<Errc> reasons;
     std::vector<u64> left = {root};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file system shall answer, in the plainest way: maps of names and pages, no disk, no
-// concurrency. A random driver asks it and a volume the same questions and compares.
+// A reference implementation of a file system in the simplest form: maps of names and pages, no
+// disk, no concurrency. A random driver makes the same calls on it and on a volume and compares the
+// results.
 //
-// Its rules are those of POSIX and Linux. Where they leave open which of several errors is told,
-// the order is: handle, kind of directory, search permission, form of the name, existence, write
-// permission, sticky bit, kind of what is there, the rest. Names of members are those of Volume.
-//
-// Invariant: an inode exists exactly as long as it has a name, is open, or is the root.
+// Its rules are those of POSIX and Linux. Where these do not define which of several errors is
+// returned, the order is: handle, not a directory, search permission, form of the name, existence,
+// write permission, sticky bit, type of the existing file, the rest. Member names are those of
+// Volume.
+// Invariant: an inode exists as long as it has a name, is open, or is the root, and no longer.
 #pragma once
 
 #include <array>

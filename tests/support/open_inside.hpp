@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a volume for a test that works on what is behind a Volume: its Store and its operations.
+// Opens a volume for a test that accesses the internals of a Volume: its Store and its operations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace warren {
 
-/// The volume on `disk`, which outlives it, with the CPU engine. See open_on() for `hash_mask`.
+/// The volume on `disk`, which must outlive it, with the CPU engine. See open_on() for `hash_mask`.
 inline std::unique_ptr<VolumeImplementation> open_inside(Disk& disk,
                                                          OpenOptions options = {.workers = 1},
                                                          u64 hash_mask = ~u64{0}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the test itself allocates for an operation is not counted as that one's.
+// Allocations that the test itself makes for an operation do not count as the operation's.
 #include "tests/support/operation_cases.hpp"
 
 #include <gtest/gtest.h>
@@ -144,7 +144,7 @@ std::vector<Operation> sharing_operations() {
              }}};
 }
 
-/// As many names as bulk commands share among workers, and what is asked about them.
+/// Enough names that bulk commands share them among workers, and the arguments of these commands.
 struct Many {
     static constexpr u64 count = 1200;
     std::vector<std::string> names;
@@ -173,7 +173,8 @@ struct Many {
     }
 };
 
-/// What the answers to the items of a command come to: those that found nothing follow from others.
+/// The result of a command with many items: the last error other than Errc::no_entry, which follows
+/// from an earlier item that failed.
 template <class Answers>
 void take_codes(const Answers& answers, Errc& code) {
     for (const auto& answer : answers) {
@@ -182,7 +183,7 @@ void take_codes(const Answers& answers, Errc& code) {
     }
 }
 
-/// One bulk command after another, each on what the one before it has made.
+/// Runs bulk commands, each on the results of the one before.
 Errc work_on_many(Place& at) {
     static Many many;
     many.prepare(at.root, at.directory);
@@ -270,7 +271,7 @@ std::vector<OperationCase> operation_cases() {
     return all;
 }
 
-/// All that a volume shows, as a text.
+/// Everything that a volume shows, as text.
 std::string shown_by(Volume& volume) {
     std::string text;
     std::vector<std::pair<std::string, Handle>> left = {{"", volume.root()}};

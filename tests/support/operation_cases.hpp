@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of each operation of a volume, on a volume made for them: tests run each as often as it
-// takes to let everything that it needs fail once.
+// One case for each operation of a volume, on a volume prepared for them: tests repeat each until
+// everything that it needs has failed once.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace warren {
 
-/// What an operation works on.
+/// The objects that the operations work on.
 struct OperationPlace {
     Volume& volume;
     Handle root;
@@ -25,41 +25,41 @@ struct OperationPlace {
 struct OperationCase {
     const char* name;
     std::function<Errc(OperationPlace&)> run;
-    /// Whether it is one transaction: done or not.
+    /// Whether it is one transaction: done completely or not at all.
     bool is_whole = true;
-    bool is_many = false;  // does its work thousands of times
+    bool is_many = false;  // repeats its work thousands of times
 };
 
-/// Makes what the operations work on.
+/// Creates the objects that the operations work on.
 void make_operation_base(Volume& volume);
-/// Finds that again, and opens the files.
+/// Finds these objects again, and opens the files.
 OperationPlace open_operation_place(Volume& volume);
 void release_operation_place(OperationPlace& place);
 
 std::vector<OperationCase> operation_cases();
 
-/// All that a volume shows, as a text.
+/// Everything that a volume shows, as text.
 std::string shown_by(Volume& volume);
 
-/// How the volume of a test is opened.
+/// How a test opens its volumes.
 struct OperationWay {
     const char* name;
     std::string engine;
     OpenOptions options;
 };
 
-/// A disk with what the operations work on, for copies on which each is done.
+/// A disk with the objects that the operations work on; each operation runs on a copy.
 class OperationBase {
  public:
-    /// `way` outlives this.
+    /// `way` must outlive this object.
     explicit OperationBase(const OperationWay& way);
 
     std::unique_ptr<MemoryDisk> copy() const { return disk_->copy(); }
-    /// What the disk asks of memory is not counted.
+    /// Memory that the disk allocates is not counted.
     std::unique_ptr<Volume> open(Disk& disk) const;
-    /// What the volume on `disk` shows.
+    /// The text for the volume on `disk`.
     std::string shown(Disk& disk) const;
-    /// What the base shows.
+    /// The text for the base.
     const std::string& before() const { return before_; }
 
  private:

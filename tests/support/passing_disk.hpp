@@ -14,7 +14,7 @@ class PassingDisk : public Disk {
  public:
     /// Requires: `below` outlives this.
     explicit PassingDisk(Disk& below) : below_(below) {}
-    /// Otherwise a PassingDisk over another one would be a copy of it, and bypass its overrides.
+    /// Not copyable: PassingDisk(another PassingDisk) would copy it, and so bypass its overrides.
     PassingDisk(const PassingDisk&) = delete;
 
     u64 size_bytes() const override { return below_.size_bytes(); }

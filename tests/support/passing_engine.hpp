@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that passes commands on to one below, and has what that has. Those that count or hold
-// back something override just that.
+// An engine that forwards commands to another one, and has what that one has. Derived engines that
+// count or delay something override just that.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random driver's operations on many names: listings, paths, and the bulk operations.
+// The random driver's operations on many names: listings, paths and bulk operations.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ void RandomOperations::do_sync() {
 
 void RandomOperations::do_remove_tree() {
     const Caller& caller = pick_caller();
-    // Trees near the root are large: mostly take others.
+    // Trees near the root are large, so they are chosen less often.
     const u64 directory = pick_directory();
     const std::string name = pick_entry(directory);
     begin("remove tree " + name_of(directory) + "/" + printable_name(name) + " by " +
@@ -125,7 +125,7 @@ void RandomOperations::do_remove_tree() {
     Removal wanted_removal;
     const std::set<Errc> wanted =
         model_.remove_tree(caller, model(directory), name, wanted_removal);
-    // Of several reasons any will do, and engines need not find the same first.
+    // Any of several errors is right, and engines need not find the same one first.
     const Errc first = *wanted.begin();
     expect_code(wanted.contains(found) ? first : found, first);
     if (failed_) return;
@@ -206,7 +206,8 @@ void RandomOperations::do_create_many() {
                            " mode " + std::to_string(creations[i].options.mode));
         const auto wanted =
             model_.create(caller, model(directories[i]), names[i], creations[i].options);
-        // Later items may have changed a directory made earlier: its answer is compared in parts.
+        // Later items may have changed a directory created earlier, so its attributes are compared
+        // in part.
         expect_code(results[i].code(), wanted.code());
         if (failed_ || !wanted) continue;
         note_new(wanted->handle.inode, results[i]->handle);
@@ -217,7 +218,7 @@ void RandomOperations::do_create_many() {
     }
 }
 
-/// Directories in each other, deeper than anything else here goes.
+/// Creates nested directories, deeper than those of the other operations.
 void RandomOperations::do_make_chain() {
     const Caller& caller = pick_caller();
     u64 at = pick_directory();
@@ -251,7 +252,7 @@ void RandomOperations::do_rebuild() {
     if (rebuilt.blocks_after > rebuilt.blocks_before) fail("the directory has grown");
 }
 
-/// Everything, or less of it.
+/// A filter, which may let everything pass.
 ScanFilter RandomOperations::pick_filter() {
     static constexpr const char* patterns[] = {"*",         "w*",  "[a-e]", "?",
                                                "w[!1-3]*0", "\\a", "*9*9*"};
@@ -265,7 +266,7 @@ ScanFilter RandomOperations::pick_filter() {
 
 namespace {
 
-/// Whether scan() shows this file. Directories are shown whatever they are.
+/// Whether scan() shows this file. Directories are always shown.
 bool passes(const ScanFilter& filter, const std::string& name, const ModelInode& inode) {
     if (is_mode_of(inode.mode, directory_mode)) return true;
     const std::string pattern(filter.pattern);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random driver's clones of files and trees.
+// The random driver's operations that clone files and trees.
 #include <algorithm>
 
 #include "tests/support/random_operations.hpp"
 
 namespace warren {
 
-/// Names in a tree.
+/// The number of names in a tree.
 u64 RandomOperations::entries_below(u64 number) const {
     u64 count = 0;
     for (const auto& [name, below] : model_.find(model(number))->entries)
@@ -14,7 +14,7 @@ u64 RandomOperations::entries_below(u64 number) const {
     return count;
 }
 
-/// Notes which inodes a new directory names, and those below it.
+/// Records the inodes of a new directory and of those below it.
 void RandomOperations::note_copies(u64 directory) {
     for (const auto& [name, number] : model_.find(model(directory))->entries) {
         const auto found = volume_->lookup({.check = false}, real(directory), name);
@@ -34,7 +34,7 @@ void RandomOperations::do_clone() {
     const ModelInode* from = model_.find(model(source));
     const ModelInode* where = model_.find(model(directory));
     if (from != nullptr && entries_below(source) > entries_max) return;
-    // How far up the volume looks from a directory that was removed is left open.
+    // It is unspecified how far up the volume searches from a removed directory.
     if (where != nullptr && where->links == 0) return;
     begin("clone " + name_of(source) + " to " + name_of(directory) + "/" + printable_name(name) +
           " by " + std::to_string(caller.user));

@@ -49,7 +49,7 @@ u64 RandomOperations::pick_length() {
     return 1 + random_.below(plan_.large_files && choice == 19 ? 400 * kib : 60 * kib);
 }
 
-/// What is written at byte `offset` of a file.
+/// The bytes to write at byte `offset` of a file.
 std::vector<std::byte> RandomOperations::pick_bytes(u64 offset) {
     if (plan_.repeats && chance(2)) {
         std::vector<std::byte> bytes(32 * kib + random_.below(100 * kib));
@@ -57,7 +57,7 @@ std::vector<std::byte> RandomOperations::pick_bytes(u64 offset) {
         return bytes;
     }
     std::vector<std::byte> bytes(pick_length());
-    if (chance(10)) return bytes;  // zeros must not become holes that hold something
+    if (chance(10)) return bytes;  // zeros, which must not read as old data
     for (u64 i = 0; i < bytes.size(); i += 8) {
         const u64 word = random_.next();
         std::memcpy(bytes.data() + i, &word, std::min<u64>(8, bytes.size() - i));
@@ -65,7 +65,7 @@ std::vector<std::byte> RandomOperations::pick_bytes(u64 offset) {
     return bytes;
 }
 
-/// Contents may be used only of open files. False if the file cannot be opened.
+/// Contents may be accessed only in open files. Returns false if the file cannot be opened.
 bool RandomOperations::open_for(u64 number, bool& must_release) {
     must_release = std::find(opens_.begin(), opens_.end(), number) == opens_.end();
     if (!must_release) return true;
@@ -132,7 +132,7 @@ void RandomOperations::do_set_attributes() {
     const Caller& caller = pick_caller();
     const u64 number = pick_inode();
     AttributeChange change = pick_change();
-    // A root that nobody may search would end all of this.
+    // If no caller could search the root, all further operations would fail.
     if (number == ModelFileSystem::root_number) change.which &= ~u32{AttributeChange::mode};
     begin("setattr " + name_of(number) + " which " + std::to_string(change.which) + " mode " +
           std::to_string(change.new_mode) + " user " + std::to_string(change.new_user) + " group " +
@@ -292,7 +292,7 @@ void RandomOperations::do_share() {
     close_after(target, must_release_target);
 }
 
-/// Writes what the source has in a range to the target. False if that failed.
+/// Copies a range of the source to the target. Returns false on failure.
 bool RandomOperations::copy_bytes(u64 source, u64 offset, u64 target, u64 target_offset,
                                   u64 length) {
     std::vector<std::byte> bytes(length);
@@ -322,7 +322,7 @@ void RandomOperations::do_dedupe() {
     const u64 offset = pick_place();
     const u64 target_offset = pick_place();
     u64 length = pick_length();
-    // Often all that the source has from there on, within what copying for it takes.
+    // Often everything that the source has from there on, up to a limit on the copying.
     const ModelInode* from = model_.find(model(source));
     if (chance(2) && from->size > offset) length = std::min(from->size - offset, 300 * kib);
     if (chance(4) || copy_bytes(source, offset, target, target_offset, length)) {
@@ -390,7 +390,7 @@ std::string RandomOperations::pick_attribute_name() {
     return good[random_.below(std::size(good))];
 }
 
-/// A list that is mostly sound.
+/// A list that is usually valid.
 std::string RandomOperations::pick_acl() {
     ModelAcl acl;
     const auto add = [&](u32 tag, u32 id) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices and the bookkeeping of the random driver, and its operations on names.
+// The random driver: its choices and bookkeeping, and the operations on names.
 #include "tests/support/random_operations.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr std::size_t history_max = 40;
 constexpr u32 first_groups[] = {100, 200};
 constexpr u32 second_groups[] = {200};
 
-/// Several users, one without permission checks, and user 0.
+/// Several users, among them user 0, and a caller without permission checks.
 const std::array<Caller, 6> callers = {{
     {.user = 0, .group = 0, .umask = 022},
     {.user = 0, .group = 0, .umask = 0},
@@ -82,7 +82,7 @@ RandomOperations::RandomOperations(Volume& volume, u64 seed, const RandomPlan& p
     inodes_before_ = statistics.inodes_used;
     // A large volume has room for several operations in the quarter that must stay free.
     if (statistics.blocks * 4096 >= 256 * mib) look_interval_ = 8;
-    // Everybody may work in the root, and it belongs to nobody in particular.
+    // All callers may work in the root, which is owned by none of them.
     AttributeChange open_to_all;
     open_to_all.which = AttributeChange::mode;
     open_to_all.new_mode = 0777;
@@ -169,7 +169,7 @@ u64 RandomOperations::pick_directory() {
         const u64 at = random_.below(directories_.size());
         if (model_.find(model(directories_[at])) != nullptr) return directories_[at];
         if (plan_.errors && chance(20)) return directories_[at];
-        directories_[at] = directories_.back();  // the root stays: it never dies
+        directories_[at] = directories_.back();  // the root stays, since it is never removed
         directories_.pop_back();
     }
 }
@@ -239,7 +239,7 @@ CreateOptions RandomOperations::pick_options(std::string& target) {
 
 std::string RandomOperations::pick_target() {
     u64 length = 1 + random_.below(30);
-    if (chance(4)) length = 118 + random_.below(14);  // around what fits in an inode
+    if (chance(4)) length = 118 + random_.below(14);  // near the limit for contents in an inode
     if (chance(8)) length = 1 + random_.below(4095);
     if (chance(16)) length = 4095;
     if (plan_.errors && chance(20)) length = 4096;
@@ -278,7 +278,8 @@ void RandomOperations::expect_item_code(Errc found, Errc wanted, bool in_file) {
     const auto is_refusal = [](Errc code) {
         return code == Errc::not_directory || code == Errc::stale;
     };
-    // Another item removed the file, perhaps: then either is right, see Volume::remove_many().
+    // If another item of the call removed the file, either error is right: see
+    // Volume::remove_many().
     expect_code(in_file && is_refusal(found) && is_refusal(wanted) ? wanted : found, wanted);
 }
 
@@ -334,7 +335,7 @@ void RandomOperations::drop_held() {
     held_inodes_.clear();
 }
 
-/// Tells the listings what they need not show any more, and may show again.
+/// Updates which names listings need not show any more, and may show again.
 void RandomOperations::note_removals() {
     for (const auto& [directory, name] : model_.take_removals()) {
         for (Listing& listing : listings_) {
@@ -345,7 +346,7 @@ void RandomOperations::note_removals() {
     }
 }
 
-/// A removal of a whole tree takes open directories along: what is left is to close them.
+/// The removal of a whole tree includes open directories: releases their opens.
 void RandomOperations::drop_dead_opens() {
     std::vector<u64> alive;
     for (const u64 open : opens_) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random operations on a volume and on the model and compares every answer. All randomness
-// comes from one seed; names are few, so that operations meet.
+// Runs random operations on a volume and on the model and compares every result. All random choices
+// derive from one seed; names are few, so that operations often meet the same one.
 //
-// Invariant: after each operation that found no difference, the volume holds what the model holds.
-// Choices depend on the seed and the model alone, and on when room is made: two volumes with the
-// same hash key and the same seed are asked the same.
+// Invariant: after each operation without a difference, the volume equals the model. The choices
+// depend only on the seed, the model, and on when the tree is removed to make room: two volumes
+// with the same hash key and the same seed get the same operations.
 #pragma once
 
 #include <deque>
@@ -22,50 +22,51 @@
 
 namespace warren {
 
-/// Which operations are run. All kinds are by default.
+/// The kinds of operations to run, by default all.
 struct RandomPlan {
     bool bulk = true;         // remove_tree, rebuild, scan
-    bool batches = true;      // move_many, create_many and others that are several changes
-    bool opens = true;        // files stay open beyond one operation
+    bool batches = true;      // move_many, create_many and others with several changes
+    bool opens = true;        // files stay open for several operations
     bool large_files = true;  // writes beyond 64 KiB, offsets beyond 1 MiB, reservations
-    bool shares = true;       // ranges that several files share
-    bool errors = true;       // names, handles and arguments that cannot be right
-    bool listings = true;     // listings that go on between operations
+    bool shares = true;       // block ranges shared by several files
+    bool errors = true;       // invalid names, handles and arguments
+    bool listings = true;     // listings that continue between operations
     bool syncs = true;
-    bool repeats = false;        // many writes have blocks that others have had
-    bool large_batches = false;  // thousands of items in a batch now and then
-    u64 entries_max = 4000;      // the tree is removed when it has more inodes
-    /// Where all happens: an empty directory of user 0. Others may use the rest of the volume then.
+    bool repeats = false;        // many writes repeat blocks of other writes
+    bool large_batches = false;  // sometimes thousands of items in a batch
+    u64 entries_max = 4000;      // with more inodes, the tree is removed
+    /// The directory to work in: empty, owned by user 0. Other threads may use the rest of the
+    /// volume.
     Handle root = {};
 };
 
 class RandomOperations {
  public:
-    /// Requires: the volume is empty, or the plan's root is; it lives until the next set_volume().
+    /// Requires: the volume, or the plan's root, is empty; it exists until the next set_volume().
     RandomOperations(Volume& volume, u64 seed, const RandomPlan& plan = {});
 
-    /// One operation, and room for the next. False if an answer was wrong; then the test has failed
-    /// and says how it came.
+    /// Runs one operation, and makes room for the next. Returns false after a wrong result; the
+    /// test has then failed with a report.
     bool step();
-    /// The two halves of step(): an operation, and the removal of everything if it is time for it.
+    /// The two parts of step(): an operation, and the removal of the whole tree when it is due.
     bool act();
     bool wants_room() const;
     void make_room();
-    /// As many steps, less if one goes wrong.
+    /// Runs that many steps, fewer after a failure.
     bool run(u64 operations);
-    /// Compares everything. False if the test has failed.
+    /// Compares volume and model completely. Returns false if the test has failed.
     bool compare(const CompareOptions& options = {});
 
-    /// Ends the run and lets the test fail, with the last operations.
+    /// Ends the run and fails the test, listing the last operations.
     void fail(const std::string& what);
 
-    /// Goes on with the volume opened again.
+    /// Continues with the volume reopened.
     void set_volume(Volume& volume);
-    /// Gives back all opens, references and listings.
+    /// Releases all opens, references and listings.
     void let_all_go();
 
     const ModelFileSystem& model() const { return model_; }
-    /// A number made of all answers so far, but of numbers and times that are a volume's own.
+    /// A hash of all results so far, except for numbers and times specific to one volume.
     u64 transcript() const { return transcript_; }
     bool has_failed() const { return failed_; }
 
@@ -75,7 +76,7 @@ class RandomOperations {
         u32 weight;
         Action action;
     };
-    /// A listing that goes on while the directory changes.
+    /// A listing that continues while the directory changes.
     struct Listing {
         u64 directory = 0;
         u64 cookie = 0;
@@ -110,7 +111,7 @@ class RandomOperations {
     void end();
     void note(u64 answer) { transcript_ = (transcript_ ^ answer) * 0x100000001b3u; }
     void expect_code(Errc found, Errc wanted);
-    /// As expect_code(), for an item of a call for many; `in_file`: it names a file as directory.
+    /// Like expect_code(), for an item of a bulk call; `in_file`: the item's directory is a file.
     void expect_item_code(Errc found, Errc wanted, bool in_file);
     bool is_file(u64 number) const;
     void expect_inode(const Result<Attributes>& found, const Result<Attributes>& wanted,
@@ -180,18 +181,18 @@ class RandomOperations {
     Random random_;
     const RandomPlan plan_;
     u64 steps_ = 0;
-    u64 look_interval_ = 1;  // operations between two looks at the room
+    u64 look_interval_ = 1;  // operations between two checks of the free space
     u64 transcript_ = 0;
     bool failed_ = false;
     i64 started_ = 0;
-    u64 inodes_before_ = 0;  // that an empty volume counts
+    u64 inodes_before_ = 0;  // inode count of an empty volume
     std::deque<std::string> history_;
-    std::unordered_map<u64, Handle> handles_;  // by number in the model, dead ones too
-    std::vector<u64> numbers_;                 // all ever made
-    std::vector<u64> directories_;             // likewise, directories only
+    std::unordered_map<u64, Handle> handles_;  // by number in the model, including removed ones
+    std::vector<u64> numbers_;                 // all that ever existed
+    std::vector<u64> directories_;             // all directories that ever existed
     std::vector<u64> opens_;                   // one for each open that is not released
     std::map<u64, Held> held_;                 // by number in the model
-    std::unordered_set<u64> held_inodes_;      // the volume's numbers of these
+    std::unordered_set<u64> held_inodes_;      // the volume's inode numbers of these
     std::vector<Listing> listings_;
 };
 

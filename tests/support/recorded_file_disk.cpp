@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The probe of the ring sees a request when it has come back: until then nothing of it is promised.
+// The ring's probe sees each request on completion: nothing is guaranteed about it before.
 #include "tests/support/recorded_file_disk.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::unique_ptr<RecordedFileDisk> RecordedFileDisk::make(const std::string& path
     file->set_probe([&log](const DiskRequest& request, i32 result) {
         const u64 done = result > 0 ? static_cast<u64>(result) : 0;
         if (request.is_write && done > 0) {
-            // A request that went on in parts tells of its end: all of it is written by then.
+            // A request that was continued in parts is seen at its end, when all of it is written.
             EXPECT_EQ(log.write(request.offset, {request.memory, request.length_bytes}), Errc::ok);
         }
         return result;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file on the host as the disk of a volume, on a way by io_uring, with a MemoryDisk that is told
-// of every request that the kernel has finished: power cuts then fall between the requests
-// themselves, in the order in which they came back, and not between calls of Disk.
+// A file of the host as the disk of a volume, accessed by io_uring, and a MemoryDisk that records
+// each request when the kernel completes it: power cuts then fall between the requests themselves,
+// in the order of their completion, and not between calls of Disk.
 //
-// Invariant: whatever the file holds after a flush, the log's contents are the same bytes.
+// Invariant: after a flush, the file and the log have the same contents.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace warren {
 
 class RecordedFileDisk final : public Disk {
  public:
-    /// Makes `path` with the contents of `log`. Null, and `why`, if the host refuses the way.
+    /// Creates `path` with the contents of `log`. Null, with the reason in `why`, if the host does
+    /// not support `access`.
     static std::unique_ptr<RecordedFileDisk> make(const std::string& path, DiskAccess access,
                                                   MemoryDisk& log, std::string& why);
 
@@ -31,7 +32,7 @@ class RecordedFileDisk final : public Disk {
     Errc write_many(std::span<const DiskWrite> writes) override {
         return file_->write_many(writes);
     }
-    /// A write that comes back while the flush runs counts as one behind it.
+    /// A write that completes during the flush counts as one after it.
     Errc flush() override {
         const Errc logged = log_.flush();
         return logged == Errc::ok ? file_->flush() : logged;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each of some twenty things is made by a step of its own; the seed says in which order. Names and
-// contents differ from life to life, so that what another life shows can be told.
+// Each of some twenty objects is created by a step of its own, in an order that depends on the
+// seed. Names and contents differ in each life, so that data of another life are recognised.
 #include "tests/support/reused_blocks.hpp"
 
 #include <gtest/gtest.h>
@@ -24,11 +24,11 @@ constexpr u64 block = 4 * kib;
 
 class Life {
  public:
-    /// Lives of the same `order` make the same things in the same order.
+    /// Lives of the same `order` create the same objects in the same order.
     Life(Volume& volume, u32 number, u64 order)
         : volume_(volume), mark_("life" + std::to_string(number)), random_(order) {}
 
-    /// Makes everything below a new directory "all".
+    /// Creates everything below a new directory "all".
     void begin() {
         all_ = make_directory(volume_, volume_.root(), "all");
         std::vector<std::function<void()>> steps;
@@ -50,7 +50,7 @@ class Life {
         }
     }
 
-    /// Changes some of it, so that owners have earlier contents of their own.
+    /// Changes some of it, so that owners also have earlier contents of their own.
     void go_on() {
         for (u32 i = 0; i < 8; i += 2) {
             const std::string number = std::to_string(i);
@@ -102,8 +102,8 @@ class Life {
         EXPECT_TRUE(volume_.write(file, at * block, bytes));
         EXPECT_EQ(volume_.release(file), Errc::ok);
     }
-    /// Blocks with holes between them. From the last one on, leaves get half full, and so there are
-    /// more of them; all but the first are without contents then.
+    /// A file of blocks separated by holes. Written backwards, leaves are left half full, so there
+    /// are more of them; all blocks but the first are then only allocated.
     void make_pieces(const std::string& name, u64 count, bool is_backwards) {
         const Handle made = make_file(volume_, all_, name);
         for (u64 i = count; is_backwards && i-- > 1;) {
@@ -113,7 +113,7 @@ class Life {
             write_piece(made, 2 * i);
     }
 
-    /// Two files that share their blocks, which are counted.
+    /// Two files that share their blocks, so that the blocks have reference counts.
     void make_clone(const std::string& name, const std::string& model) {
         make_pieces(model, 4, false);
         const Handle made = make_file(volume_, all_, name);
@@ -144,7 +144,7 @@ class Life {
     Handle all_;
 };
 
-/// More files than a frame of inodes has room for.
+/// Creates more files than a block group of inodes has room for.
 void fill_frames(Volume& volume) {
     const Handle executor = make_directory(volume, volume.root(), "executor");
     std::vector<std::string> names;
@@ -158,7 +158,7 @@ void fill_frames(Volume& volume) {
     EXPECT_TRUE(results.back());
 }
 
-/// Takes the chance out of where names lie. The volume is empty.
+/// Makes the hash keys of names deterministic. Requires: the volume is empty.
 void fix_hash_key(MemoryDisk& disk, u64 seed) {
     format::Superblock superblock = test::ImageEditor(disk).superblock();
     std::ranges::fill(superblock.hash_key, seed);
@@ -180,7 +180,7 @@ std::unique_ptr<MemoryDisk> record_reused_blocks(u64 seed) {
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "executor", removal), Errc::ok);
     constexpr u32 lives = 4;
     for (u32 i = 0; i < lives; ++i) {
-        // What a commit frees can be used again after it.
+        // Blocks that a commit frees can be reused after it.
         sync();
         sync();
         Life life(*volume, i, seed + i / 2);

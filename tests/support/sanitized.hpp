@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test asks when it runs under a sanitizer, where it takes five to twenty times as long.
+// Limits for tests under a sanitizer, where they take five to twenty times as long.
 #pragma once
 
 #include "warren/types.hpp"
@@ -14,15 +14,15 @@ inline constexpr bool is_sanitized = WARREN_SANITIZED;
 #endif
 #endif
 
-/// Of a test's very many cases that run the same code it takes each case_step-th. What mutates an
-/// image or fails a request mostly runs in one thread, which says little to a thread sanitizer.
+/// A test with very many cases that run the same code takes each case_step-th. Tests that mutate an
+/// image or fail a request mostly have one thread, so the thread sanitizer finds little in them.
 #if defined(WARREN_THREADS_SANITIZED)
 inline constexpr u64 case_step = 25;
 #else
 inline constexpr u64 case_step = is_sanitized ? 5 : 1;
 #endif
 
-/// Of what is large only to take more steps than something small, a test takes this part.
+/// A test divides by this the size of what is large only to take many steps.
 inline constexpr u64 size_step = is_sanitized ? 8 : 1;
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a step needs is looked up by path when it runs, since handles of a volume and of the
-// model differ and an earlier step may have moved what is there.
+// Each step looks up its objects by path when it runs, since handles of the volume and of the model
+// differ, and earlier steps may have moved objects.
 #include "tests/support/script.hpp"
 
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload that is written down once and run on a volume and on the model: tests that cut or fail
-// it anywhere know from the model what must be there.
+// A workload that is written once and run on both a volume and the model: tests that interrupt it
+// anywhere know from the model what the volume must contain.
 //
-// Invariant: a step does to the model what it does to the volume.
+// Invariant: each step has the same effect on the model as on the volume.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ Result<Handle> handle_at(System& system, std::string_view path) {
     if (!found) return found.code();
     return found->handle;
 }
-/// A path, cut into its last name and the directory of that.
+/// The last component of a path.
 inline std::string_view name_in(std::string_view path) {
     return path.substr(path.rfind('/') + 1);
 }
@@ -50,7 +50,7 @@ class Script {
         steps_.push_back({"sync", [](Volume& volume) { return volume.sync(); },
                           [](ModelFileSystem&) { return Errc::ok; }, true});
     }
-    /// A step on the directory of `path` and its last name.
+    /// Adds a step on the directory of `path` and its last component.
     template <class Body>
     void add_at(const std::string& what, const std::string& path, const Body& body) {
         add(what + " " + path, [path, body](auto& system) -> Errc {
@@ -59,7 +59,7 @@ class Script {
             return first_of(body(system, *directory, name_in(path)));
         });
     }
-    /// A step on the open file at `path`.
+    /// Adds a step on the open file at `path`.
     template <class Body>
     void add_on(const std::string& what, const std::string& path, const Body& body) {
         add(what + " " + path, [path, body](auto& system) -> Errc {
@@ -84,10 +84,10 @@ class Script {
     std::vector<Step> steps_;
 };
 
-// Steps that many scripts have. Paths are absolute.
+// Steps that are used in many scripts. Paths are absolute.
 
 void add_create(Script& script, const std::string& path, u32 mode = 0100644);
-/// A link whose target is as many letters.
+/// A symbolic link whose target has that many letters.
 void add_symlink(Script& script, const std::string& path, u64 target_bytes);
 void add_link(Script& script, const std::string& file, const std::string& path);
 void add_unlink(Script& script, const std::string& path);
@@ -96,12 +96,12 @@ void add_rename(Script& script, const std::string& from, const std::string& to,
                 Rename how = Rename::replace);
 void add_remove_tree(Script& script, const std::string& path);
 void add_clone(Script& script, const std::string& from, const std::string& to);
-/// Writes the byte `value` so many times.
+/// Writes `length` bytes of this value.
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value);
 void add_resize(Script& script, const std::string& path, u64 size);
 void add_allocate(Script& script, const std::string& path, Allocate how, u64 offset, u64 length);
 void add_change(Script& script, const std::string& path, const AttributeChange& change);
-/// Sets an extended attribute to as many letters; to none: removes it.
+/// Sets an extended attribute to that many letters; a length of 0 removes it.
 void add_attribute(Script& script, const std::string& path, u64 length);
 
 }  // namespace warren

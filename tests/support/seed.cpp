@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment is asked anew by each test, so that a filter and a seed together name one run.
+// Each test reads the environment again, so that a filter and a seed together identify one run.
 #include "tests/support/seed.hpp"
 
 #include <chrono>
@@ -26,7 +26,7 @@ u64 number_from(const char* variable, u64 otherwise) {
 
 u64 choose_seed() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-    // Few digits are easier to type again.
+    // A short number is easier to type.
     return number_from("WARREN_SEED", Random(static_cast<u64>(now)).below(1'000'000'000));
 }
 

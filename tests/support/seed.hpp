@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One number names a random test. It is new in every run, so that every run tries something else,
-// and WARREN_SEED gives it back to repeat one.
+// One number determines a random test. Each run uses a new one, so that runs differ, and
+// WARREN_SEED repeats a run.
 //
-// Invariant: the seed is on the screen before the test does anything with it, so that a crash and a
-// hang name theirs too.
+// Invariant: the seed is printed before the test uses it, so that it is known after a crash or a
+// hang.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@
 
 namespace warren {
 
-/// The seed of the running test; printed once here and with every failure while this lives.
+/// The seed of the running test; printed once here, and with each failure while this object exists.
 class Seed {
  public:
     Seed();
     u64 value() const { return value_; }
-    /// A seed of its own for part `index` of the test.
+    /// The seed for part `index` of the test.
     u64 part(u64 index) const;
 
  private:
@@ -25,10 +25,10 @@ class Seed {
     testing::ScopedTrace trace_;
 };
 
-/// How many operations a random test that counts them runs: WARREN_OPERATIONS, or `otherwise`.
+/// The number of operations for a random test: WARREN_OPERATIONS, or `otherwise`.
 u64 test_operations(u64 otherwise);
 
-/// By what a random test multiplies its work: WARREN_LOAD, 1 if that is not set.
+/// The factor for the work of random tests: WARREN_LOAD, by default 1.
 u64 test_load();
 
 }  // namespace warren

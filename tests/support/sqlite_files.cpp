@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of files arrive as they were opened: nothing here knows paths. A short read is filled with
-// zeros and told, as SQLite asks for.
+// File names arrive as they were opened: paths are not resolved. A short read is filled with zeros
+// and reported, as SQLite requires.
 #include "tests/support/sqlite_files.hpp"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace {
 constexpr const char* system_name = "warren";
 const Caller anybody{.check = false};
 
-/// The directory that all names are in.
+/// The directory that contains all names.
 struct Folder {
     Volume* volume;
     Handle directory;
 };
 
 struct OpenFile {
-    sqlite3_file base;  // the first member: SQLite knows no other
+    sqlite3_file base;  // must be first: SQLite knows only this member
     Volume* volume;
     Handle handle;
     Folder folder;
@@ -109,7 +109,8 @@ int look_for_lock(sqlite3_file*, int* is_taken) {
 int control_file(sqlite3_file*, int, void*) {
     return SQLITE_NOTFOUND;
 }
-/// A sector is what a power cut leaves whole or not at all; 0: nothing else is promised.
+/// The unit that a power cut writes completely or not at all; device characteristics of 0 promise
+/// nothing else.
 int sector_bytes(sqlite3_file*) {
     return 512;
 }
@@ -166,7 +167,7 @@ int look_at_file(sqlite3_vfs* system, const char* name, int /*flags*/, int* is_t
     const Folder& folder = of(system);
     const auto found = folder.volume->lookup(anybody, folder.directory, name);
     *is_there = found ? 1 : 0;
-    // What is empty does not count, or an empty journal would be asked for its header.
+    // An empty file counts as missing, else SQLite would read the header of an empty journal.
     if (found && found->size == 0) *is_there = 0;
     return found || found.code() == Errc::no_entry ? SQLITE_OK : SQLITE_IOERR_ACCESS;
 }
@@ -189,7 +190,7 @@ bool has_sqlite() {
 
 SqliteFiles::SqliteFiles(Volume& volume, Handle directory) : system_(new System) {
     system_->folder = {&volume, directory};
-    // Time, sleep and randomness are the machine's.
+    // Time, sleep and randomness come from the default VFS.
     system_->system = *sqlite3_vfs_find(nullptr);
     sqlite3_vfs& system = system_->system;
     system.iVersion = 1;

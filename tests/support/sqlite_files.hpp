@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQLite on files of a volume, without a mount: what it reads, writes and makes durable goes to a
-// Volume by the calls that its documentation of virtual file systems lists. So the whole of a real
-// program's crash safety can be held against every place at which the power may be cut.
+// SQLite on files of a volume, without a mount: a VFS that maps SQLite's reads, writes and syncs to
+// calls of Volume, as SQLite's documentation specifies. So the crash safety of a real program can
+// be tested with a power cut at each point.
 //
-// Locks are not kept: one connection at a time. There is no shared memory: for journal_mode=wal a
-// connection must set locking_mode=exclusive first.
+// Locks are not implemented: use one connection at a time. There is no shared memory: for
+// journal_mode=wal a connection must first set locking_mode=exclusive.
 #pragma once
 
 #include <memory>
@@ -19,21 +19,22 @@ namespace warren {
 /// Whether the tests were built with SQLite.
 bool has_sqlite();
 
-/// SQLite's way to the files of one directory, for as long as this lives.
+/// SQLite's access to the files of one directory while this object exists.
 class SqliteFiles {
  public:
-    /// Requires: `volume` outlives this, has_sqlite(), and no other one lives.
+    /// Requires: `volume` outlives this object, has_sqlite(), and no other object of this class
+    /// exists.
     SqliteFiles(Volume& volume, Handle directory);
     ~SqliteFiles();
     SqliteFiles(const SqliteFiles&) = delete;
     SqliteFiles& operator=(const SqliteFiles&) = delete;
 
-    /// Opens or makes a database. Null, and a failed test, if that is not possible.
+    /// Opens or creates a database. Null, after failing the test, on failure.
     sqlite3* open(const std::string& name);
-    /// Runs statements; the error's text, or the first column of the last row if it is asked for.
+    /// Runs statements; returns the error text. `answer` receives the first column of the last row.
     static std::string run(sqlite3* database, const std::string& sql,
                            std::string* answer = nullptr);
-    /// A number made of all rows of a query.
+    /// A hash of all rows of a query.
     static u64 digest(sqlite3* database, const std::string& query);
     static void close(sqlite3* database);
 

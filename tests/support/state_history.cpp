@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state's shape is a text with a line for each name, so that two shapes are compared as strings
-// and the first line that differs tells what is wrong.
+// The shape of a state is a text with a line for each name, so that shapes are compared as strings
+// and the first line that differs shows the problem.
 #include "tests/support/state_history.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr u64 page_bytes = sizeof(ModelPage);
 
-/// One line of a shape. `link` is a number for each inode, in order of their first names.
+/// One line of a shape. `link` numbers the inodes in the order of their first names.
 std::string shape_line(const std::string& path, const Attributes& inode, u64 link,
                        const std::string& rest) {
     std::string line = path + " mode " + std::to_string(inode.mode) + " links " +
@@ -29,7 +29,7 @@ std::string attribute_text(const std::string& name, std::string_view value) {
            std::to_string(std::hash<std::string_view>()(value));
 }
 
-/// What a walk over a volume or a model meets.
+/// An entry found by a walk over a volume or a model.
 struct Walked {
     std::string path;
     u64 inode;
@@ -109,7 +109,7 @@ std::string shape_of(Volume& volume) {
     return shape;
 }
 
-/// The first lines where two shapes differ.
+/// The first lines in which two shapes differ.
 std::string first_difference(const std::string& found, const std::string& wanted) {
     const auto [at, other] =
         std::mismatch(found.begin(), found.end(), wanted.begin(), wanted.end());
@@ -122,7 +122,7 @@ std::string first_difference(const std::string& found, const std::string& wanted
            "\nwanted " + line_around(wanted, static_cast<std::size_t>(other - wanted.begin()));
 }
 
-/// The contents of a file as one run of `size` bytes.
+/// The contents of a file as a buffer of `size` bytes.
 std::vector<std::byte> flatten(const ModelInode& inode, u64 size) {
     std::vector<std::byte> bytes(size);
     for (const auto& [number, page] : inode.pages) {
@@ -136,7 +136,7 @@ std::vector<std::byte> flatten(const ModelInode& inode, u64 size) {
 }  // namespace
 
 void StateHistory::add(const ModelFileSystem& model) {
-    // Open files without a name stay in it: what is written to them shows if the name comes back.
+    // Open files without a name are kept: writes to them become visible if they get a name again.
     states_.push_back({model, shape_of(model)});
 }
 
@@ -191,7 +191,7 @@ std::string StateHistory::explain_file(Volume& volume, Handle file, u64 number, 
     u64 largest = 0;
     struct Candidate {
         std::vector<std::byte> bytes;
-        u64 size;  // what lies behind it is in no state, zeros neither
+        u64 size;  // what lies beyond it is in no state, not even zeros
     };
     std::vector<Candidate> candidates;
     for (u64 i = first; i <= last; ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states that a workload went through, and whether a volume that was cut off or met errors is
-// in one of those that it may be in.
+// The states that a workload went through, and whether a volume after a power cut or errors is in a
+// permitted one.
 //
-// What is compared exactly: names, kinds, permissions, owners, links, targets, extended attributes.
-// These change in one transaction each. Contents of a file that was being written may be a mixture
-// of its states, byte by byte, and never anything else.
+// Compared exactly: names, types, permissions, owners, links, link targets, extended attributes.
+// These change in one transaction each. The contents of a file that was being written may be a
+// mixture of its states, byte by byte, but nothing else.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ namespace warren {
 
 class StateHistory {
  public:
-    /// Adds the state after one more step. What is open in it without a name is gone after a cut.
+    /// Adds the state after one more step. Its open files without a name do not survive a cut.
     void add(const ModelFileSystem& model);
     u64 size() const { return states_.size(); }
 
-    /// What is wrong with `volume`, which must be in one of the states [first, last]; empty if
-    /// nothing.
+    /// Returns the differences of `volume`, which must be in one of the states [first, last]; "" if
+    /// there are none.
     std::string explain(Volume& volume, u64 first, u64 last) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name that is no engine's ends the tests: nothing may run on another engine than was asked.
+// An unknown engine name ends the tests: they must not run on another engine than requested.
 #include "tests/support/test_engine.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 namespace warren {
 namespace {
 
-/// Runs commands as the CPU's engine does, in a memory of its own, which they reach as they would a
-/// GPU's.
+/// Runs commands with the CPU engine's code, in a memory of its own; commands reach it encoded, as
+/// they would reach a GPU.
 class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches, LookupStreams {
  public:
     Errc open(const core::Store& host, u64 meta_buffer_blocks) {
@@ -164,7 +164,7 @@ std::unique_ptr<Volume> open_on_commands(
     const AdjustVolume& adjust) {
     OpenOptions chosen = options;
     chosen.engine = EngineChoice::cpu;
-    // The buffer is the engine's, no smaller than a volume's may be.
+    // The engine has the buffer, which must not be smaller than a volume's may be.
     const u64 buffer_bytes =
         options.meta_buffer_bytes == 0 ? 0 : std::max(options.meta_buffer_bytes, mib);
     chosen.meta_buffer_bytes = 0;
@@ -176,7 +176,7 @@ std::unique_ptr<Volume> open_on_commands(
             wrap(make_command_engine(volume.store(), buffer_bytes / format::block_size)));
         if (adjust) adjust(volume);
     };
-    changes.adjust = std::cref(use_commands);  // allocates nothing, for tests let that fail
+    changes.adjust = std::cref(use_commands);  // no allocation: tests make these fail
     return open_volume(std::move(disk), "image", chosen, failure, changes);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads that begin at the same moment and work until a time is over: what tests of
-// concurrency share.
+// Threads that start at the same moment and work for a given time, for tests of concurrency.
 #pragma once
 
 #include <atomic>
@@ -14,7 +13,7 @@
 
 namespace warren {
 
-/// Runs each body on a thread of its own and waits for all. A body gets a generator of its own.
+/// Runs each body on a thread of its own with its own random generator, and waits for all.
 inline void run_executor(u64 seed, const std::vector<std::function<void(Random&)>>& bodies) {
     std::barrier start(static_cast<std::ptrdiff_t>(bodies.size()));
     std::vector<std::thread> threads;
@@ -29,7 +28,7 @@ inline void run_executor(u64 seed, const std::vector<std::function<void(Random&)
         thread.join();
 }
 
-/// Says when a test has run for long enough.
+/// Tells when a test has run long enough.
 class Deadline {
  public:
     explicit Deadline(std::chrono::milliseconds time)

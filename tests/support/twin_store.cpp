@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases of a cut are done by several shares in turn, as the warps of a GPU do them at once.
+// The shares of a phase of a commit snapshot run one after the other; on a GPU warps run them
+// concurrently.
 #include "tests/support/twin_store.hpp"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ Errc TwinStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     return Errc::ok;
 }
 
-/// Copies what the tables say about frames, and their resident blocks.
+/// Copies the table entries of block groups, and their resident blocks.
 void TwinStore::copy_frames(u64 begin, u64 end) {
     core::Store& mine = memory_.store();
     for (u64 frame = begin; frame < end; ++frame) {
@@ -103,7 +104,7 @@ void TwinStore::take_cut(CommitSnapshot& cut) {
     const ThreadTeam team;
     ops::CutHeader header{};
     do {
-        // At first there is too little room, which must do no harm.
+        // On the first attempt the arrays are too small, which must do no harm.
         places_.resize(header.count);
         copies_.resize(header.count);
         header = {};

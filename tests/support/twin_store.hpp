@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of an engine that has its own, without a GPU: a second Store beside the host's, filled
-// as a device's is, so that whatever a volume forgets to bring over is missed.
+// Emulates the memory of an engine with memory of its own, without a GPU: a second Store besides
+// the host's, filled like a device's, so that anything a volume forgets to transfer is missing.
 //
-// Invariant: a block is copied from the host's Store only when it is shown, and never while it is
-// resident here.
+// Invariant: a block is copied from the host's Store only when it is requested, and never while it
+// is resident here.
 #pragma once
 
 #include <mutex>
@@ -16,13 +16,13 @@ namespace warren {
 
 class TwinStore {
  public:
-    /// Copies what `host` has, which outlives this and uses the identity map.
-    /// With `meta_buffer_blocks` no more blocks than that are in memory here.
+    /// Copies the state of `host`, which must outlive this object and be fully resident.
+    /// With `meta_buffer_blocks`, at most that many blocks are in memory here.
     Errc open(const core::Store& host, u64 meta_buffer_blocks = 0);
 
     const core::Store& store() { return memory_.store(); }
 
-    // As the calls of DeviceStore with these names.
+    // Like the functions of DeviceStore with these names.
     void show_block(u64 place);
     void prepare_inode_frame(u64 frame);
     void read_counters();
@@ -46,9 +46,9 @@ class TwinStore {
 
     const core::Store* host_ = nullptr;
     StoreMemory memory_;
-    std::mutex mutex_;  // one block is shown at a time
+    std::mutex mutex_;  // one block is transferred at a time
     u32 hand_ = 0;
-    std::vector<u64> places_;  // of the last cut
+    std::vector<u64> places_;  // of the last snapshot
     std::vector<format::Block> copies_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check runs a quick check of all metadata in parallel, and a full check where that finds a flaw.
-// Its report must depend neither on the engine of the quick check nor on whether there was one: so
+// A check runs a parallel quick check of all metadata, and a full check where that finds a flaw.
+// Its report must depend neither on the engine of the quick check nor on whether there was one, so
 // tests check every volume both ways.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace warren::test {
 
-/// What one check said.
+/// The result of one check.
 struct Outcome {
     Failure failure;
     CheckResult result;
@@ -50,8 +50,8 @@ inline Outcome check_once(Disk& disk, bool repair, bool is_full, u64 hash_mask =
     return outcome;
 }
 
-/// Checks the volume both ways, changing nothing, and expects that they agree: the first look finds
-/// a flaw where the closer one finds problems, and nowhere else unless `may_doubt`.
+/// Checks the volume both ways without changing it, and expects equal reports: the quick check
+/// finds a flaw if the full check finds problems, and only then unless `may_doubt`.
 inline Outcome expect_equal_looks(Disk& disk, u64 hash_mask = ~u64{0}, bool may_doubt = false) {
     const Outcome closer = check_once(disk, false, true, hash_mask);
     const Outcome first = check_once(disk, false, false, hash_mask);

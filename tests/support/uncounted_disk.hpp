@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk for tests with failing allocations: it passes everything on to a disk in memory, whose own
-// memory never runs out.
+// A disk for tests with failing allocations: it forwards everything to a disk in memory, whose own
+// allocations never fail.
 //
-// Invariant: what the disk below allocates is not counted.
+// Invariant: allocations of the disk below are not counted.
 #pragma once
 
 #include "tests/support/failing_allocations.hpp"

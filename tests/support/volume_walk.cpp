@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk keeps its own list of directories: trees may be deeper than the machine's stack.
+// The walk keeps a list of directories instead of recursing: trees may be deeper than the stack.
 #include "tests/support/volume_walk.hpp"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ namespace {
 constexpr u32 type_mask = 0170000;
 constexpr u32 directory_type = 0040000;
 
-/// What the walk has met.
+/// What the walk has found.
 struct Census {
-    std::map<u64, u32> names;  // of files, counted
-    std::map<u64, u32> links;  // as files say
+    std::map<u64, u32> names;  // number of names found for each file
+    std::map<u64, u32> links;  // link counts of the files
     std::set<u64> directories;
     std::vector<Handle> left;
 };
@@ -86,7 +86,7 @@ void expect_counts_agree(Volume& volume) {
         visit(volume, directory, census);
     }
     EXPECT_EQ(census.names, census.links);
-    // The directory of orphans is the one inode that no name leads to.
+    // The orphan directory is the only inode without a name.
     EXPECT_EQ(census.directories.size() + census.names.size() + 1, volume.statistics().inodes_used);
 }
 

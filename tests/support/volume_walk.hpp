@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small steps that many tests of volumes take, with unlimited rights, and the rules that a volume
-// keeps whatever was done to it.
+// Small steps that many tests of volumes need, with unlimited rights, and invariants that a volume
+// keeps whatever is done to it.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@ inline const Caller anybody{.check = false};
 Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode = 040777);
 Handle make_file(Volume& volume, Handle in, const std::string& name);
 
-/// Fills the volume with bytes '#' and unlinks them, so that what is new may show them by mistake.
-/// The unlink is not committed.
+/// Fills the volume with files of bytes '#' and unlinks them, so that a new file that exposes old
+/// data shows them. The unlink is not committed.
 void leave_foreign_bytes(Volume& volume);
 
 /// Names and inode numbers in a directory; fails the test if one is listed twice.
 std::map<std::string, u64> list_names(Volume& volume, Handle directory);
 
 /// Walks the volume and fails the test unless link counts, parents and inode numbers agree with the
-/// names, and the volume counts as many inodes as there are. Nobody else may work on the volume.
+/// names, and the volume's count of inodes is right. Requires: no other thread uses the volume.
 void expect_counts_agree(Volume& volume);
 
 }  // namespace warren

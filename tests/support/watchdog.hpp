@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops the program, with the name of what it was at, if that takes too long: a test that would
-// hang says where.
+// Stops the program if a step takes too long, and prints the step: a test that would hang reports
+// where.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace warren {
 
 class Watchdog {
  public:
-    /// What is done from here on until the next call must end in time.
+    /// The work from here until the next call must finish in time.
     void begin(const std::string& what) {
         const std::lock_guard guard(mutex_);
         what_ = what;
@@ -35,7 +35,7 @@ class Watchdog {
         }
     }
 
-    std::mutex mutex_;  // guards all but the thread
+    std::mutex mutex_;  // guards the members below, except the thread
     std::string what_;
     std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + time_max;
     std::jthread thread_{[this](const std::stop_token& stop) { watch(stop); }};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that tells a test of each access, which the test may so place other work beside.
+// A disk that calls the test before each read and after each write, so that it can act at that
+// moment.
 #pragma once
 
 #include <functional>
