@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a program makes durable through a mount reaches the device with a flush: on a loop device
-the kernel itself counts the flushes that arrive, on an image file strace counts the daemon's calls
-of fdatasync. Each fsync, fdatasync, O_SYNC write and fsync of a directory must bring one before it
-comes back, the interval of `commit=` one by itself, and reading none. (Of sync(2) and syncfs(2)
-Linux tells no file system in user space.)"""
+the kernel counts the flushes that arrive, on an image file strace counts the daemon's calls of
+fdatasync. Each fsync, fdatasync, O_SYNC write and fsync of a directory must cause a flush before it
+returns, the interval of `commit=` one by itself, and reading none. (Linux does not pass sync(2) and
+syncfs(2) on to file systems in user space.)"""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from mounted import run
 
 WAYS = ("plain", "ring", "direct")
 PATIENCE_SECONDS = 20
-FLUSHES_FIELD = 15  # of /sys/block/NAME/stat: requests to flush that are done
+FLUSHES_FIELD = 15  # of /sys/block/NAME/stat: completed flush requests
 
 
 def write(path, data, flags=0):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren's tools under mpirun with the schedulers whose queue lies at rank 0, in 4 KiB for it.
+"""warren's tools under mpirun with the schedulers whose queue is at rank 0, limited to 4 KiB.
 
-What they print and do is what GNU's tools print and do; without a temporary file nothing is
-missing either, and an error says what was asked for and not kept.
+Their output and effects are those of GNU's tools. If no temporary file can be created nothing is
+silently missing: an error says what was requested and could not be kept.
 """
 
 import os
@@ -31,7 +31,7 @@ class CentralQueueTest(CommandCase):
         cls.tree = cls.place / "tree"
         cls.tree.mkdir()
         make_tree(cls.tree, random.Random(SEED), 300)
-        # Of files alone and of directories alone there is more at once than fits in the memory.
+        # Files alone, and directories alone, are more than fit into the memory.
         large = cls.tree / "large"
         large.mkdir()
         for number in range(2000):
@@ -40,7 +40,7 @@ class CentralQueueTest(CommandCase):
             (large / f"directory_{number}").mkdir()
 
     def ranks(self, *words, temporary=None, code=0):
-        """Three ranks, with temporary files in that folder."""
+        """Runs three ranks, with temporary files in that folder."""
         folder = ["env", f"TMPDIR={temporary or self.folder}"]
         done = subprocess.run([os.fspath(word) for word in
                                ranks.in_ranks(3, *folder, WARREN, *words)],
@@ -66,7 +66,7 @@ class CentralQueueTest(CommandCase):
             counted = self.ranks("walk", "--count", *words, self.tree).stdout
             self.assertEqual(sorted(counted.splitlines()), sorted(
                 self.warren("walk", "--count", self.tree).stdout.splitlines()), scheduler)
-        # Only what is open by now is in the folder.
+        # No temporary file is left in the folder.
         self.assertEqual(list(self.folder.glob("warren-*")), [])
 
     def test_copies_and_removes(self):
@@ -76,7 +76,7 @@ class CentralQueueTest(CommandCase):
         self.assertEqual(self.warren("cmp", "--attributes", self.tree, copy).stdout, b"")
         self.ranks("rm", "-r", *words, copy)
         self.assertFalse(copy.exists())
-        # rm -f is silent about names that are gone, not about a folder that is.
+        # rm -f ignores missing names, but not a missing folder.
         self.ranks("cp", "-a", *words, self.tree, copy)
         errors = self.ranks("rm", "-rf", *words, copy, temporary="/no/such", code=1).stderr
         self.assertIn(b"cannot keep the queue of rank 0 in '/no/such'", errors)
@@ -90,7 +90,7 @@ class CentralQueueTest(CommandCase):
             self.assertEqual(errors.count(b"No such file or directory"), 1)
             self.assertIn(b"cannot keep the queue of rank 0 in '/no/such': No such file or "
                           b"directory; nothing is lost", errors)
-            # With memory enough nobody asks for a file.
+            # With enough memory no file is needed.
             self.assertEqual(self.found("--scheduler", scheduler, temporary="/no/such"),
                              (self.expected(), b""))
 

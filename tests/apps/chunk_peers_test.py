@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cuts of `warren chunk` beside those of the programs after which the presets are named.
+"""Compares the boundaries of `warren chunk` with those of the programs after which its presets are
+named.
 
-restic and borg come from Debian. A repository of restic is made here, and its chunks are read back
-by restic itself; borg's chunker is asked through its Python module. A program that is not installed
-is skipped and said. The cuts of pyfastcdc and gearhash are vectors in tests/chunk/vectors_test.cpp.
+restic and borg come from Debian. The test makes a repository with restic and reads its chunks back
+with restic; borg's chunker is called through its Python module. A program that is not installed is
+skipped with a message. Vectors of pyfastcdc and gearhash are in tests/chunk/vectors_test.cpp.
 """
 
 import json
@@ -27,7 +28,7 @@ print(json.dumps([chunk.meta["size"] for chunk in chunker.chunkify(io.BytesIO(da
 
 
 def sample(size, seed):
-    """Random bytes with zeros, repetitions and text between them."""
+    """Random bytes mixed with zeros, repetitions and text."""
     source = random.Random(seed)
     parts = []
     left = size

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren clone beside cp -a on another file system: random trees with everything in them, on a
-mount and inside an image; rights, refusals, and what the kernel knows of a clone."""
+"""Compares warren clone with cp -a on another file system: random trees with objects of every kind,
+on a mount and inside an image; permissions, errors, and what the kernel caches of a clone."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 
 def says(*words):
-    """What a command that fails says."""
+    """The error message of a command that fails."""
     return run(*words, code=1).stderr
 
 
@@ -30,7 +30,7 @@ class Clones(MountedTest):
         return folder
 
     def copied(self, source, **words):
-        """What cp -a makes of a tree elsewhere."""
+        """The result of cp -a for a tree, elsewhere."""
         target = os.path.join(self.other_file_system(), "copy")
         subprocess.run(["cp", "-a", source, target], check=True, **words)
         return describe(target)
@@ -41,11 +41,11 @@ class Clones(MountedTest):
                 source, target = self.path(f"tree{number}"), self.path(f"clone{number}")
                 os.mkdir(source)
                 make_hostile_tree(source, random.Random(SEED + number), 150)
-                self.assertFalse(os.path.lexists(target))  # the kernel may remember that
+                self.assertFalse(os.path.lexists(target))  # the kernel may cache that
                 run("clone", source, target)
                 self.assertEqual(describe(target), describe(source))
                 self.assertEqual(describe(target), self.copied(source))
-                # A clone is a tree of its own.
+                # The clone is independent of the source.
                 run("rm", "-r", source)
                 self.assertEqual(len(describe(target)), len(list(os.walk(target))) + sum(
                     len(files) + sum(os.path.islink(os.path.join(above, name)) for name in folders)

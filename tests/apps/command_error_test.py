@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong calls and bad input: one clear line that names the path, the right exit code, no loss."""
+"""Usage errors and bad input: one clear line that names the path, the right exit code, no data
+loss."""
 
 import os
 import subprocess
@@ -51,7 +52,7 @@ class BadImageTest(CommandCase):
         return self.run_program(*self.launcher, WARREN, *words, **more)
 
     def every_command(self, target):
-        """Calls that open `target`; each must fail with its name in one line."""
+        """Commands that open `target`; each must fail with one line that contains its name."""
         self.write("file", b"x")
         for words, code in ((("ls", f"{target}:/"), 2), (("cat", f"{target}:/a"), 1),
                             (("cp", "file", f"{target}:/a"), 1), (("rm", "-r", f"{target}:/a"), 1),
@@ -94,7 +95,7 @@ class BadImageTest(CommandCase):
         self.make_volume()
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)
-        # A copy that waits for its source has the image open.
+        # A copy that waits for its source keeps the image open.
         holder = subprocess.Popen([WARREN, "cp", pipe, self.inside("/a")])
         try:
             with open(pipe, "wb") as end:
@@ -110,7 +111,7 @@ class BadImageTest(CommandCase):
     def test_unreadable_image(self):
         self.make_volume()
         self.image.chmod(0)
-        if os.geteuid() == 0:  # reads everything by a capability
+        if os.geteuid() == 0:  # root may read any file
             self.launcher = ("setpriv", "--bounding-set=-all")
         self.every_command(self.image)
         self.assertIn("ermission denied", self.error("info", self.image))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command line share: a folder, an image in it, and the program.
+"""Shared by the tests of the command line: a folder, an image in it, and the program.
 
-The program is taken from $WARREN. Nothing here needs root or a mount. Each test has a folder of its
-own, removed at its end.
+The program is $WARREN. Neither root nor a mount is needed. Each test has its own folder, which is
+removed at its end.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class CommandCase(unittest.TestCase):
         self.image = self.folder / "v.img"
 
     def run_program(self, *words, code=0, stdin=None, folder=None):
-        """Runs the words and checks the exit code (None: any)."""
+        """Runs the program and checks the exit code (None: any)."""
         words = [os.fspath(word) for word in words]
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         done = subprocess.run(words, input=stdin, capture_output=True, timeout=TIMEOUT_SECONDS,
@@ -55,7 +55,7 @@ class CommandCase(unittest.TestCase):
         return self.output(*words, **more).splitlines()
 
     def error(self, *words, code=1, **more):
-        """Runs what must fail; answers its one line on stderr."""
+        """Runs a command that must fail; returns its one line on stderr."""
         done = self.warren(*words, code=code, **more)
         text = done.stderr.decode(errors="surrogateescape")
         lines = [line for line in text.splitlines() if not line.startswith("Try ")]
@@ -89,7 +89,7 @@ def can_make_special_files(folder):
 
 
 def describe_tree(root, owners=True):
-    """A dictionary of all that cp -a must keep, by path below `root`; links by group."""
+    """Everything that cp -a must keep, by path below `root`; hard links by group."""
     result = {}
     inodes = {}
     root = os.fsencode(root)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of `warren` in normal use, on IMAGE:/path, beside coreutils where it has a twin."""
+"""The commands of `warren` in normal use on IMAGE:/path, compared with coreutils where it has the
+same command."""
 
 import json
 import os
@@ -72,7 +73,7 @@ class VolumeTest(CommandCase):
         self.assert_clean()
 
     def test_doctor(self):
-        # Other tests' mounts are examined too, so some may be found missing.
+        # doctor also examines the mounts of other tests, some of which may vanish.
         done = self.warren("doctor", "-q", "--json", "-d", self.folder, code=None)
         report = json.loads(done.stdout)
         self.assertEqual(done.returncode, int(any(entry["state"] == "missing" for entry in report)))
@@ -117,7 +118,7 @@ class FileTest(CommandCase):
         self.warren("cp", "-a", "t", self.inside("/"))
         ours = self.lines("ls", "-l", self.inside("/t"))
         theirs = self.run_program("ls", "-l", "t").stdout.decode().splitlines()[1:]
-        # The size of a directory is the file system's own affair.
+        # The sizes of directories depend on the file system.
         without = [line.split() for line in ours if not line.startswith("d")]
         self.assertEqual(without, [line.split() for line in theirs if not line.startswith("d")])
         mode = stat.filemode(os.lstat(self.folder / "t/sub").st_mode)
@@ -247,7 +248,7 @@ class CopyTest(CommandCase):
         self.make_volume("128M")
 
     def make_tree(self):
-        """A tree with every kind of thing that cp -a keeps."""
+        """A tree with an object of every kind that cp -a keeps."""
         self.write("t/plain", b"x" * 10000, 0o640)
         self.write("t/a/b/deep", b"deep", 0o4711)
         self.write("t/empty")
@@ -282,7 +283,7 @@ class CopyTest(CommandCase):
         self.assertEqual(describe_tree(self.folder / "back"), expected)
         self.assertLess((self.folder / "back/sparse").stat().st_blocks, 1000)
         self.assert_clean()
-        # Within the volume, and what is in a directory rather than the directory.
+        # Within the volume, and the contents of a directory rather than the directory.
         self.warren("cp", "-a", self.inside("/t"), self.inside("/twin"))
         os.mkdir(self.folder / "again")
         self.warren("cp", "-a", self.inside("/twin/."), "again")
@@ -376,7 +377,7 @@ class CopyTest(CommandCase):
 
 
 class SearchTest(CommandCase):
-    """find and du beside their namesakes, on the same tree."""
+    """Compares find and du with the system's, on the same tree."""
 
     def setUp(self):
         super().setUp()

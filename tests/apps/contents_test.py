@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""warren chunk, similar and dedup: what they print, held against what a few lines of Python find,
-their errors, and blocks shared on btrfs and xfs (as root, in loop devices of this test)."""
+"""warren chunk, similar and dedup: their output is compared with a few lines of Python, also their
+errors, and blocks shared on btrfs and xfs (as root, on loop devices of this test)."""
 
 import collections
 import hashlib
@@ -114,10 +114,10 @@ class SimilarTest(CommandCase):
 
 
 class UnsteadyTest(CommandCase):
-    """Files that cannot be read, and files that are written to meanwhile."""
+    """Files that cannot be read, and files that are written to while they are read."""
 
     def test_a_file_that_cannot_be_read(self):
-        # It can be opened by anybody, root too, but there is nothing at its beginning.
+        # Every user can open it, but reading at offset 0 fails, also for root.
         bad = "/proc/self/mem"
         for words in (("chunk", bad), ("hash", bad), ("similar", "--fixed", "4K", bad, bad)):
             self.assertIn("Input/output error", self.error(*words))
@@ -245,7 +245,7 @@ class DedupTest(CommandCase):
         os.link(folder / "a", folder / "c")
         one_name = json.loads(self.output(*words, folder / "c"))
         self.assertEqual((one_name["savings_bytes"], one_name["other_names"]), (0, 0))
-        # What was first seen in a changed file is not there any more.
+        # Chunks first found in a file that has changed are not used as originals any more.
         (folder / "a").write_bytes(new)
         self.assertEqual(json.loads(self.output(*words, folder / "a"))["savings_bytes"], 0)
         self.assertEqual(json.loads(self.output(*words, folder / "b"))["savings_bytes"], 0)
@@ -332,16 +332,16 @@ class SharingTest(CommandCase):
         self.assertEqual((place / "c").read_bytes(), data[8192:])
 
     def copy(self, place):
-        """cp shares blocks as well, also of files that are copied in parts."""
+        """cp shares blocks as well, also for files that are copied in parts."""
         (place / "from").mkdir()
         (place / "from" / "a").write_bytes(random.Random(8).randbytes(1 << 20) * 70)
         (place / "from" / "b").write_bytes(b"small")
         os.sync()
 
-        copies = []  # kept to the end: xfs frees in the background
+        copies = []  # kept until the end: xfs frees blocks in the background
 
         def taken(*words):
-            """Bytes that a copy takes."""
+            """The number of bytes that a copy occupies."""
             copies.append(place / f"to{len(copies)}")
             copies[-1].mkdir()
             before = os.statvfs(place).f_bfree

@@ -9,7 +9,7 @@ from command_line import WARREN
 from host_trees import give_access_list
 from host_trees_test import TreesCase
 
-# What is to be kept, and whether times are.
+# What to keep, and whether times are kept.
 KEPT = [(["-p", "--preserve=xattr"], True), (["--preserve=mode"], False),
         (["--preserve=timestamps"], True), (["--preserve=ownership"], False),
         (["--preserve=links"], False), (["--preserve=mode,ownership"], False),
@@ -38,7 +38,7 @@ class CopyOptionsTest(TreesCase):
             for there in (False, True):
                 for name in ("one", "two"):
                     (self.folder / name / "d").mkdir(parents=True)
-                    if there:  # what is replaced keeps what is not asked for
+                    if there:  # a replaced file keeps attributes that are not copied
                         (self.folder / name / "d" / "1").write_bytes(b"old")
                         (self.folder / name / "d" / "1").chmod(0o640)
                 peer = self.run_program("cp", "-R", *words, "s/.", "one", code=None)
@@ -51,8 +51,8 @@ class CopyOptionsTest(TreesCase):
         self.assertIn("invalid argument 'moed'", self.error("cp", "--preserve=mode,moed", "s", "t"))
 
     def replaced(self, program, options, has_list, is_in_listed):
-        """Mode and attributes of a file that was copied over, in a directory that may give its
-        files an access list."""
+        """Mode and attributes of a file that was copied over, in a directory that may have a
+        default access control list."""
         folder = self.folder / "r"
         folder.mkdir()
         if is_in_listed:
@@ -100,7 +100,8 @@ class CopyOptionsTest(TreesCase):
             for path in sorted(self.tree.iterdir()):
                 taken = [(self.folder / tree / path.name).stat().st_blocks
                          for tree in ("other", "own")]
-                # GNU's leaves out whole buffers of zeros only, some versions; never more than ours.
+                # Some versions of GNU cp leave out only whole buffers of zeros; none leaves out
+                # more than ours.
                 self.assertGreaterEqual(taken[0] + 8, taken[1], (when, path.name))
                 if when == "never":
                     self.assertEqual(*taken, path.name)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owner, group and mode of what warren cp replaces, beside cp(1), by root and by another user."""
+"""Owner, group and mode of a file replaced by warren cp, compared with cp(1), as root and as
+another user."""
 
 import os
 import shutil
@@ -22,7 +23,7 @@ class CopyOwnerTest(CommandCase):
         self.count = 0
 
     def copied(self, program, user, options, source, there):
-        """What stands at the target afterwards, and the exit code."""
+        """The state of the target afterwards, and the exit code."""
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
@@ -54,7 +55,7 @@ class CopyOwnerTest(CommandCase):
         self.compare(AS_USER, ["-f"], (0o6755, USER, USER))
 
     def test_what_is_asked_for_and_cannot_be_had(self):
-        # cp -p leaves set-id bits that the source does not have, depending on how it was built.
+        # Depending on how it was built, cp -p keeps set-id bits that the source does not have.
         for user, options, owners in (((), ["-p"], OWNERS), (AS_USER, ["-p"], OWNERS[:3])):
             for source in ((0o644, USER, MEMBER), (0o644, STRANGER, FOREIGN)):
                 self.compare(user, options, source, owners, 0o777)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image of a mount that was cut off, with an open file that has lost its name: every command
-that only reads reads it as it is, on a write-protected device, too, and changes no byte of it; a
-repair that says "clean" leaves a volume that is. Needs root and /dev/fuse; skipped without."""
+"""The image of a mount whose daemon was killed, with an open file that has lost its name. Every
+read-only command reads it as it is, also on a write-protected device, and changes no byte of it;
+after a repair that reports "clean" the volume is clean. Needs root and /dev/fuse; skipped
+without."""
 
 import hashlib
 import os

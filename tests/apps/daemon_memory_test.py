@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a mount's daemon: it comes back when what took it is removed, and serving any
-number of commands leaves nothing behind."""
+"""The memory of a mount's daemon: it is returned after the objects that needed it are removed, and
+serving any number of commands does not increase it."""
 
 import array
 import os
@@ -40,7 +40,7 @@ def receive(peer, count):
 
 
 def ask(path, verb, payload=b"", descriptors=()):
-    """One verb over a connection of its own; the error number of its answer."""
+    """Sends one request over a new connection; returns the error number of its answer."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(PATIENCE_SECONDS)
         peer.connect(path)
@@ -53,7 +53,7 @@ def ask(path, verb, payload=b"", descriptors=()):
             if kind == ANSWER:
                 break
         if verb == OPEN_RING:
-            peer.recv(64)  # until the ring is served
+            peer.recv(64)  # returns when the ring is served
         return struct.unpack("<Q", answer[:8])[0]
 
 
@@ -103,7 +103,7 @@ class DaemonMemory(unittest.TestCase):
             with open(os.path.join(self.root, f"f{i}"), "wb"):
                 pass
         root = os.open(self.root, os.O_RDONLY)
-        usage = struct.pack("<QQQ", 0, 9, 0)  # of the root, depth 9, no links
+        usage = struct.pack("<QQQ", 0, 9, 0)  # of the root, depth 9, without hard links
         calls = [(INFO, b"", ()), (SYNC, b"", ()), (USAGE, usage, (root,)),
                  (INFO, b"", ()), (USAGE, usage, (root,)), (OPEN_RING, b"", ())]
         codes = []

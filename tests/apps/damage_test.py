@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged metadata of a mounted volume: EIO from the object that they belong to and from no other,
-one line for it in the daemon's log, everything else goes on, writing too; a check names the paths
-and repairs. Needs root and /dev/fuse; skipped without."""
+"""Damaged metadata of a mounted volume: EIO for the object that they belong to and for no other,
+one line for it in the daemon's log, everything else continues, including writes; a check names the
+paths and repairs. Needs root and /dev/fuse; skipped without."""
 
 import errno
 import os
@@ -15,8 +15,8 @@ from mounted import WARREN, Volume, run
 BLOCK = 4096
 DIRECTORY_LEAF, EXTENT_LEAF, ATTRIBUTES, LINK_TARGET = 4, 6, 8, 11  # kinds of blocks
 PATIENCE_SECONDS = 20
-TIMES = 5  # that each damaged object is asked for
-LINES_MAX = 100  # that the daemon writes
+TIMES = 5  # how often each damaged object is accessed
+LINES_MAX = 100  # most lines that the daemon logs
 
 
 def flip(image, place):
@@ -28,7 +28,7 @@ def flip(image, place):
 
 
 def find_block(image, kind, owner):
-    """The place of a block by what its header says: not that of its copy in the journal."""
+    """The address of a block according to its header, excluding its copy in the journal."""
     with open(image, "rb") as file:
         place = 0
         while header := file.read(BLOCK)[:40]:
@@ -123,7 +123,7 @@ class DamageTest(mounted.unittest.TestCase):
             os.fsync(file.fileno())
         told = self.lines()
         self.unmount()
-        del inodes["small"]  # its number is known to nobody
+        del inodes["small"]  # the test does not know its number
         objects = [f"about inode {inode} " for inode in inodes.values()]
         objects += ["about 'small' in the directory with", "about 'file' in the directory with"]
         for name in objects:
@@ -143,7 +143,7 @@ class DamageTest(mounted.unittest.TestCase):
     def test_an_orphan_keeps_only_its_space(self):
         self.mount_in_foreground()
         for i in range(20):
-            self.write(f"other{i}", b"")  # the root's inode lies in another block then
+            self.write(f"other{i}", b"")  # puts the root's inode into another block
         self.write("open", b"text" * 1000)
         inode = self.inode("open")
         held = os.open(self.path("open"), os.O_RDONLY)

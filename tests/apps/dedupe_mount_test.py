@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sharing equal blocks on a mounted volume: the verb of the control socket, for whom it does what,
+"""Sharing equal blocks on a mounted volume: the verb of the control socket, its permission checks,
 and warren dedup on a mount and on an image."""
 
 import errno
@@ -27,7 +27,7 @@ OWNER, MEMBER, GROUP, OTHER = 12345, 12346, 12300, 12347
 
 
 def ask(root, descriptors, numbers):
-    """The answer to one request: error number, bytes, whether they differ."""
+    """The answer to one request: error number, number of bytes, whether they differ."""
     with connect(root) as peer:
         payload = b"".join(struct.pack("<Q", number) for number in numbers)
         socket.send_fds(peer, [control_frame(VERB_DEDUPE, payload)], descriptors)
@@ -69,7 +69,7 @@ class DedupeVerb(MountedTest):
         now = os.stat(target)
         self.assertEqual((now.st_mtime_ns, now.st_ctime_ns, now.st_size),
                          (was.st_mtime_ns, was.st_ctime_ns, was.st_size))
-        # st_blocks counts the block with a list of more than five extents, too.
+        # st_blocks includes the block that lists more than five extents.
         self.assertLessEqual(abs(now.st_blocks - was.st_blocks), BLOCK // 512)
         with open(source, "r+b") as file:
             file.write(b"changed")
@@ -116,8 +116,8 @@ class DedupeVerb(MountedTest):
         self.assertEqual(self.read("b"), data)
 
     def test_for_whom(self):
-        """What open(2) for reading and ioctl_fideduperange(2) would let a process do, whatever the
-        descriptors that it shows are open for."""
+        """A process is allowed what open(2) for reading and ioctl_fideduperange(2) would allow,
+        whatever mode the descriptors were opened with."""
         _, source, target = self.two_files()
         os.chown(target, OWNER, GROUP)
         users = {"owner": (OWNER, OWNER), "member": (MEMBER, GROUP), "other": (OTHER, OTHER),
@@ -174,7 +174,7 @@ class DedupeVerb(MountedTest):
         self.assertEqual(self.read("a"), data)
 
     def test_writers_of_both_sides(self):
-        """Each writer finds its own bytes, while the kernel still holds some of them back."""
+        """Each writer reads its own bytes, while the kernel still holds some of them back."""
         blocks, ends = 64, threading.Event()
         models = [bytearray(blocks * BLOCK) for _ in range(2)]
         paths = [self.write(name, bytes(blocks * BLOCK)) for name in ("a", "b")]
@@ -224,7 +224,7 @@ class DedupCommand(MountedTest):
 
     def test_on_a_mount(self):
         contents = self.fill(self.folder)
-        # Not written out by the kernel yet.
+        # The kernel has not written it back yet.
         before = json.loads(run("dedup", "--json", self.folder).stdout)
         applied = json.loads(run("dedup", "--json", "--apply", self.folder).stdout)
         self.assertEqual(applied["applied_failures"], 0)
@@ -251,7 +251,7 @@ class DedupCommand(MountedTest):
         os.sync()
         start = time.monotonic()
         applied = json.loads(run("dedup", "--json", "--apply", "--rate=2M", self.folder).stdout)
-        # 2 MiB are read, and the same compared; the first part of a second is not waited for.
+        # 2 MiB are read, and as much compared; the first part of a second is not delayed.
         self.assertGreater(time.monotonic() - start, 1.9)
         self.assertEqual(applied["applied_bytes"], len(data))
         refused = run("dedup", "--rate=0", self.folder, code=1)

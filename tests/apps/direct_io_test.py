@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Direct I/O through a mount: requests that do not fit on a full volume, one after the other and
-several in flight, and readers through the page cache beside them."""
+"""Direct I/O through a mount: requests that do not fit on a full volume, sequential and several in
+flight, and concurrent readers through the page cache."""
 
 import ctypes
 import errno
@@ -16,12 +16,12 @@ from mounted import MountedTest, Volume, checked, libc
 
 MIB = 1 << 20
 THREE_WRITES = 3 * MIB + (300 << 10)
-IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209  # system calls of x86-64
+IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209  # system call numbers of x86-64
 PWRITE = 1
 
 
 class Memory:
-    """Whole pages, as direct I/O wants them."""
+    """Whole pages, as direct I/O requires."""
 
     def __init__(self, size):
         self.bytes = mmap.mmap(-1, size)
@@ -29,14 +29,14 @@ class Memory:
 
 
 class Queue:
-    """Asynchronous writes, as of libaio."""
+    """Asynchronous writes, like those of libaio."""
 
     def __init__(self, length):
         self.context = ctypes.c_ulong()
         checked(libc.syscall(IO_SETUP, length, ctypes.byref(self.context)))
 
     def write(self, file, pieces):
-        """Submits all (address, length, offset) at once; the answers, in their order."""
+        """Submits all (address, length, offset) at once; returns their results in order."""
         blocks = [ctypes.create_string_buffer(struct.pack(
             "=QIiHhIQQqQII", number, 0, 0, PWRITE, 0, file, *piece, 0, 0, 0))
             for number, piece in enumerate(pieces)]
@@ -66,14 +66,15 @@ class FullTest(unittest.TestCase):
         return os.path.join(self.volume.root, name)
 
     def leave(self, size):
-        """Takes all but `size` bytes."""
+        """Fills the volume except for `size` bytes."""
         filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
         facts = os.statvfs(self.volume.root)
         mounted.fallocate(filler, 0, 0, facts.f_bavail * facts.f_bsize - size)
         os.close(filler)
 
     def expect(self, pieces):
-        """The file f has these parts of the memory, (begin, end), and not only in the cache."""
+        """The file f contains these parts of the memory, (begin, end), and not only in the page
+        cache."""
         mounted.drop_caches()
         with open(self.path("f"), "rb") as file:
             for begin, end in pieces:
@@ -103,7 +104,8 @@ class FullTest(unittest.TestCase):
                 mounted.run("sync", self.volume.root)
 
     def submit(self, file):
-        """Eight writes in flight, of which three and a part of one fit; all that was counted."""
+        """Submits eight writes, of which three and a part of another fit; checks what was
+        counted."""
         answers = Queue(8).write(file, [(self.memory.address + i * MIB, MIB, i * MIB)
                                         for i in range(8)])
         for answer in answers:
@@ -131,7 +133,7 @@ class FullTest(unittest.TestCase):
 
 class CacheTest(MountedTest):
     def read_on(self, path, size):
-        """A process that reads the file through the page cache until it is killed."""
+        """Starts a process that reads the file through the page cache until it is killed."""
         reader = os.fork()
         if reader == 0:
             mounted.die_with_parent()
@@ -142,7 +144,7 @@ class CacheTest(MountedTest):
         self.addCleanup(os.kill, reader, 9)
 
     def test_readers_find_what_was_written_directly(self):
-        """A page that a reader brings while a direct write is under way must not stay."""
+        """A page that a reader loads during a direct write must not stay cached."""
         for length, count in ((4096, 16), (2 * MIB, 2)):
             size = length * count
             path = self.write(f"f{length}", bytes(size))

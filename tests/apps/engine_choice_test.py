@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--engine, WARREN_ENGINE and -o engine=: who takes them, what they mean, what is said if the
-engine cannot be had. Where there is a GPU, what one engine writes the other reads."""
+"""--engine, WARREN_ENGINE and -o engine=: which commands accept them, what they select, and the
+error if the engine is not available. With a GPU, each engine reads what the other has written."""
 
 import json
 import unittest
@@ -34,7 +34,7 @@ class EngineChoiceTest(CommandCase):
         done = self.run_program("env", "WARREN_ENGINE=cpu", WARREN, "info", self.image)
         self.assertIn(b"Engine:     cpu\n", done.stdout)
         self.run_program("env", "WARREN_ENGINE=", WARREN, "info", self.image)
-        # The option is stronger than the environment.
+        # The option overrides the environment.
         self.run_program("env", "WARREN_ENGINE=none", WARREN, "info", "--engine=cpu", self.image)
 
     def test_no_such_engine(self):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that takes nothing more under a mount: the file system in which a sparse image lies is
-full, or somebody has cut off the image's end. The writer hears of it, the volume is read-only from
-then on (with errors=continue only after a commit that fails, or if the image is shorter), the log
-says why and what to do, and what was synced before and is not cut off is there afterwards.
-Needs root and /dev/fuse; skipped without."""
+"""A disk below a mount that refuses writes: the file system of a sparse image is full, or the image
+was truncated. The writer gets an error, the volume is read-only from then on (with errors=continue
+only after a commit fails, or if the image is shorter), the log says why and what to do, and data
+that were synced and not truncated are still there. Needs root and /dev/fuse; skipped without."""
 
 import contextlib
 import errno
@@ -24,7 +23,7 @@ REFUSED = (errno.EIO, errno.ENOSPC)
 
 @contextlib.contextmanager
 def taken_device_numbers(folder):
-    """Other mounts take each number of a device as soon as the kernel has it to give."""
+    """Mounts other file systems that take each device number as soon as the kernel frees it."""
     place = os.path.join(folder, "others")
     os.mkdir(place)
     subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
@@ -38,7 +37,7 @@ def taken_device_numbers(folder):
 
     thread = threading.Thread(target=mount_others)
     thread.start()
-    time.sleep(0.2)  # for numbers that are free already
+    time.sleep(0.2)  # for numbers that are already free
     try:
         yield
     finally:
@@ -81,7 +80,7 @@ class FailingDiskTest(mounted.unittest.TestCase):
         return self.first_error(self.path(name), os.O_WRONLY | os.O_CREAT, pieces)
 
     def first_error(self, path, flags, pieces):
-        """That of open, write, fsync or close, each of which may be the one to tell."""
+        """The first error of open, write, fsync and close, any of which may report it."""
         told = None
         try:
             file = os.open(path, flags, 0o644)
@@ -100,7 +99,7 @@ class FailingDiskTest(mounted.unittest.TestCase):
         return told
 
     def first_error_of_commits(self):
-        """Makes directories durable until a commit finds no room for its metadata."""
+        """Makes directories durable until a commit has no room for its metadata."""
         root = os.open(self.volume.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for number in range(COMMITS_MAX):
@@ -127,18 +126,18 @@ class FailingDiskTest(mounted.unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EROFS)
             self.assertEqual(self.write("late", 1), errno.EROFS)
         self.assertIn(self.first_error(self.path("kept"), os.O_WRONLY, 1),
-                      (errno.EROFS, *REFUSED))  # in place: nothing but contents would change
+                      (errno.EROFS, *REFUSED))  # in place: only contents would change
 
     def fill_the_disk(self, goes_on, *options):
         self.set_disk_size(16)
         self.addCleanup(self.remove_disk)
         self.volume.image = os.path.join(self.disk, "volume.img")
         run("mkfs", "--size", "256M", self.volume.image)
-        # Commits come with fsync alone, so that it is fsync that tells.
+        # The only commits are those of fsync, so fsync reports the error.
         options = ["-o", ",".join(["commit=600", *options])]
         daemon = self.mount_in_foreground(options)
         self.assertIsNone(self.write("kept", 1))
-        # The kernel writes several pieces at once, and tells of the last that was refused.
+        # The kernel writes several segments concurrently, and reports the last one refused.
         self.assertIn(self.write("large", 40), (errno.EROFS, *REFUSED))
         if goes_on:
             self.assertEqual(self.lines(), [])
@@ -173,7 +172,7 @@ class FailingDiskTest(mounted.unittest.TestCase):
         self.fill_the_disk(True, "errors=continue")
 
     def end_of_what_is_left(self):
-        """A random place in the files, which begin at three quarters of the volume."""
+        """A random offset in the files, which begin at three quarters of the volume."""
         seed = int(os.environ.get("WARREN_SEED", "0")) or random.randrange(1 << 32)
         print(f"seed {seed}", flush=True)
         return random.Random(seed).randrange(200 << 20, 220 << 20) // 4096 * 4096 + 100
@@ -194,11 +193,11 @@ class FailingDiskTest(mounted.unittest.TestCase):
         end = self.end_of_what_is_left()
         os.truncate(self.volume.image, end)
         mounted.drop_caches()
-        # What was cut off is no zeros; what is left is read.
+        # Truncated data do not read as zeros; the rest can be read.
         answers = [self.read_or_error(name) for name in names]
         self.assertEqual(set(answers), {errno.EIO, "whole"}, answers)
         self.assertEqual(self.lines(), [])
-        # In place, behind the end of what is left, and new: none of it is taken.
+        # In place, beyond the end of the truncated image, and new: every write is refused.
         self.assertIn(self.first_error(self.path(names[0]), os.O_WRONLY, 1),
                       (errno.EROFS, *REFUSED))
         self.assertEqual(os.path.getsize(self.volume.image), end, "it was made longer again")
@@ -216,7 +215,7 @@ class FailingDiskTest(mounted.unittest.TestCase):
             self.assertIn(word, self.lines()[0])
         run("umount", self.volume.root, code=32)
         self.assertNotEqual(daemon.wait(timeout=PATIENCE_SECONDS), 0)
-        # Nothing was written behind the cut, so what it left can be saved.
+        # Nothing was written after the truncation, so the rest can be recovered.
         with open(self.volume.image, "rb") as image:
             image.seek(end)
             self.assertEqual(image.read().count(0), size - end)
@@ -247,7 +246,7 @@ class FailingDiskTest(mounted.unittest.TestCase):
         self.cut_the_image("disk=plain", "errors=continue")
 
     def test_an_image_that_is_cut_and_nothing_is_written(self):
-        """An fsync that has nothing to write must not pass either."""
+        """An fsync with nothing to write must fail too."""
         self.remake_volume()
         daemon = self.mount_in_foreground(["-o", "commit=600,disk=plain"])
         self.assertIsNone(self.write("kept", 1))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfuse takes a file descriptor for a mount point if it is called /dev/fd/NUMBER, and reads whole
-// requests from it: as a socket for packets gives them.
+// libfuse takes a path /dev/fd/NUMBER as a mount point for a file descriptor, and reads one whole
+// request at a time from it, as a packet socket delivers them.
 #include "tests/apps/fake_kernel.hpp"
 
 #include <gtest/gtest.h>
@@ -64,14 +64,14 @@ Answer FakeKernel::receive() {
     std::vector<char> bytes(1 << 18);
     Answer answer;
     bool has_answer = false;
-    // The answer may come from another thread; a second one comes at once, if there is one.
+    // The reply may come from another thread; a second one, if any, comes at once.
     for (pollfd waiting{own_end_, POLLIN, 0};
          ::poll(&waiting, 1, has_answer ? 0 : patience_ms) > 0;) {
         const ssize_t got = ::recv(own_end_, bytes.data(), bytes.size(), 0);
         fuse_out_header header{};
         if (got < ssize_t(sizeof header)) break;
         std::memcpy(&header, bytes.data(), sizeof header);
-        if (header.unique == 0) continue;  // a notice
+        if (header.unique == 0) continue;  // a notification
         EXPECT_EQ(header.unique, unique_) << "an answer to no request";
         EXPECT_FALSE(has_answer) << "two answers";
         has_answer = true;
@@ -79,7 +79,7 @@ Answer FakeKernel::receive() {
         answer.body.assign(bytes.data() + sizeof header, size_t(got) - sizeof header);
     }
     EXPECT_TRUE(has_answer) << "no answer";
-    const bool ends = opcode_ == FUSE_RELEASE || opcode_ == FUSE_RELEASEDIR;  // whatever it says
+    const bool ends = opcode_ == FUSE_RELEASE || opcode_ == FUSE_RELEASEDIR;  // even if it fails
     if (answer.error == 0 || ends) count(answer);
     return answer;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's side of a mount, played by a test: it speaks the protocol of /dev/fuse over a socket
-// with a session that is the daemon's in all but that. So a request is answered in the thread of
-// the test, one at a time, by the same libfuse and the same callbacks; no root is needed.
+// with a session that is otherwise like the daemon's. The test's thread serves one request at a
+// time, with the same libfuse and the same callbacks; root is not needed.
 //
-// Invariant: each request that is to be answered is answered once; what the daemon hands out
-// (references, opens) is counted as the kernel counts it, so that all can be given back.
+// Invariant: each request that requires a reply gets one. What the daemon hands out (references,
+// opens) is counted as the kernel does, so that everything can be given back.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace warren::fuse::test {
 
-/// A request's bytes behind the header.
+/// The bytes of a request after the header.
 class Body {
  public:
     template <class T>
@@ -54,7 +54,7 @@ struct Answer {
 
 class FakeKernel {
  public:
-    /// Says hello to a session on `mount`.
+    /// Sends the INIT request to a session on `mount`.
     explicit FakeKernel(MountState& mount);
     ~FakeKernel();
     FakeKernel(const FakeKernel&) = delete;
@@ -62,11 +62,11 @@ class FakeKernel {
 
     fuse_session* session() const { return session_.get(); }
 
-    /// Puts a request where the daemon reads it.
+    /// Sends a request to the daemon.
     void send(u32 opcode, u64 node, const Body& body = {});
-    /// Lets the daemon work on it, in this thread.
+    /// Lets the daemon serve it, in this thread.
     void serve();
-    /// What became of the last request; fails the test unless it was answered once.
+    /// The reply to the last request; fails the test unless there was exactly one.
     Answer receive();
     Answer ask(u32 opcode, u64 node, const Body& body = {}) {
         send(opcode, node, body);
@@ -74,11 +74,11 @@ class FakeKernel {
         return receive();
     }
 
-    /// The node of a name.
+    /// Looks up a name; returns its node.
     u64 look_up(u64 parent, std::string_view name);
     /// Opens a file or directory.
     u64 open(u64 node, bool is_directory);
-    /// Gives all back that the daemon has handed out.
+    /// Gives back everything that the daemon has handed out.
     void give_back();
 
  private:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times that stat(2) does not show or a volume cannot keep: of birth, and beyond the years 1677 to
-2262."""
+"""Times that stat(2) does not return or a volume cannot store: the birth time, and times before
+1677 or after 2262."""
 
 import ctypes
 import os
@@ -112,7 +112,7 @@ class FileTimes(MountedTest):
             os.close(held)
 
     def test_far_times(self):
-        """They become the first and the last that can be kept, as on ext4."""
+        """They are clamped to the first and the last time that can be stored, as on ext4."""
         os.mkdir(self.path("d"))
         path = self.write("file")
         for year, seconds, second in ((2500, 16725225600, LAST_SECOND),
@@ -122,7 +122,7 @@ class FileTimes(MountedTest):
             self.assertEqual(os.stat(self.path("d")).st_mtime_ns, second * SECOND, year)
             self.assertEqual(os.stat(self.path("d")).st_atime_ns, second * SECOND, year)
             self.assertEqual(os.stat(path).st_atime_ns, second * SECOND, year)
-            # Of a file the kernel keeps what it was told for as long as it has the inode.
+            # The kernel keeps the time that it was given as long as it caches the inode.
             self.volume.unmount()
             self.volume.mount()
             self.assertEqual(os.stat(path).st_mtime_ns, second * SECOND, year)

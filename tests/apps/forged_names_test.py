@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume whose names somebody has forged, with right checksums: nothing that reads it gets out of
-the directory that it reads, and what is read says that the volume is damaged."""
+"""A volume with forged names and valid checksums: no program that reads it leaves the directory
+that it reads, and each reports that the volume is damaged."""
 
 import os
 import select
@@ -17,13 +17,13 @@ from mounted import Volume, control_path, run
 
 BLOCK = 4096
 LEAF, SLOTS, HEAP = 4, 448, 1984  # docs/FORMAT.md, section 7
-# What the name is replaced by; the original is the same bytes long, with its padding.
+# Replacements for a name; the original has the same length, including padding.
 FORGED = [b"..", b".", b"a/b", b"/", b"../evil", b"a\0b", b"x\0", b"../../../../evil", b"/evil" * 3,
           b"..\0\0\0/evil", b"evil/../../../x"]
 
 
 def slot_of(leaf, name):
-    """Where in the leaf the slot of a name is, and the name."""
+    """The position of a name's slot in the leaf, and the name."""
     for slot in range(SLOTS, HEAP, 16):
         target, position = struct.unpack_from("<QQ", leaf, slot)
         at = HEAP + (position & 0xffff)
@@ -33,7 +33,7 @@ def slot_of(leaf, name):
 
 
 def forge(image, original, name):
-    """Replaces a name in the leaf that holds it. One of another length keeps the padded one."""
+    """Replaces a name in its leaf. A name of another length keeps the padded length."""
     padded = (len(original) + 7) // 8 * 8
     assert (len(name) + 7) // 8 * 8 == padded
     with open(image, "r+b") as file:
@@ -139,7 +139,7 @@ class ForgedMountTest(unittest.TestCase):
 
 
 class Relay:
-    """Stands between clients and the daemon of a mount, and changes bytes of its answers."""
+    """A proxy between clients and the daemon of a mount that changes bytes of the answers."""
 
     def __init__(self, path, original, forged):
         self.path, self.original, self.forged = path, original, forged

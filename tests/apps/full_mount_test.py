@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A write into a full volume through the kernel's page cache fails in write(2), after no more than
-what fits and what the kernel may hold back. Blocks that a file has can be overwritten."""
+"""A write to a full volume through the kernel's page cache fails in write(2), after at most what
+fits plus what the kernel may hold back. Blocks of existing files can be overwritten."""
 
 import errno
 import mmap
@@ -19,7 +19,7 @@ VOLUME_BYTES = 256 * MIB
 PAGE = 4096
 NO_SPACE = os.strerror(errno.ENOSPC)
 
-# Writes pieces until write(2) fails, for the argument's `flags`; prints how much it took.
+# Writes segments until write(2) fails, with the flags of its argument; prints the bytes written.
 WRITER = """
 import errno, os, sys
 file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | int(sys.argv[2]))
@@ -50,12 +50,12 @@ class FullMountTest(unittest.TestCase):
         return facts.f_bavail * facts.f_bsize
 
     def held_back(self):
-        """What the kernel may have of writes that the volume has not seen."""
+        """The number of bytes that the kernel may hold back."""
         with open(f"{self.settings}/max_bytes", encoding="ascii") as file:
             return int(file.read())
 
     def leave(self, size):
-        """Takes all but `size` bytes, and waits until the mount has noticed."""
+        """Fills the volume except for `size` bytes, and waits until the mount has noticed."""
         filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
         mounted.fallocate(filler, 0, os.fstat(filler).st_size, self.available() - size)
         os.close(filler)
@@ -66,11 +66,13 @@ class FullMountTest(unittest.TestCase):
                                  str(piece)], stdout=subprocess.PIPE, text=True)
 
     def expect_bound(self, count, write):
-        """`count` writers fill the volume by `write`, which returns what each has written."""
+        """`count` writers fill the volume by calling `write`, which returns the bytes that each has
+        written."""
         room = self.available() + 2 * MIB * (1 + count)
         before = self.held_back()
         done = write()
-        # What is refused of one file makes room in the page cache for the others. The limit moves
+        # A refused write of one file frees room in the page cache for the others. The limit changes
+        # with the free memory.
         # with the memory that is free.
         held_back = count * max(before, self.held_back())
         self.assertGreater(sum(done), room // 2, f"{done}")
@@ -78,7 +80,7 @@ class FullMountTest(unittest.TestCase):
         self.assertEqual(self.available(), 0)
 
     def expect_end(self, writers):
-        """All writers are told, and have not written much more than there was room for."""
+        """All writers get an error, and have not written much more than there was room for."""
         def write():
             processes = [self.start(*writer) for writer in writers]
             done = [int(process.communicate(timeout=120)[0] or -1) for process in processes]
@@ -87,14 +89,14 @@ class FullMountTest(unittest.TestCase):
         self.expect_bound(len(writers), write)
 
     def test_the_kernel_holds_back_no_more_than_an_eighth(self):
-        """But for what the limit has moved with the memory that is free since it was set."""
+        """The limit may differ as far as the free memory has changed since it was set."""
         self.assertLessEqual(self.held_back(), VOLUME_BYTES // 8 * 1.1)
 
     def test_one_writer(self):
         self.expect_end([("f",)])
 
     def test_dd_as_it_is(self):
-        """It does not say how much it has written where close(2) fails as well."""
+        """dd does not print how much it has written if close(2) fails as well."""
         def write():
             words = ("dd", f"of={self.path('f')}", "bs=1M", "iflag=fullblock")
             given = 0
@@ -119,14 +121,14 @@ class FullMountTest(unittest.TestCase):
         self.expect_end([(f"f{i}", os.O_APPEND * (i % 2), 100_000 * (i + 1)) for i in range(6)])
 
     def fill(self, file, offset):
-        """Writes behind what is there until write(2) fails."""
+        """Appends to the file until write(2) fails."""
         with self.assertRaises(OSError) as caught:
             while offset < 4 * VOLUME_BYTES:
                 offset += os.pwrite(file, bytes(MIB), offset)
         self.assertEqual(caught.exception.errno, errno.ENOSPC)
 
     def test_blocks_that_are_there_can_be_overwritten(self):
-        self.leave(2 * self.held_back() + 8 * MIB)  # enough to be open through the page cache
+        self.leave(2 * self.held_back() + 8 * MIB)  # enough for opens through the page cache
         with open(self.path("f"), "wb") as file:
             file.write(b"a" * (8 * MIB))
             os.fsync(file.fileno())
@@ -134,12 +136,12 @@ class FullMountTest(unittest.TestCase):
         idle = os.open(self.path("f"), os.O_RDWR)
         reader = os.open(self.path("f"), os.O_RDONLY)
         self.fill(cached, 8 * MIB)
-        # What the kernel still holds is refused now, and told by fsync(2).
+        # What the kernel still holds is refused now, which fsync(2) reports.
         for file in (cached, idle):
             with self.assertRaises(OSError) as caught:
                 os.fsync(file)
             self.assertEqual(caught.exception.errno, errno.ENOSPC)
-        # Each descriptor that could have written is told once more, by write(2).
+        # Each descriptor that could have written gets one more error, from write(2).
         for file in (cached, idle):
             self.is_told(os.pwrite, file, b"b", 0)
         self.assertEqual(os.fstat(reader).st_size, os.fstat(cached).st_size)
@@ -154,7 +156,7 @@ class FullMountTest(unittest.TestCase):
         with open(self.path("f"), "rb") as file:
             self.assertEqual(file.read(8 * MIB), letter * (8 * MIB))
         os.unlink(self.path("filler"))
-        # syncfs(2) tells each error once.
+        # syncfs(2) reports each error once.
         self.assertIn(NO_SPACE, run("sync", self.volume.root, code=1).stderr)
         run("sync", self.volume.root)
         with open(self.path("again"), "wb") as file:
@@ -162,8 +164,9 @@ class FullMountTest(unittest.TestCase):
             os.fsync(file.fileno())
 
     def refused_write(self):
-        """A file open for writing, of which the volume has refused what the kernel held back."""
-        self.leave(2 * self.held_back())  # enough to be open through the page cache
+        """A file open for writing, of which the volume has refused data that the kernel held
+        back."""
+        self.leave(2 * self.held_back())  # enough for opens through the page cache
         file = os.open(self.path("log"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         self.leave(0)
         os.write(file, b"r" * PAGE)
@@ -176,8 +179,8 @@ class FullMountTest(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.ENOSPC)
 
     def is_told(self, *write):
-        """By write(2), as soon as the kernel has dropped the attributes. The daemon lets it do that
-        behind its reply, so that a process which it has refused may be a moment ahead."""
+        """Whether write(2) reports it, once the kernel has dropped the attributes. The daemon tells
+        the kernel to drop them after its reply, so a refused process may be slightly faster."""
         for _ in range(100):
             try:
                 write[0](*write[1:])
@@ -188,7 +191,8 @@ class FullMountTest(unittest.TestCase):
         self.fail("no write was told")
 
     def test_a_slow_writer_is_told_although_others_look_at_its_file(self):
-        """Once for each refusal and descriptor; looking at the file reports none."""
+        """Each descriptor gets one error for each refusal; reading the file's attributes reports
+        none."""
         file = self.refused_write()
         second = os.open(self.path("log"), os.O_RDONLY)
         for _ in range(2):
@@ -204,7 +208,7 @@ class FullMountTest(unittest.TestCase):
         os.close(file)
 
     def test_write_does_not_tell_of_a_refusal_once_there_is_room(self):
-        """fsync(2) does."""
+        """fsync(2) reports it instead."""
         file = self.refused_write()
         os.unlink(self.path("filler"))
         while self.available() < self.held_back():
@@ -220,7 +224,7 @@ class FullMountTest(unittest.TestCase):
             self.assertEqual(stored.read(), bytes(PAGE) + b"s" * PAGE)
 
     def test_small_files_are_refused_by_write(self):
-        """By files that are opened when there is hardly room."""
+        """For files opened when there is hardly any room."""
         self.leave(2 * MIB)
         stored = []
         with self.assertRaises(OSError) as caught:
@@ -239,7 +243,7 @@ class FullMountTest(unittest.TestCase):
                 self.assertEqual(file.read(), bytes([number % 256]) * length)
 
     def test_files_of_a_nearly_full_volume_are_files(self):
-        """They can be mapped, they have new times once they are closed, they share their pages."""
+        """They can be mapped, have new times once they are closed, and share cached pages."""
         self.leave(4 * MIB)
         file = os.open(self.path("f"), os.O_CREAT | os.O_RDWR)
         made = os.fstat(file)
@@ -251,7 +255,7 @@ class FullMountTest(unittest.TestCase):
             os.pwrite(file, b"other", 7000)
             self.assertEqual(memory[7000:7005], b"other")
         os.close(file)
-        for _ in range(100):  # the kernel says a little later that a file is closed
+        for _ in range(100):  # the kernel reports the close of a file a little later
             facts = os.stat(self.path("f"))
             if facts.st_mtime_ns > made.st_mtime_ns:
                 break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren hash against hashlib, coreutils and a model of the direct hash in a few lines."""
+"""Compares warren hash with hashlib, coreutils and a simple model of the direct hash."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def direct_hash(algorithm, data, piece_bytes=4096):
             return hashlib.new(algorithm, begin(0xffffffff, level, len(data)) + text).hexdigest()
 
 
-# Gives a file of that name another time of change whenever it was read, as a writer would.
+# Changes the modification time of a file of that name after each read, like a writer.
 WRITTEN_AFTER_EACH_READ = b"""
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -106,7 +106,8 @@ class HashCommandTest(CommandCase):
 
     def test_files_read_by_several_threads(self):
         content = random.Random(5).randbytes(17 << 20)
-        # Around the head, the parts of one thread and of two, and a thread's range.
+        # Sizes around the head, around the parts of one and two threads, and around a thread's
+        # range.
         for size in (8 << 20, 8 << 20 | 256 << 10, 16 << 20 | 256 << 10):
             for more in (-1, 0, 1):
                 self.write("large", content[:size + more])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees with everything hostile in them, and what a tree is, for the tests of cp, sync, cmp, chmod
-and chown beside the system's own tools.
+"""Creates hostile trees and describes trees, for the tests that compare cp, sync, cmp, chmod and
+chown with the system's tools.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import struct
 
 
 def make_hostile_tree(root, choose, entries):
-    """About `entries` of all kinds, with holes, attributes, strange names and hard links."""
+    """About `entries` files of all types, with holes, attributes, strange names and hard links."""
     directories = [root]
     files = []
     for number in range(entries):
@@ -61,13 +61,13 @@ def make_sparse(path, choose):
 
 
 def give_access_list(path, kind="system.posix_acl_access"):
-    """As `setfacl -m u:1234:rw,g:77:r` would, in the bytes that the kernel reads."""
+    """Like `setfacl -m u:1234:rw,g:77:r`, in the bytes that the kernel reads."""
     entries = [(1, 6, -1), (2, 6, 1234), (4, 4, -1), (8, 4, 77), (16, 6, -1), (32, 4, -1)]
     value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:
         os.setxattr(path, kind, value)
     except OSError:
-        pass  # this file system has none
+        pass  # not supported by this file system
 
 
 def decorate(path, choose):
@@ -87,9 +87,9 @@ def decorate(path, choose):
 
 
 def describe(root, times=True, owner=True):
-    """Everything that a copy of the tree at `root` keeps, by path, to be compared.
+    """Everything that a copy of the tree at `root` keeps, by path, for comparison.
 
-    `times` may be "files": those of regular files only.
+    `times` may be "files": only those of regular files.
     """
     facts = {}
     groups = {}
@@ -124,7 +124,7 @@ def describe(root, times=True, owner=True):
 
 
 def allocated(root):
-    """512-byte sectors of all regular files."""
+    """The number of 512-byte sectors of all regular files."""
     total = 0
     for above, _, files in os.walk(os.fsencode(root)):
         for name in files:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren cp, sync, cmp, chmod and chown on the host's own files, beside cp(1), diff(1), chmod(1)
-and chown(1) on trees with everything hostile in them.
+"""Compares warren cp, sync, cmp, chmod and chown on the host's own files with cp(1), diff(1),
+chmod(1) and chown(1), on hostile trees.
 """
 
 import os
@@ -18,7 +18,8 @@ from ranks import HAS_MPI, in_ranks
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
-# Words for cp; both run in a folder with files f, g, h (one with f), d/x, e/d/old, and links to d,
+# Arguments for cp; both run in a folder with files f, g, h (a hard link to f), d/x, e/d/old, and
+# links to d, to g and to a missing file.
 # to g and to nowhere.
 CP_CALLS = [
     ["f", "new"], ["f", "g"], ["f", "d"], ["f", "d/"], ["f", "new/"], ["f", "g", "d"],
@@ -100,7 +101,7 @@ class CpTest(TreesCase):
             with self.subTest(words=words, peer=peer.stderr, own=own.stderr):
                 self.assertEqual(peer.returncode, own.returncode)
                 ignored = words in (["-r", "d", "d"], ["-r", "d", "d/sub"], ["-r", ".", "e/inner"])
-                if not ignored:  # what is copied before a tree is found in itself is nobody's rule
+                if not ignored:  # it is unspecified what was copied by then
                     self.assert_same("one", "two", times="-p" in words and "files")
                 self.assert_tidy(roots[1])
             for root in roots:
@@ -247,7 +248,7 @@ class CpTest(TreesCase):
 
 class SyncTest(TreesCase):
     def change(self, root, choose):
-        """Changes a few things in a tree, of every kind."""
+        """Changes a few objects of every kind in a tree."""
         paths = list(describe(root))[1:]
         for path in choose.sample(paths, min(15, len(paths))):
             full = os.path.join(os.fsencode(root), path)
@@ -282,7 +283,7 @@ class SyncTest(TreesCase):
             self.assertEqual(self.output("sync", "-n", "--delete", *options, "tree", "target"), "")
             self.assert_tidy(self.folder)
             self.change(target, choose)
-        # Without --delete what is only in the target stays.
+        # Without --delete, files that exist only in the target stay.
         (target / "only here").touch()
         self.warren("sync", "-c", "tree", "target", code=None)
         self.assertTrue((target / "only here").exists())
@@ -389,7 +390,7 @@ class ModesTest(TreesCase):
                                     code=None)
             own = self.run_program("sh", "-c", f'umask {mask}; "$0" chmod "$@"', WARREN, "-R", mode,
                                    "twin", code=None)
-            if b"new permissions are" not in peer.stderr:  # a warning for words like an option
+            if b"new permissions are" not in peer.stderr:  # a warning of words like options
                 self.assertEqual(peer.returncode, own.returncode, (mode, peer.stderr, own.stderr))
             self.assert_same(self.tree, self.folder / "twin", times=False)
         peer = self.run_program("chmod", "-Rv", "u+x", "tree").stdout.decode(errors="replace")
@@ -402,7 +403,7 @@ class ModesTest(TreesCase):
         (self.tree / "link").symlink_to(outside)
         self.warren("chmod", "-R", "777", "tree")
         self.assertEqual(outside.stat().st_mode & 0o777, 0o600)
-        self.warren("chmod", "640", "tree/link")  # named by itself it stands for the file
+        self.warren("chmod", "640", "tree/link")  # given as an operand it stands for the file
         self.assertEqual(outside.stat().st_mode & 0o777, 0o640)
         self.write("model", mode=0o754)
         self.warren("chmod", "--reference", "model", "outside")
@@ -440,7 +441,7 @@ class ModesTest(TreesCase):
 
 @unittest.skipUnless(HAS_MPI, "there is no MPI here")
 class RanksTest(TreesCase):
-    """The same tools under mpirun: what one process does is what several do together."""
+    """The same tools under mpirun have the same effect as in one process."""
 
     def ranks(self, *words, code=0):
         return self.run_program(*in_ranks(3, WARREN, *words), code=code)

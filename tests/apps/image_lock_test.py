@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may open and lock an image or a device, and what those are told that find it in use."""
+"""Which users can open and lock an image or a device, and the errors if it is in use."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ import mounted
 from mounted import Volume, run
 
 USER = 61234
-# Locks the file that it is given, in every way that a reader may, until its stdin ends.
+# Locks the file in every way available to a reader, until its stdin ends.
 LOCKER = """
 import fcntl, os, struct, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -24,7 +24,7 @@ sys.stdin.read()
 
 
 def locker(path):
-    """Another user's process that has locked the file, or None if it may not."""
+    """A process of another user that has locked the file, or None if it may not."""
     process = subprocess.Popen(["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
                                 "python3", "-c", LOCKER, path], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -69,7 +69,7 @@ class ImageLockTest(unittest.TestCase):
         end(process)
         os.chmod(self.volume.image, 0o666)
         self.assertIn("any user may write", run("fsck", self.volume.image).stderr)
-        os.chmod(self.volume.folder, 0o700)  # nobody gets there
+        os.chmod(self.volume.folder, 0o700)  # unreachable for other users
         self.assertEqual(run("fsck", self.volume.image).stderr, "")
 
     def test_a_second_mount_names_the_first(self):
@@ -93,7 +93,7 @@ class ImageLockTest(unittest.TestCase):
 
 
 class DeviceTest(unittest.TestCase):
-    """A loop device; the test is skipped where there is none."""
+    """A loop device; skipped if there is none."""
 
     def setUp(self):
         self.volume = Volume("64M")
@@ -108,7 +108,7 @@ class DeviceTest(unittest.TestCase):
     def test_a_claimed_device_is_refused(self):
         run("mount", self.device, self.volume.root)
         self.addCleanup(run, "umount", "-l", self.volume.root, code=None)
-        # Another node of the device has locks of its own.
+        # Another device node of the same device has locks of its own.
         node = os.path.join(self.volume.folder, "node")
         os.mknod(node, stat.S_IFBLK | 0o600, os.stat(self.device).st_rdev)
         for words, code in (("fsck", 8), ("mkfs", 1)):

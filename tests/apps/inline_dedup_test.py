@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A mount with -o dedup: what is copied costs blocks once, whatever writes it, and reads as on a
-mount without."""
+"""A mount with -o dedup: copied data occupy blocks once, whichever program writes them, and read as
+on a mount without the option."""
 
 import filecmp
 import json
@@ -35,7 +35,7 @@ class InlineDedup(MountedTest):
         return answer["dedup"]
 
     def make_tree(self, folder):
-        """Files of many sizes, the smallest of which lie in their inodes."""
+        """Files of many sizes, the smallest of which are stored in their inodes."""
         for size in FILE_SIZES:
             with open(os.path.join(folder, f"of {size}"), "wb") as file:
                 file.write(random.randbytes(size))
@@ -47,7 +47,7 @@ class InlineDedup(MountedTest):
             self.make_tree(tree)
             shutil.copytree(tree, self.path("first"))
             before, was = self.used(), self.statistics()
-            # Through user space: cp(1) would ask the kernel to copy the range.
+            # Copied in user space: cp(1) would use copy_file_range(2).
             os.mkdir(self.path("second"))
             archive = subprocess.run(["tar", "-C", tree, "-cf", "-", "."], check=True,
                                      stdout=subprocess.PIPE).stdout
@@ -86,7 +86,7 @@ class InlineDedup(MountedTest):
                 self.assertEqual(shared, expected, (flag, size))
 
     def shared_by_writes(self, data, size, flag):
-        """Writes a file in pieces; returns what was shared, and what should be."""
+        """Writes a file in segments; returns how much was shared, and how much should be."""
         was = self.statistics()["shared_bytes"]
         path = self.path("pieces")
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag)
@@ -146,7 +146,7 @@ class SpaceBesideOffline(MountedTest):
 
 
 class FilledIndex(unittest.TestCase):
-    """What the volume held when it was mounted is known after a while."""
+    """After a while the index covers what the volume held when it was mounted."""
 
     def setUp(self):
         self.volume = Volume()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--json of rm, cp, sync, chmod, cmp and hash: what is told is what a plain look at the tree finds.
+"""--json of rm, cp, sync, chmod, cmp and hash: the counts agree with a simple scan of the tree.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 
 def counts_of(root):
-    """What a copy of the tree at `root` makes, as cp and sync count it."""
+    """The counts that cp and sync report for a copy of the tree at `root`."""
     counts = {"files": 0, "bytes": 0, "directories": 1, "links": 0, "others": 0}
     known = set()
     for folder, directories, files in os.walk(os.fsencode(root)):
@@ -57,7 +57,7 @@ class JsonAnswersTest(CommandCase):
         made = counts_of(self.tree)
         nothing = dict.fromkeys(made, 0)
         good = {"removed": 0, "failures": 0}
-        # Of names that are copied at the same time several may have been the first.
+        # If names of one file are copied concurrently, several may count as the first.
         self.assertEqual(self.object("cp", "-a", "--json", "-j", "1", "tree", "copy"),
                          {**made, **good})
         self.assertEqual(self.object("sync", "-n", "--json", "tree", "new")["bytes"] >=
@@ -97,7 +97,7 @@ class JsonAnswersTest(CommandCase):
     def test_changes_are_counted(self):
         paths = [path for path in self.tree.rglob("*") if not path.is_symlink()] + [self.tree]
         modes = {os.stat(path).st_ino: os.stat(path).st_mode for path in paths}
-        # Two threads may change one file by two of its names.
+        # Two threads may change the same file by two of its names.
         told = self.object("chmod", "-R", "--threads", "1", "--json", "a+r,go-w", "tree")
         changed = sum(os.stat(path).st_mode != modes[os.stat(path).st_ino] for path in
                       {os.stat(path).st_ino: path for path in paths}.values())

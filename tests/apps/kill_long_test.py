@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon of a mount that holds 100,000 files, each made durable by its own fsync, is killed 200
-times at random moments while programs write and several clients ask over its control socket. After
-each kill nothing waits for it, all that the programs had noted as durable is there and a part of
-the 100,000, after the last one all of them. WARREN_SEED repeats a run; WARREN_FILES and
-WARREN_ROUNDS change its length.
+"""The daemon of a mount with 100,000 files, each made durable by its own fsync, is killed 200 times
+at random moments while programs write and several clients use its control socket. After each kill
+no process hangs, and everything that the programs had recorded as durable and a sample of the
+100,000 files are there; after the last one all files are. WARREN_SEED repeats a run; WARREN_FILES
+and WARREN_ROUNDS change its length.
 
-With WARREN_FOLDER the volume, the notes and the number of rounds lie in that folder and stay there:
-a run that was ended goes on where it was, and WARREN_ROUNDS=50, 100, ... splits one into parts. A
-round that was ended with the test does not count, but what it noted must be there all the same."""
+With WARREN_FOLDER the volume, the records and the number of rounds are kept in that folder: a run
+that was stopped continues there, and WARREN_ROUNDS=50, 100, ... divides one into parts. A round
+that was stopped together with the test does not count, but what it recorded must be there all the
+same."""
 
 import json
 import os
@@ -34,7 +35,7 @@ def path_of(root, number):
 
 
 def size_of(number):
-    """In the inode, in one block, in several."""
+    """In the inode, in one block, or in several."""
     return (0, 90, 700, 5000)[number % 4]
 
 
@@ -52,7 +53,7 @@ class KillLong(kill_test.KillTest):
 
     def setUp(self):
         super().setUp()
-        # Rounds that were begun, rounds that came to their end, and the seed of each of these.
+        # Rounds that were started, rounds that were completed, and the seeds of these.
         self.progress = {"begun": 0, "seeds": []}
         self.progress_path = os.path.join(self.volume.folder, "progress.json")
         if os.path.exists(self.progress_path):
@@ -83,7 +84,7 @@ class KillLong(kill_test.KillTest):
         for child in children:
             self.assertEqual(os.waitpid(child, 0)[1], 0, "a writer failed")
         print(f"{FILES} files with fsync in {time.time() - started:.1f} s", file=sys.stderr)
-        # The first kill comes at once: nothing but these fsyncs has made them durable.
+        # The first kill comes at once: only these fsyncs have made the files durable.
         self.daemon.kill()
         self.daemon.wait(PATIENCE_SECONDS)
         mounted.run("umount", "-l", self.volume.root)
@@ -102,7 +103,8 @@ class KillLong(kill_test.KillTest):
         number = self.progress["begun"]
         self.progress["begun"] += 1
         self.save_progress()
-        # A round's choices depend on the seed and its number alone, not on where the run began.
+        # The choices of a round depend only on the seed and its number, not on where the run
+        # started.
         self.random = random.Random(f"{self.seed} {number}")
         try:
             self.one_round(number)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon of a mount is killed while programs write. Each program notes outside the volume what
-was made durable, after fsync has returned; the volume must then mount again, be clean, and hold all
-that was noted, whole. WARREN_SEED repeats a run, WARREN_ROUNDS makes it longer."""
+"""The daemon of a mount is killed while programs write. Each program records outside the volume
+what was made durable, after fsync has returned; the volume must then mount again, be clean, and
+contain everything that was recorded, complete. WARREN_SEED repeats a run, WARREN_ROUNDS makes it
+longer."""
 
 import hashlib
 import os
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 20
 
 
 def content_of(name, version, size):
-    """Bytes that tell of themselves which version of which file they are."""
+    """Bytes that identify the file and its version."""
     pattern = hashlib.sha256(f"{name} {version}".encode()).digest()
     return f"{version} {size}\n".encode() + (pattern * (size // len(pattern) + 1))[:size]
 
@@ -46,7 +47,7 @@ def sync_directory(path):
 
 
 def write_files(folder, note, generator, start):
-    """New files, each made durable by its own fsync; some removed again."""
+    """Creates new files, each made durable by its own fsync; removes some of them."""
     for number in range(start, start + 100_000):
         name = f"f{number}"
         directory = f"{folder}/{number % 7}"
@@ -62,7 +63,8 @@ def write_files(folder, note, generator, start):
 
 
 def replace_files(folder, note, generator, start):
-    """New versions under a name that is always there: written aside, synced, renamed over it."""
+    """Replaces a file that always exists: each new version is written to another name, synced,
+    renamed."""
     for version in range(start, start + 100_000):
         name = f"r{version % 5}"
         size = generator.choice([20, 5000, 30_000])
@@ -83,7 +85,7 @@ def commit_rows(folder, note, generator, start):
 
 
 def make_noise(folder, _note, generator, start):
-    """Changes that nobody syncs, so that there is always something under way."""
+    """Makes changes without syncing them, so that there are always some in progress."""
     for number in range(start, start + 100_000):
         os.makedirs(f"{folder}/noise{number}/a/b")
         for i in range(generator.randrange(30)):
@@ -95,8 +97,8 @@ def make_noise(folder, _note, generator, start):
 
 
 def ask_by_socket(folder, _note, generator, start):
-    """Commands that the daemon does at once, one after the other, some while files are open that
-    the kernel has not written out."""
+    """Sends requests to the daemon one after the other, some while files are open that the kernel
+    has not written back."""
     for number in range(start, start + 100_000):
         tree = f"{folder}/tree{number}"
         os.makedirs(f"{tree}/a/b")
@@ -114,11 +116,11 @@ def ask_by_socket(folder, _note, generator, start):
         for file in files:
             os.close(file)
         if done[-1].returncode != 0:
-            return  # the daemon has gone
+            return  # the daemon has ended
 
 
 class Notes:
-    """What the programs have noted, read back."""
+    """Reads back the records of the programs."""
 
     def __init__(self, path):
         self.files, self.gone, self.maybe_gone = {}, set(), set()
@@ -145,7 +147,7 @@ class KillTest(unittest.TestCase):
     volume_size = "256M"
     kept_folder = None
     seconds = (0.3, 1.5)  # until the kill
-    askers = 1  # of the control socket
+    askers = 1  # processes that use the control socket
 
     def setUp(self):
         self.seed = int(os.environ.get("WARREN_SEED", time.time_ns() % 1_000_000))
@@ -184,7 +186,7 @@ class KillTest(unittest.TestCase):
                 os.write(notes, (" ".join(words) + "\n").encode())
             work(folder, note, random.Random(seed), start)
         except BaseException:
-            pass  # the end of the daemon is the end of the work
+            pass  # expected: the daemon has ended
         os._exit(0)
 
     def check_files(self, notes):

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon of a mount is killed while clients ask it over its control socket, with much in the
-kernel that has not been written yet. Nothing may wait for it afterwards: the process is gone, the
-image can be locked, the mount answers ENOTCONN at once and can be unmounted. Also a daemon that is
-stopped, and the process that watches over it. WARREN_SEED repeats a run, WARREN_ROUNDS makes it
-longer."""
+"""The daemon of a mount is killed while clients send requests over its control socket and the
+kernel has many dirty pages. Nothing may hang afterwards: the process is gone, the image can be
+locked, the mount returns ENOTCONN at once and can be unmounted. Also tests a stopped daemon and the
+watchdog process. WARREN_SEED repeats a run, WARREN_ROUNDS makes it longer."""
 
 import errno
 import fcntl
@@ -29,7 +28,7 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 ROUNDS = int(os.environ.get("WARREN_ROUNDS", "6"))
 PATIENCE_SECONDS = 20
 PROCESS = os.path.join(os.environ.get("WARREN_BUILD", ""), "tests", "ring_process")
-USER = pwd.getpwnam("nobody").pw_uid  # fusermount3 asks for a user with a name
+USER = pwd.getpwnam("nobody").pw_uid  # fusermount3 requires a user with a name
 CLONE_NEWNS = 0x20000
 VERB_INFO, VERB_SYNC, VERB_SCAN, VERB_USAGE = 1, 2, 6, 9
 
@@ -85,7 +84,7 @@ def wait_until(condition, seconds=PATIENCE_SECONDS):
 
 
 def within(seconds, work):
-    """What `work` returned; a failure if it takes longer, in whatever state it is then."""
+    """Returns the result of `work`; fails if it takes longer, in whatever state it is then."""
     answer = []
     thread = threading.Thread(target=lambda: answer.append(work()), daemon=True)
     thread.start()
@@ -104,7 +103,7 @@ def errno_of_stat(path):
 
 
 def check_nothing_waits(test, volume, daemon):
-    """After the daemon, a child of this process, was killed."""
+    """To be called after the daemon, a child of this process, was killed."""
     try:
         daemon.wait(PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -114,9 +113,9 @@ def check_nothing_waits(test, volume, daemon):
                 states.append(file.read())
         free_connections_of(volume)
         test.fail(f"the daemon cannot be reaped, its threads wait in {states}")
-    unknown = f"{volume.root}/{time.time_ns()}"  # what the kernel knows it tells by itself
+    unknown = f"{volume.root}/{time.time_ns()}"  # a name that the kernel has not cached
     test.assertEqual(within(PATIENCE_SECONDS, lambda: errno_of_stat(unknown)), errno.ENOTCONN)
-    # The kernel ends the io_uring of a process, which keeps the image open, a little after it.
+    # The kernel closes a process's io_uring, which keeps the image open, slightly after its end.
     test.assertTrue(wait_until(lambda: can_be_locked(volume.image)))
 
 
@@ -130,7 +129,7 @@ def can_be_locked(path):
 
 
 def free_connections_of(volume):
-    """Ends what a test that fails would leave waiting for ever."""
+    """Aborts connections that a failed test would leave waiting for ever."""
     control = "/sys/fs/fuse/connections"
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         minors = [line.split()[2].split(":")[1] for line in table
@@ -177,7 +176,7 @@ class MountInForeground(unittest.TestCase):
 
 class KillUnderVerbs(MountInForeground):
     def make_dirty(self, count=400):
-        """Open files that the kernel has not written yet: it would when they are closed."""
+        """Opens files that the kernel has not written back yet; it would when they are closed."""
         files = []
         for i in range(count):
             file = os.open(self.path(f"f{i}"), os.O_CREAT | os.O_RDWR)
@@ -186,7 +185,8 @@ class KillUnderVerbs(MountInForeground):
         return files
 
     def ask_for_all(self):
-        """Verbs from several connections, by clients that have nothing written out before."""
+        """Sends requests on several connections, by clients that do not have dirty pages written
+        back."""
         peers = [connect(self.volume.root) for _ in range(4)]
         directory = os.open(self.volume.root, os.O_PATH)
         peers[0].sendall(control_frame(VERB_SYNC))
@@ -216,10 +216,10 @@ class KillUnderVerbs(MountInForeground):
                 try:
                     os.close(file)
                 except OSError:
-                    pass  # what was not written is lost with the daemon
+                    pass  # what was not written back is lost with the daemon
             if number % 2 == 0:
                 run("umount", self.volume.root)
-            self.mount()  # over what the dead daemon has left, every other time
+            self.mount()  # over the dead mount, every other time
         self.volume.unmount()
         self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
         self.volume.check()
@@ -241,7 +241,7 @@ class KillUnderVerbs(MountInForeground):
         return child
 
     def change_names_by_ring(self, number):
-        """The daemon has to tell the kernel of these, which takes that lock."""
+        """The daemon must notify the kernel of these changes, which takes that lock."""
         create, unlink = (f"{PROCESS} {verb} {self.path('x')} r{number}- 200"
                           for verb in ("create", "unlink"))
         return subprocess.Popen(["sh", "-c", f"while {create} && {unlink}; do :; done"],
@@ -297,7 +297,7 @@ class Watchdog(MountInForeground):
         run("umount", self.volume.root)
 
     def test_a_signal_ends_the_mount_without_it(self):
-        """Something has killed it: nothing can be written out in order, but the mount ends."""
+        """If the watchdog was killed, dirty pages cannot be written back, but the mount ends."""
         with open(self.path("f"), "wb") as file:
             file.write(b"kept")
         os.kill(watchdog_of(self.daemon.pid), signal.SIGKILL)
@@ -351,8 +351,7 @@ class ForcedUnmount(MountInForeground):
         self.assertEqual(self.daemon.wait(PATIENCE_SECONDS), 0)
 
     def use_own_device(self):
-        """In a mount namespace of this process's own any user may open /dev/fuse, and there is a
-        fusectl."""
+        """In a mount namespace of its own any user can open /dev/fuse, and there is a fusectl."""
         device = os.path.join(self.volume.folder, "fuse")
         os.mknod(device, stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
         os.chmod(device, 0o666)
@@ -371,12 +370,12 @@ class ForcedUnmount(MountInForeground):
         self.assertEqual(self.start_as_user(*words).wait(PATIENCE_SECONDS), 0)
 
     def is_listed(self):
-        """Root may not look at the mount of a user."""
+        """Root may not access the mount of a user."""
         with open("/proc/self/mounts", encoding="utf-8") as table:
             return any(line.split()[1] == self.volume.root for line in table)
 
     def force(self, daemon):
-        """Some wait for the daemon, and some only take a while to leave."""
+        """Some processes wait for the daemon, and some only take a while to end."""
         leaving = self.start_as_user("sh", "-c", f"cd '{self.volume.root}' && sleep 1")
         self.assertTrue(wait_until(
             lambda: os.readlink(f"/proc/{leaving.pid}/cwd") == self.volume.root))

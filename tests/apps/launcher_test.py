@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands in processes of which a launcher has started several, told by their environment."""
+"""Commands started several times by a launcher, as their environment shows."""
 
 import os
 import unittest
 
 from command_line import WARREN, CommandCase
 
-# What each launcher sets, and the variable that the refusal names.
+# What each launcher sets, and the variable that the error names.
 SEVERAL = [({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}"}, "SLURM_STEP_NUM_TASKS"),
            ({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "{}"},
             "SLURM_STEP_NUM_TASKS")]
 ALONE = [{"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"PMI_SIZE": "1", "PMI_RANK": "0"},
          {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
          {"PMIX_RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "", "PMI_SIZE": "x"},
-         # The innermost launcher counts: one process by mpirun or mpiexec in a step of several.
+         # The innermost launcher counts: one process started by mpirun or mpiexec within a step of
+         # several.
          {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0", "SLURM_STEP_NUM_TASKS": "4",
           "SLURM_PROCID": "3"},
          {"PMI_SIZE": "1", "PMI_RANK": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}]
@@ -37,7 +38,7 @@ class LauncherTest(CommandCase):
                             self.assertIn(f"({named} is 4)", error)
                             self.assertIn("mpirun", error)
                         self.assertEqual(sorted(os.listdir(self.folder)), ["kept"])
-        # PMIx tells a process its own number alone, so all but the first see that they are several.
+        # PMIx gives a process only its own rank, so all but the first know that there are several.
         self.assertEqual(self.launched({"PMIX_RANK": "2"}, "rm", "-r", "kept", code=1).stderr, b"")
         self.assertEqual(os.listdir(self.folder / "kept"), ["f"])
 

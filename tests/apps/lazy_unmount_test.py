@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that were removed while open, when their mount ends: what nobody can come back to is freed
-then, and what stays is told by fsck."""
+"""Files that were removed while open, when their mount ends: those that no process can access any
+more are freed then, and fsck reports those that remain."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class LazyUnmount(unittest.TestCase):
         self.volume.remove()
 
     def open_and_unlink(self):
-        """Descriptors of files, and of a directory, without names."""
+        """Returns descriptors of files, and of a directory, without names."""
         held = []
         for i in range(FILES):
             path = os.path.join(self.volume.root, f"f{i}")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mounts a volume on an engine that is lost, as a GPU is, once a file of a given name is there:
-// what a mount does then is tested on machines without a GPU. It stays in the foreground.
+// Mounts a volume on an engine that is lost, like a GPU, once a file of a given name exists, so
+// that the handling of a loss is tested on machines without a GPU. Runs in the foreground.
 //
 //   losable_mount IMAGE DIRECTORY FILE
 #include <unistd.h>

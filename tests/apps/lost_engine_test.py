@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount whose engine is lost, as a GPU is: it goes on with the CPU engine as the last commit left
-the volume, and each descriptor whose writes are gone is told so once, by fsync(2) or close(2). The
-program losable_mount serves the mount: its engine is lost when a file appears. Needs root and
-/dev/fuse; skipped without."""
+"""A mount whose engine is lost, as a GPU may be: it continues with the CPU engine in the state of
+the last commit, and each descriptor whose writes are lost gets one error, from fsync(2) or
+close(2). The program losable_mount serves the mount; its engine is lost when a file appears. Needs
+root and /dev/fuse; skipped without."""
 
 import errno
 import json
@@ -46,7 +46,8 @@ class LostEngineTest(unittest.TestCase):
         return json.loads(told.stdout)[0]["engine"] if told.returncode == 0 else None
 
     def wait_for_recovery(self):
-        """Until the kernel was told to forget what it knew: the engine's name changes before."""
+        """Waits until the kernel was told to drop its caches; the engine's name changes before
+        that."""
         def has_said_so():
             with open(self.log, encoding="utf-8") as log:
                 return "goes on with the CPU engine" in log.read()
@@ -60,7 +61,7 @@ class LostEngineTest(unittest.TestCase):
         return os.open(self.path(name), os.O_RDWR | os.O_CREAT | flags, 0o644)
 
     def write_down(self, file, text):
-        """Writes so that the daemon has the bytes and no commit has."""
+        """Writes so that the daemon has the bytes but no commit has."""
         os.pwrite(file, text, 0)
         self.assertEqual(libc.sync_file_range(file, 0, 0, 7), 0)  # write and wait
 
@@ -68,7 +69,7 @@ class LostEngineTest(unittest.TestCase):
         with open(self.sign, "w", encoding="ascii"):
             pass
         try:
-            os.stat(self.path("nobody"))  # somebody must notice it
+            os.stat(self.path("nobody"))  # a request, so that the loss is noticed
         except OSError:
             pass
         self.wait_for_recovery()
@@ -114,7 +115,7 @@ class LostEngineTest(unittest.TestCase):
         files = [self.open(name) for name in ("by fsync", "by sync", "by other")]
         for file in files:
             self.write_down(file, b"text")
-        os.fsync(files[0])  # a commit holds all that was written
+        os.fsync(files[0])  # a commit contains everything that was written
         self.lose_engine()
         for file in files:
             os.fsync(file)
@@ -128,7 +129,7 @@ class LostEngineTest(unittest.TestCase):
         self.write_down(told, b"text")
         self.lose_engine()
         copy = os.dup(told)
-        self.expect_error(errno.EIO, os.close, copy)  # of a child, perhaps: it counts for nothing
+        self.expect_error(errno.EIO, os.close, copy)  # may be a child's: does not count
         self.expect_error(errno.EIO, os.close, told)
         os.close(kept)
         self.finish()
@@ -144,7 +145,7 @@ class LostEngineTest(unittest.TestCase):
         is_given_out_again = os.fstat(again).st_ino == number
         os.fsync(again)
         os.close(again)
-        # The kernel makes an inode bad whose number comes back under another generation.
+        # The kernel marks an inode bad if its number returns with another generation.
         self.assertEqual(self.error_of(os.close, file), errno.EIO if is_given_out_again else 0)
         self.finish()
 
@@ -178,7 +179,7 @@ class LostEngineTest(unittest.TestCase):
         for name, size in sizes.items():
             file = self.open(name, os.O_TRUNC if size == 0 else 0)
             os.ftruncate(file, size)
-            if name == "grown":  # other bytes are replaced in place, where the old ones are gone
+            if name == "grown":  # other files are overwritten in place, so their old bytes are gone
                 os.pwrite(file, b"more", size - 4)
             os.close(file)
             self.assertEqual(os.stat(self.path(name)).st_size, size)
@@ -198,7 +199,8 @@ class LostEngineTest(unittest.TestCase):
             pass
         self.expect_error(errno.EIO, os.fsync, file)
         self.wait_for_recovery()
-        # The kernel sends the file's times first: if those failed, it told that by itself, and the
+        # The kernel sends the file's times first. If that fails it reports the error itself, and
+        # the loss of the contents is reported now. The file is gone, which is not EIO.
         # loss of the contents is told now. The file is gone, which is no EIO.
         errors = [self.error_of(os.fsync, file) for _ in range(3)]
         self.assertLessEqual(errors.count(errno.EIO), 1)

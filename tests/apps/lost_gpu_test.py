@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount on the CUDA engine under MPS, and another client of the same GPU that faults: the mount
-loses the GPU and goes on with the CPU engine, as its last commit left it. Needs a GPU, root,
-/dev/fuse, nvidia-cuda-mps-control and the program bench/neighbour_bench; skipped without."""
+"""A mount with the CUDA engine under MPS, and another client of the same GPU that causes a fault:
+the mount loses the GPU and continues with the CPU engine, in the state of its last commit. Needs a
+GPU, root, /dev/fuse, nvidia-cuda-mps-control and the program bench/neighbour_bench; skipped
+without."""
 
 import errno
 import json
@@ -16,7 +17,7 @@ import unittest
 import mounted
 from mounted import SKIPPED, Volume, run
 
-FAULT_ROLE = "5"  # of neighbour_bench: break the GPU
+FAULT_ROLE = "5"  # role of neighbour_bench: cause a GPU fault
 PATIENCE_SECONDS = 10
 neighbour = os.path.join(os.environ.get("WARREN_BUILD", ""), "bench", "neighbour_bench")
 
@@ -60,7 +61,7 @@ class LostGpuTest(unittest.TestCase):
 
     def break_the_gpu(self):
         subprocess.run([neighbour, "--role", FAULT_ROLE], check=True)
-        # Somebody must notice it.
+        # A request, so that the loss is noticed.
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and self.engine() != "cpu":
             try:

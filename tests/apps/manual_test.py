@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manual pages and completions, as `warren --manual` writes them, beside what --help lists and what
-the program accepts. Completions run in bash and fish where these are installed."""
+"""Compares manual pages and completions, as `warren --manual` writes them, with what --help lists
+and what the program accepts. Completions run in bash and fish where these are installed."""
 
 import json
 import os
@@ -24,7 +24,7 @@ HELPERS = {"mkfs.warren": "mkfs", "fsck.warren": "fsck", "mount.warren": "mount"
 
 
 def plain(roff):
-    """The text of a line of roff."""
+    """A line of roff as plain text."""
     for escape, letter in ((r"\-", "-"), (r"\(aq", "'"), (r"\(ti", "~"), (r"\(ha", "^"),
                            (r"\&", ""), (r"\e", "\\")):
         roff = roff.replace(escape, letter)
@@ -61,7 +61,7 @@ class ManualCase(CommandCase):
         return (self.manual / "man1" / name).read_text()
 
     def listed(self, command):
-        """The options and words with a dash that --help lists, and whether each takes a value."""
+        """The options, and words with a dash, that --help lists, and whether each takes a value."""
         found = {}
         for line in self.help_pages[command].split("\nExit status:")[0].splitlines():
             if match := re.match(r"  (?:-|    --)[^ ].*", line):
@@ -72,7 +72,7 @@ class ManualCase(CommandCase):
         return found
 
     def described(self, command):
-        """The same of the page, and what it says is accepted besides."""
+        """The same for the manual page, and what it says is accepted silently."""
         entries, silent = set(), set()
         lines = self.page(command).splitlines()
         for number, line in enumerate(lines):
@@ -107,7 +107,7 @@ class PageTest(ManualCase):
             self.assertNotIn(f"warren {command}", plain(page.split(".SH EXAMPLES")[1]))
         built = pathlib.Path(os.environ.get("WARREN_BUILD", "."), "bin")
         links = {path.name for path in built.glob("*.warren")}
-        self.assertIn(links, ({*HELPERS}, set()))  # the program may have been installed elsewhere
+        self.assertIn(links, ({*HELPERS}, set()))  # an installation may be elsewhere
 
     def formatted_without_warnings(self, words, ignored=None):
         pages = sorted(path for path in self.manual.glob("man*/*") if not path.is_symlink())
@@ -125,7 +125,7 @@ class PageTest(ManualCase):
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
     def test_mandoc_has_nothing_to_complain_of(self):
-        # The pages have no date: the same sources make the same pages.
+        # The pages have no date: the same sources generate the same pages.
         self.formatted_without_warnings(["mandoc", "-T", "lint", "-W", "warning"], "missing date")
 
     def test_pages_have_the_options_of_help(self):
@@ -173,7 +173,7 @@ class PageTest(ManualCase):
     def test_accepted_letters_are_on_the_page(self):
         for command in self.commands:
             if command == "find":
-                continue  # takes no letters together
+                continue  # does not accept bundled letters
             entries, silent = self.described(command)
             known = entries | silent
             for letter in string.ascii_letters + string.digits:
@@ -260,7 +260,7 @@ while IFS= read -r line; do complete_line "$line"; done
 
 class BashTest(ManualCase):
     def ask(self, *lines):
-        """What bash offers for each line; nothing where it completes names of files itself."""
+        """What bash offers for each line; nothing where it completes file names itself."""
         head = f"source {self.manual}/bash/warren\n"
         script = self.write("ask.bash", (head + BASH_QUERIES).encode())
         done = self.run_program("bash", "--norc", script, stdin="".join(
@@ -291,7 +291,7 @@ class BashTest(ManualCase):
             self.assertEqual(*self.ask(f"/sbin/{helper} -", f"warren {command} -"))
 
     def test_values(self):
-        # What is before the last '=' or ':' stays on the line.
+        # The part before the last '=' or ':' stays on the line.
         for line, words in (("warren ls --engine=", ["auto", "cpu", "cuda"]),
                             ("warren ls --engine=c", ["cpu", "cuda"]),
                             ("warren ls --engine c", ["cpu", "cuda"]),
@@ -309,14 +309,14 @@ class BashTest(ManualCase):
             self.assertEqual(self.ask(line), [words], line)
 
     def choices(self):
-        """(command, option, choices) for all options that have a few values."""
+        """(command, option, choices) for all options with a fixed set of values."""
         script = (self.manual / "bash/warren").read_text()
         command = None
         for line in script.splitlines():
             if match := re.match(r"        (\w+)\)$", line):
                 command = match[1]
             if match := re.match(r" +(\S+).*\) kind=(?:choice|list) values='(.*)' ;;", line):
-                if match[1] != "-o":  # of mount; PageTest has it
+                if match[1] != "-o":  # of mount; PageTest covers it
                     yield command, match[1], match[2].split()
 
     def test_choices_are_those_that_the_program_takes(self):
@@ -351,7 +351,7 @@ class BashTest(ManualCase):
 
 
 class TerminalTest(ManualCase):
-    """Keys typed in a terminal, to a shell in which `warren` prints its words."""
+    """Types keys in a terminal, to a shell in which `warren` prints its arguments."""
 
     def shown(self, words, rc, typed):
         self.write("only one.txt")
@@ -369,7 +369,7 @@ class TerminalTest(ManualCase):
             try:
                 shown += os.read(terminal, 4096)
             except OSError:
-                break  # the shell has ended
+                break  # the shell has exited
         os.close(terminal)
         os.waitpid(process, 0)
         return shown.decode(errors="replace")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a mount's daemon does beside system calls: bulk commands under the kernel's caches,
-remounting, ending, handles for NFS, and clear refusals."""
+"""What a mount's daemon does besides system calls: bulk commands with the kernel's caches filled,
+remounting, ending, NFS handles, and clear errors."""
 
 import contextlib
 import errno
@@ -29,7 +29,7 @@ def make_tree(path, directories=10, files=20):
 
 
 def walk_all(path):
-    """Fills the kernel's caches; the number of names."""
+    """Fills the kernel's caches; returns the number of names."""
     count = 0
     for folder, directories, files in os.walk(path):
         for name in directories + files:
@@ -51,8 +51,8 @@ def names_that_open(directory, names):
 
 @contextlib.contextmanager
 def another_daemon(path, answer):
-    """In place of the one that listens there: it gives its first peer this answer, whatever it
-    asks, and goes away."""
+    """Listens in place of the daemon: it gives its first peer this answer, whatever the request is,
+    and ends."""
     def serve():
         with listener.accept()[0] as peer:
             peer.recv(4096)
@@ -100,7 +100,7 @@ class Bulk(MountedTest):
         self.assertEqual(os.stat(self.path("linked")).st_nlink, 1)
         self.assertEqual(os.fstat(held).st_nlink, 0)
         self.assertEqual(os.pread(held, 100, 0), b"not written out yet")
-        deadline = time.time() + 10  # a process inside may see names a moment longer
+        deadline = time.time() + 10  # a process inside may see names slightly longer
         while names_that_open(inside, ["f2"]) and time.time() < deadline:
             time.sleep(0.01)
         self.fails_with(errno.ENOENT, os.open, "f2", os.O_RDONLY, dir_fd=inside)
@@ -180,7 +180,7 @@ class Bulk(MountedTest):
         with open(f"{tree}/d2/large", "wb") as file:
             file.write(b"x" * 1_000_000)
         for options in (("-d", "1"), (), ("-d", "1", "-b"), ("-s",), ("-s", "-l"), ("-s", "-b")):
-            # Which directory a file with two names counts in is nobody's promise.
+            # It is unspecified in which directory a file with two names counts.
             if options == ("-s",):
                 os.link(f"{tree}/d2/large", f"{tree}/d1/again")
             ours = run("du", *options, tree).stdout.splitlines()
@@ -189,7 +189,7 @@ class Bulk(MountedTest):
             self.assertEqual(sorted(ours), sorted(theirs), options)
         one = run("du", "-s", "-b", f"{tree}/d2/large").stdout
         self.assertEqual(one, f"1000000\t{tree}/d2/large\n")
-        # What somebody may not read is not in the sum, and is said.
+        # A directory that the user cannot read is left out of the sum, and reported.
         os.chmod(f"{tree}/d2", 0o700)
 
         def denied():
@@ -236,7 +236,7 @@ class Bulk(MountedTest):
             peer.connect(control_path(self.volume.root))
             peer.sendall(control_frame(8))
             self.assertEqual(peer.recv(4096), control_frame(100))
-        run("sync", self.volume.root)  # it went away without unmounting: the mount goes on
+        run("sync", self.volume.root)  # it disconnected without unmounting: the mount continues
 
 
     def test_another_version_of_the_protocol(self):
@@ -321,7 +321,7 @@ class Life(unittest.TestCase):
         self.assertFalse(self.volume.is_mounted())
 
     def test_idle_daemon_sleeps(self):
-        """It looks for the next request without sleeping only while they come thick and fast."""
+        """It polls for the next request only while requests follow closely."""
         self.volume.mount()
         for i in range(200):
             os.mkdir(self.file(f"d{i}"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of what a mount can take: a full volume, very deep trees, very large files, any bytes
-for a name, a killed daemon, mount(8) as the caller. Nothing is lost, and the volume is clean."""
+"""The limits of a mount: a full volume, very deep trees, very large files, names of any bytes, a
+killed daemon, mount(8) as the caller. Nothing is lost, and the volume is clean."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 TIB = 1 << 40
 DEPTH = 10_000
 
-# What was written must be data, although the kernel still holds it back.
+# Written bytes must be reported as data, although the kernel still holds them back.
 SEEKING_WRITER = """
 import os, sys
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -47,7 +47,7 @@ class FullTest(unittest.TestCase):
         return os.path.join(self.volume.root, name)
 
     def fill(self, name, size):
-        """Writes until there is no space; says whether the writer was told."""
+        """Writes until there is no space; returns whether the writer got an error."""
         try:
             with open(self.path(name), "wb", buffering=0) as file:
                 for _ in range(size >> 20):
@@ -93,9 +93,8 @@ class FullTest(unittest.TestCase):
         return facts.f_bfree, facts.f_bavail, facts.f_ffree
 
     def wait_for_space(self, wanted, has_refused):
-        """The kernel says a little later than close(2) that a file is closed, and the mount looks a
-        little later than that whether it is full. syncfs(2) tells once of a write back that the
-        volume `has_refused`."""
+        """The kernel reports a close slightly after close(2), and the mount checks slightly later
+        whether it is full. syncfs(2) reports once a write-back that the volume `has_refused`."""
         for _ in range(100):
             if self.space()[0] == wanted[0]:
                 break
@@ -106,7 +105,8 @@ class FullTest(unittest.TestCase):
         self.assertEqual(self.space(), wanted)
 
     def write_until_full(self, name):
-        """How many blocks of a file could be written: pieces of 1 MiB, then blocks."""
+        """The number of blocks that can be written to a file: first 1 MiB at a time, then single
+        blocks."""
         file = os.open(self.path(name), os.O_CREAT | os.O_WRONLY | os.O_SYNC)
         written = 0
         for length in (1 << 20, 4096):
@@ -121,14 +121,14 @@ class FullTest(unittest.TestCase):
         run("sync", self.volume.root)
         first = self.space()
         for turn in range(3):
-            # The second time inodes have some of it before.
+            # The second time the block groups of inodes exist already.
             names = [self.path(f"s{i}") for i in range(20_000 if turn == 1 else 0)]
             for name in names:
                 os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
             for name in names:
                 os.unlink(name)
             self.wait_for_space(first, has_refused=False)
-            # A few blocks are metadata of the file.
+            # A few blocks hold the metadata of the file.
             self.assertAlmostEqual(self.write_until_full("large"), first[1], delta=8)
             self.assertEqual(self.space()[1], 0)
             self.assertEqual(self.write_until_full("small"), 0)
@@ -143,8 +143,8 @@ class FullTest(unittest.TestCase):
         self.volume.unmount()
 
     def store(self, name, content, choose):
-        """Writes a file in pieces, synchronously, with fsync(2) or with close(2) alone, by which
-        the kernel writes back as well; whether no call said that there is no space."""
+        """Writes a file in segments, synchronously, with fsync(2) or only with close(2), which also
+        makes the kernel write back; returns whether no call reported a lack of space."""
         way = choose.choice(("O_SYNC", "fsync", "close"))
         file = os.open(self.path(name),
                        os.O_CREAT | os.O_WRONLY | (os.O_SYNC if way == "O_SYNC" else 0))
@@ -170,7 +170,7 @@ class FullTest(unittest.TestCase):
         kept = {}
         for turn in range(12):
             facts = os.statvfs(self.volume.root)
-            # The kernel sends up to 1 MiB at once: so much and parts of it meet the end.
+            # The kernel sends up to 1 MiB at once: such requests, and parts of them, meet the end.
             filler = os.open(self.path("filler"), os.O_CREAT | os.O_WRONLY)
             mounted.fallocate(filler, 0, 0, facts.f_bavail * facts.f_bsize - (5 << 20))
             os.close(filler)
@@ -203,7 +203,7 @@ class FullTest(unittest.TestCase):
         self.volume.unmount()
 
     def expect(self, contents):
-        """The files are there, and not only in the kernel's memory."""
+        """The files have these contents, not only in the kernel's caches."""
         for name, content in contents.items():
             with open(self.path(name), "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -300,7 +300,7 @@ class LifeTest(unittest.TestCase):
         done = run("info", self.volume.root, code=None)
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        self.volume.mount()  # in its place, not on top of it
+        self.volume.mount()  # replaces the dead mount
         self.assertEqual(len(self.mounts()), 1)
         with open(os.path.join(self.volume.root, "f"), "rb") as file:
             self.assertEqual(file.read(), b"synced")
@@ -320,7 +320,7 @@ class LifeTest(unittest.TestCase):
         self.assertIn("has not answered", done.stdout)
 
     def test_cut_while_a_writer_seeks(self):
-        """A second signal cuts the connection; nobody may be left waiting for anybody."""
+        """A second signal aborts the connection; no process may hang."""
         daemon = subprocess.Popen([mounted.WARREN, "mount", "-f", self.volume.image,
                                    self.volume.root], stderr=subprocess.DEVNULL)
         while not self.volume.is_mounted():
@@ -336,7 +336,7 @@ class LifeTest(unittest.TestCase):
         self.volume.check()
 
     def helper(self, name, *words, code=0):
-        """Calls the program as mount(8) or umount(8) would."""
+        """Calls the program like mount(8) or umount(8)."""
         program = os.path.join(self.volume.folder, name)
         if not os.path.islink(program):
             os.symlink(mounted.WARREN, program)
@@ -347,7 +347,7 @@ class LifeTest(unittest.TestCase):
         image, root = self.volume.image, self.volume.root
         self.helper("mount.warren", image, root, "-o", "rw,noatime")
         self.assertIn("noatime", self.mounts()[0][3])
-        shown = self.mounts()[0][3]  # what mount(8) passes back at a remount
+        shown = self.mounts()[0][3]  # what mount(8) passes at a remount
         self.helper("mount.fuse.warren", image, root, "-o", f"{shown},remount,ro", "-t",
                     "fuse.warren")
         self.assertIn("ro", self.mounts()[0][3].split(","))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reflinks on a mount, by cp(1) and by warren cp, and what stat and du --shared tell of them beside
-a model that knows which blocks are shared."""
+"""Reflinks on a mount, by cp(1) and by warren cp; stat and du --shared are compared with a model of
+which blocks are shared."""
 
 import collections
 import errno
@@ -18,11 +18,11 @@ from ranks import HAS_MPI, in_ranks
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 BLOCK = 4096
-LARGE = 70 << 20  # copied in parts where it is not shared
+LARGE = 70 << 20  # copied in parts if it is not shared
 
 
 class BlockModel:
-    """Files of whole blocks; of each block a number that no other has had, None for a hole."""
+    """Files of whole blocks; each block is a unique number, or None for a hole."""
 
     def __init__(self, folder, seed):
         self.random = random.Random(seed)
@@ -39,7 +39,7 @@ class BlockModel:
                                    if number is not None)
 
     def expected(self):
-        """Of each file the bytes that are exclusive, and those that are shared."""
+        """The exclusive and the shared bytes of each file."""
         references = self.references()
         result = {}
         for path, blocks in self.files.items():
@@ -73,7 +73,7 @@ class BlockModel:
                 self.files[path][block] = self.last
 
     def copy(self, path, first, count):
-        """By copy_file_range(2), from a file to another."""
+        """Copies by copy_file_range(2), from one file to another."""
         target = self.random.choice(sorted(set(self.files) - {path}))
         count = min(count, len(self.files[path]) - first)
         to = self.random.randrange(600)
@@ -124,12 +124,12 @@ class MountReflinks(MountedTest):
         cls.volume.mount()
 
     def assert_amounts(self, told, expected, message=None):
-        """The metadata of a file, which is exclusive, comes on top of its contents."""
+        """The metadata of a file count as exclusive, in addition to its contents."""
         self.assertEqual(told[1], expected[1], message)
         self.assertIn(told[0] - expected[0], range(0, 9 * BLOCK, BLOCK), message)
 
     def assert_shared(self, name, exclusive, shared):
-        """Bytes of the contents of a file."""
+        """The amounts for the contents of a file, in bytes."""
         told = told_by_stat(self.path(name))[self.path(name)]
         self.assert_amounts(told, (exclusive, shared), name)
 
@@ -177,7 +177,7 @@ class MountReflinks(MountedTest):
                 self.assertEqual(told[self.folder][1], sum(one for _, one in expected.values()))
 
     def test_programs_share(self):
-        """cp(1) of coreutils and warren cp, of one file that is large and of one that is not."""
+        """cp(1) of coreutils and warren cp, with a large and a small file."""
         for size in (LARGE + 5, 1_000_000):
             source = self.fill("a", size)
             allocated = -(-size // BLOCK) * BLOCK
@@ -190,7 +190,7 @@ class MountReflinks(MountedTest):
                     subprocess.run([*copy, source, self.path("b")], check=True)
                     self.assert_shared("b", 0, allocated)
                     self.assert_shared("a", 0, allocated)
-                    self.assertLess(free - os.statvfs(self.folder).f_bfree, 300)  # counts
+                    self.assertLess(free - os.statvfs(self.folder).f_bfree, 300)  # reference counts
                     subprocess.run(["cmp", source, self.path("b")], check=True)
                     os.unlink(self.path("b"))
                     self.assert_shared("a", allocated, 0)
@@ -241,7 +241,7 @@ class MountReflinks(MountedTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["inside", "new"])
 
     def test_always_asks_the_daemon(self):
-        """Without an answer nobody knows whether blocks are shared."""
+        """Without the daemon's answer it is unknown whether blocks are shared."""
         source = self.fill("a", 10_000)
         socket = control_path(self.folder)
         os.rename(socket, socket + ".hidden")

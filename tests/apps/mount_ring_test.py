@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rings of a mount: many names without a system call for each, by processes of different users, one
-of which writes what it likes into all that it shares with the daemon."""
+"""Rings of a mount: bulk operations on names without system calls, by processes of different users,
+one of which writes arbitrary data into all memory that it shares with the daemon."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def finish(process):
 
 
 def ring(*words, user=0):
-    """How often each error number came."""
+    """Returns how often each error number occurred."""
     answer = json.loads(finish(start(*words, user=user)))
     return {int(number): count for number, count in answer.items()}
 
@@ -106,19 +106,19 @@ class Rings(MountedTest):
         self.assertEqual(ring("create", self.path("closed"), "r", 5), {0: 5})
         self.assertEqual(ring("unlink", self.path("closed"), "r", 5, user=SOMEBODY),
                          {errno.EACCES: 5})
-        # The directory is sticky: only its owner removes a file.
+        # The directory is sticky: only the owner may remove a file.
         self.assertEqual(ring("unlink", self.path("common"), "a", 100, user=ANOTHER),
                          {errno.EPERM: 100})
         self.assertEqual(ring("lookup", self.path("common"), "a", 100, user=ANOTHER), {0: 100})
         self.assertEqual(ring("unlink", self.path("common"), "a", 100, user=SOMEBODY), {0: 100})
-        # A device would be a way to the machine's disks.
+        # A device node would give access to the machine's disks.
         self.assertEqual(ring("create", self.path("common"), "b", 1, "60666", user=SOMEBODY),
                          {errno.EPERM: 1})
         self.assertEqual(ring("create", self.path("common"), "p", 1, "10666", user=SOMEBODY),
                          {0: 1})
 
     def test_guessed_handles_are_refused(self):
-        """What cannot be reached by a path is not reached by its number."""
+        """An inode that no path reaches cannot be reached by its number either."""
         os.makedirs(self.path("private/open"))
         self.write("private/open/f0", b"secret")
         os.chmod(self.path("private/open"), 0o777)
@@ -129,7 +129,7 @@ class Rings(MountedTest):
             self.assertEqual(int(answer), errno.EBADF)
 
     def test_read_only_mount_below(self):
-        """Through a read-only mount of its own a process changes nothing by a ring."""
+        """A process cannot change anything by a ring through a read-only mount of its own."""
         seen = tempfile.mkdtemp(prefix="warren-seen-")
         subprocess.run(["mount", "--bind", self.folder, seen], check=True)
         subprocess.run(["mount", "-o", "remount,bind,ro", seen], check=True)
@@ -144,7 +144,7 @@ class Rings(MountedTest):
         self.assertTrue(os.path.exists(self.path("f0")))
 
     def test_mounts_of_a_namespace_of_its_own(self):
-        """The daemon does not see these mounts, and knows what they allow."""
+        """The daemon does not see these mounts, but learns whether they are read-only."""
         seen = tempfile.mkdtemp(prefix="warren-seen-")
         self.addCleanup(os.rmdir, seen)
         for option, number in (("ro", errno.EROFS), ("rw", 0)):
@@ -157,8 +157,8 @@ class Rings(MountedTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["rw0", "rw1", "rw2"])
 
     def test_a_client_that_dies(self):
-        """It was killed with replies unread; what it had submitted is done or not, and its ring
-        can be had again: more often than there are rings."""
+        """The client is killed with unread replies. Each submitted command is either done or not,
+        and its ring becomes available again; repeated more often than there are rings."""
         for turn in range(70):
             process = start("hold", self.folder, f"t{turn}-", 50)
             self.assertEqual(process.stdout.readline(), "holding\n")

@@ -97,13 +97,13 @@ class Names(MountedTest):
         self.assertEqual(os.listdir(self.folder), [])
         self.assertEqual(os.fstat(file).st_nlink, 0)
         self.assertEqual(stat.S_IMODE(os.fstat(file).st_mode), 0o640)
-        # A directory lets Python call linkat(2), which follows the link.
+        # With a directory descriptor Python calls linkat(2), which follows the link.
         os.link(f"/proc/self/fd/{file}", self.path("named"), src_dir_fd=file)
         self.assertEqual(os.fstat(file).st_nlink, 1)
         os.close(file)
         with open(self.path("named"), "rb") as named:
             self.assertEqual(named.read(), b"nameless")
-        for flags in (0, os.O_EXCL):  # O_EXCL: never to be named
+        for flags in (0, os.O_EXCL):  # O_EXCL: it can never get a name
             file = os.open(self.folder, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
             os.write(file, bytes(1 << 20))
             if flags:
@@ -288,7 +288,7 @@ class Contents(MountedTest):
         self.assertEqual(self.read("b"), data[:5000] + b"changed" + data[5007:])
 
     def test_copy_more_than_a_reply_counts(self):
-        size = 8 << 30  # as many bytes of which a reply tells nothing but zeros
+        size = 8 << 30  # more bytes than one reply can cover
         source = os.open(self.write("a", b"begin"), os.O_RDWR)
         os.pwrite(source, b"end", size - 3)
         target = os.open(self.write("b"), os.O_RDWR)
@@ -350,7 +350,7 @@ class Attributes(MountedTest):
         stamp = os.stat(path).st_atime_ns
         self.assertGreater(stamp, 10 ** 18)
         time.sleep(0.02)
-        self.read("a")  # relatime: once is enough
+        self.read("a")  # relatime: one update is enough
         self.assertEqual(os.stat(path).st_atime_ns, stamp)
 
     def test_mode_and_owner(self):
@@ -418,7 +418,7 @@ class Attributes(MountedTest):
             self.skipTest("setfacl is not installed")
         path = self.write("a", b"x")
         subprocess.run(["setfacl", "-m", f"u:{SOMEBODY}:rw", path], check=True)
-        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o664)  # the mask shows as group
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o664)  # the mask shows as the group
         self.assertEqual(as_user(SOMEBODY, SOMEBODY, lambda: self.write("a", b"y")), 0)
         os.chmod(path, 0o644)
         self.assertEqual(as_user(SOMEBODY, SOMEBODY, lambda: self.write("a")), errno.EACCES)
@@ -444,7 +444,7 @@ class Attributes(MountedTest):
         before = free()
         self.write("a", random.randbytes(8 << 20))
         self.assertAlmostEqual(before - free(), 2048, delta=64)
-        # The data in units of 512 bytes, and a block of extents where it lies in many pieces.
+        # The data in units of 512 bytes, and a block of extents if the file is fragmented.
         self.assertIn(os.stat(self.path("a")).st_blocks, (16384, 16392))
         os.unlink(self.path("a"))
         run_sync()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The times of files through a mount, where the daemon stamps some changes and the kernel others
-(writes that it caches): no time runs backwards, whichever of them stamps it."""
+"""The times of files on a mount, where the daemon sets some times and the kernel others (for writes
+that it caches): no time goes backwards, whichever sets it."""
 
 import os
 import time
@@ -9,7 +9,7 @@ import time
 import mounted
 from mounted import MountedTest
 
-COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, by which Linux stamps files
+COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which Linux uses for file times
 
 
 def now():
@@ -17,7 +17,7 @@ def now():
 
 
 def later():
-    """No stamp that was made is later. (The kernel may stamp between two ticks.)"""
+    """A time not before any that was set. (The kernel may set times between two ticks.)"""
     return time.clock_gettime_ns(time.CLOCK_REALTIME)
 
 

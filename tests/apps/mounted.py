@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mounted volume for tests: made, mounted, unmounted, checked. Also the system calls that Python
-does not wrap. Needs WARREN (the program), root and /dev/fuse; skips the test (exit 77) without."""
+"""A mounted volume for tests: creates, mounts, unmounts and checks it. Also system calls that
+Python does not wrap. Needs WARREN (the program), root and /dev/fuse; without, skips the test (exit
+code 77)."""
 
 import atexit
 import ctypes
@@ -18,7 +19,7 @@ import unittest
 
 
 def reachable(program):
-    """The program, or a copy that every user can run: the build may lie in a closed folder."""
+    """The program, or a copy that every user can run: the build may be in a private folder."""
     folders = pathlib.Path(program).resolve().parents if os.path.exists(program) else []
     if all(folder.stat().st_mode & 0o001 for folder in folders):
         return program
@@ -68,7 +69,7 @@ def run(*words, code=0):
 
 
 def stop(number):
-    """Stops a process, and waits until none of its threads runs: a signal alone does not wait."""
+    """Stops a process, and waits until none of its threads runs: sending a signal does not wait."""
     os.kill(number, signal.SIGSTOP)
     threads = pathlib.Path(f"/proc/{number}/task")
     deadline = time.monotonic() + 20
@@ -79,7 +80,7 @@ def stop(number):
 
 
 def is_stopped(thread):
-    """Whether a thread, given as its folder below /proc, is stopped or has ended."""
+    """Whether a thread, given as its folder in /proc, is stopped or has ended."""
     try:
         return (thread / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] in "TZ"
     except OSError:
@@ -87,8 +88,8 @@ def is_stopped(thread):
 
 
 class Volume:
-    """An image in a temporary folder and a directory to mount it on. A `folder` that is named is
-    kept, with the image that is in it."""
+    """An image in a temporary folder and a directory to mount it on. A given `folder` is kept, with
+    its image."""
 
     def __init__(self, size="256M", folder=None):
         self.is_kept = bool(folder)
@@ -96,7 +97,7 @@ class Volume:
         self.image = os.path.join(self.folder, "volume.img")
         self.root = os.path.join(self.folder, "mnt")
         if self.is_kept:
-            run("umount", "-l", self.root, code=None)  # what a run that was ended has left
+            run("umount", "-l", self.root, code=None)  # left by a run that was stopped
         os.makedirs(self.root, exist_ok=self.is_kept)
         os.chmod(self.folder, 0o755)  # for tests as other users
         if not os.path.exists(self.image):
@@ -112,7 +113,7 @@ class Volume:
         return os.path.ismount(self.root)
 
     def process(self):
-        """The number of the daemon's process."""
+        """The daemon's pid."""
         return json.loads(run("info", self.root, "--json").stdout)[0]["process"]
 
     def check(self):
@@ -126,7 +127,7 @@ class Volume:
 
 
 class MountedTest(unittest.TestCase):
-    """Each class of tests shares one mount; it is checked when they are done."""
+    """The tests of a class share one mount, which is checked when they are done."""
 
     @classmethod
     def setUpClass(cls):
@@ -188,7 +189,7 @@ def fallocate(file, mode, offset, length):
 
 
 def control_path(root):
-    """The control socket of the volume that is mounted there."""
+    """The path of the control socket of the mounted volume."""
     device = os.stat(root).st_dev
     return f"/run/warren/{os.major(device)}:{os.minor(device)}"
 
@@ -202,7 +203,7 @@ class FileHandle(ctypes.Structure):
 
 
 def handle_of(path):
-    """What an NFS server keeps of a file."""
+    """The file handle that an NFS server keeps."""
     handle = FileHandle(128)
     mount = ctypes.c_int()
     checked(libc.name_to_handle_at(AT_FDCWD, os.fsencode(path), ctypes.byref(handle),
@@ -215,7 +216,7 @@ def open_handle(mount_file, handle, flags):
 
 
 def as_user(user, group, work, groups=()):
-    """Does `work` in a child of other ids; the error number it met, or 0."""
+    """Runs `work` in a child with these ids; returns the error number, or 0."""
     child = os.fork()
     if child == 0:
         number = 0
@@ -233,12 +234,12 @@ def as_user(user, group, work, groups=()):
 
 
 def die_with_parent():
-    """This process is killed when the one that made it ends, so that a test leaves none behind."""
+    """Makes the kernel kill this process when its parent ends, so that a test leaves no process."""
     checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
 
 def drop_caches():
-    """Makes the kernel forget what it caches of names and inodes."""
+    """Makes the kernel drop its caches of names and inodes."""
     subprocess.run(["sync"], check=True)
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3")

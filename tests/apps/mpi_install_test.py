@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-ins are found after an installation, whatever the library folder of it is called."""
+"""The plug-ins are found after an installation, whatever the name of its library folder."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from command_line import WARREN, CommandCase
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MPIS = [mpi for mpi in (ranks.OPEN_MPI, ranks.MPICH) if not mpi.why_missing()]
-# What a process finds in its environment that was started by mpirun as one of two.
+# The environment of a process that mpirun has started as one of two.
 LAUNCHED_BY = {
     "openmpi": {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
     "mpich": {"PMI_SIZE": "2", "PMI_RANK": "0"},
@@ -28,7 +28,7 @@ class InstallTest(CommandCase):
         cls.known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache, re.M))
         cls.place = pathlib.Path(tempfile.mkdtemp(prefix="warren-install-"))
         cls.addClassCleanup(shutil.rmtree, cls.place)
-        # The program that is tested, with plug-ins from a build that has another library folder.
+        # The tested program, with plug-ins from a build that uses another library folder.
         cls.build = cls.place / "build"
         cls.configure("lib")
         subprocess.run(["cmake", "--build", cls.build, "--target",
@@ -63,7 +63,7 @@ class InstallTest(CommandCase):
                     self.assertEqual(self.run_program(*words).stdout, expected)
                     plugin = prefix / library_folder / "warren" / mpi.plugin.name
                     plugin.write_bytes(b"")
-                    # Without mpirun, which may lose what a rank says that ends at once.
+                    # Without mpirun, which may lose the output of a rank that ends at once.
                     one = subprocess.run(
                         [program, "walk", "--count", "tree"], capture_output=True,
                         env=dict(os.environ, **LAUNCHED_BY[mpi.name]), check=False)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the program finds the plug-in for the MPI that has started it, and what it says of one that
-it cannot use. The plug-ins are made here, in C and without an MPI."""
+"""How the program finds the plug-in for the MPI that has started it, and the error for one that it
+cannot use. The test builds plug-ins in C, without an MPI."""
 
 import os
 import pathlib
@@ -30,7 +30,8 @@ const warren_mpi_plugin_table warren_mpi_plugin = {
 """
 OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}
 MPICH = {"PMI_SIZE": "4", "PMI_RANK": "0"}
-# What launchers tell of four processes, the plug-in that is for it, and where they tell how many.
+# The environment that a launcher sets for four processes, its plug-in, and the variable with the
+# number of processes.
 LAUNCHERS = [(OPEN_MPI, "openmpi", "OMPI_COMM_WORLD_SIZE"), (MPICH, "mpich", "PMI_SIZE"),
              ({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "2", **MPICH}, "mpich", "PMI_SIZE"),
              ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "PMIX_RANK": "0"}, "openmpi",
@@ -66,7 +67,7 @@ class PluginTest(CommandCase):
         return path
 
     def refusal(self, variables, *words):
-        """What a command says that works on nothing for want of an MPI."""
+        """The error of a command that does nothing because no MPI is available."""
         settings = [f"{name}={value}" for name, value in variables.items()]
         done = self.run_program("env", *settings, self.program,
                                 *(words or ("rm", "-r", "kept")), code=1)
@@ -129,7 +130,7 @@ class PluginTest(CommandCase):
         installed = pathlib.Path(prefix, folder, "warren/libwarren-mpi-mpich.so")
         if installed.exists():
             self.skipTest(f"there is {installed}, which the program would take")
-        self.make("bin", "openmpi")  # that of the other MPI
+        self.make("bin", "openmpi")  # the other MPI's
         error = self.refusal(MPICH)
         self.assertEqual(len(error.splitlines()), 1)
         for text in ("the plug-in for MPICH is missing (libwarren-mpi-mpich.so: cannot open",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren walk, find, du, rm and hash under mpirun, beside the same command in one process.
+"""Compares warren walk, find, du, rm and hash under mpirun with the same command in one process.
 
 Any number of ranks prints the same lines, in any order, and the same totals.
 """
@@ -23,8 +23,8 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 
 class RanksTests:
-    """By `mpi`; `host_words` make its mpirun use two hosts, by an agent that is named behind them;
-    `told_of_death` is what it says of a rank that was killed."""
+    """Tests for `mpi`; `host_words` make its mpirun use two hosts, through an agent whose name
+    follows them; `told_of_death` is its message about a rank that was killed."""
 
     @classmethod
     def setUpClass(cls):
@@ -37,7 +37,7 @@ class RanksTests:
         cls.tree = cls.place / "tree"
         cls.tree.mkdir()
         make_tree(cls.tree, random.Random(SEED), 400)
-        # One directory that has to be shared, and files with names in many directories.
+        # One directory that must be shared, and hard links in many directories.
         large = cls.tree / "large"
         large.mkdir()
         for number in range(3000):
@@ -76,7 +76,7 @@ class RanksTests:
 
     def test_schedulers_on_simulated_nodes(self):
         expected = self.run_program("du", "-s", self.tree).stdout
-        # All of them are tested on a network of threads.
+        # Other tests run all of them on a network of threads.
         for scheduler in ("cp", "cp-directories", "drqs", "pa-drqs-list", "h-drqs-batches"):
             words = ["env", "WARREN_WALK_RANKS_PER_NODE=2", WARREN, "du", "-s", "--scheduler",
                      scheduler, self.tree]
@@ -86,7 +86,8 @@ class RanksTests:
     def test_two_hosts_that_are_namespaces(self):
         if subprocess.run(["unshare", "--uts", "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("may not make namespaces")
-        # mpirun starts its daemons by this: each gets a host name of its own, and they talk by TCP.
+        # mpirun starts its daemons by this agent: each gets a host name of its own, and they use
+        # TCP.
         agent = self.write("agent", b'#!/bin/sh\nhost=$1\nshift\n'
                            b'exec unshare --uts sh -c "hostname $host; $*"\n', 0o755)
         done = self.run_program(*self.mpi.launch, *self.host_words, agent, "-np", "4",
@@ -182,7 +183,7 @@ class RanksTests:
         self.assertIn(b"cannot resume from", done.stderr)
 
     def signal_rank_1(self, number, *words):
-        """Sends the signal in the middle of the job; its exit code and what it says."""
+        """Sends the signal during the job; returns its exit code and output."""
         job = subprocess.Popen(self.mpi.in_ranks(3, WARREN, *words),
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         victim = None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where fusermount3 is missing, a user other than root is told so by mount and by doctor.
+"""Without fusermount3, mount and doctor report that to a user other than root.
 
-In a mount namespace of its own, /dev/null takes the place of fusermount3, and a /dev/fuse that
-everybody may open that of the machine's."""
+In a private mount namespace, /dev/null hides fusermount3, and /dev/fuse is replaced by one that
+every user can open."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references of the kernel to an inode, which it may take as often as it likes, and what the
-// volume has to count of them, in 32 bits.
+// The kernel's references to an inode, of which it may take any number, and the references that the
+// volume counts for them, in 32 bits.
 #include "apps/fuse/node_table.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(NodeTable, ANumberThatIsUsedAgainIsHeldAnew) {
     EXPECT_EQ(gone->held, NodeTable::held_max - 2);
 }
 
-/// Look-ups of a kernel while the volume can count hardly any more of the file.
+/// Look-ups by the kernel when the volume's count for the file is nearly at its maximum.
 TEST(NodeTable, LookUpsOfTheKernelNeverRunIntoTheCountOfOpens) {
     const auto disk = make_memory_disk(volume_bytes);
     Failure failure;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Warren as the upper layer of overlayfs, beside tmpfs: the same random operations on two overlays
-over one lower tree have the same outcomes and leave the same trees, and the kernel has nothing to
-say against the file system. RENAME_WHITEOUT by itself is tested here, too."""
+"""Warren as the upper layer of overlayfs, compared with tmpfs: the same random operations on two
+overlays over one lower tree have the same results and leave the same trees, and the kernel logs no
+complaint about the file system. Also tests RENAME_WHITEOUT by itself."""
 
 import errno
 import os
@@ -74,7 +74,7 @@ def mount(kind, source, target, options=""):
 
 
 class Overlay:
-    """An overlay whose upper layer lies in `home`."""
+    """An overlay whose upper layer is in `home`."""
 
     def __init__(self, lower, home, merged, options):
         self.merged = merged
@@ -97,9 +97,9 @@ class Overlay:
 
 
 def unless_stale(work):
-    """Does `work`. Of a file with several names overlayfs (6.18) keeps the name by which it met the
-    file first. When that is removed it asks FUSE for it again, and answers ESTALE for the others
-    until it forgets the file: that is no answer of the volume's."""
+    """Runs `work`. For a file with several names overlayfs (6.18) remembers the name under which it
+    first met the file. When that is removed it looks it up again through FUSE, and returns ESTALE
+    for the other names until it drops the file: that is not an error of the volume."""
     try:
         return work()
     except OSError as error:
@@ -128,7 +128,7 @@ def make_unnamed(directory, path):
 
 
 def described(path):
-    """What must be alike of a file."""
+    """The properties of a file that must be equal."""
     facts = os.lstat(path)
     held = None
     if stat.S_ISREG(facts.st_mode):
@@ -163,7 +163,7 @@ def fill_lower(lower):
 
 
 class KernelLog:
-    """What the kernel says from now on."""
+    """The kernel's messages from now on."""
 
     def __init__(self):
         self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -207,7 +207,7 @@ class Overlays(unittest.TestCase):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def calls(self, choose):
-        """A random operation, to be done with each overlay."""
+        """A random operation, to be run on each overlay."""
         where, to = choose.choice(DIRECTORIES), choose.choice(DIRECTORIES)
         name, new_name = choose.choice(NAMES), choose.choice(NAMES)
         if choose.randrange(8) == 0:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers in parts to peers that are slow or gone, and the scan in steps that goes with them.
+// Answers in parts to peers that are slow or gone, and the stepwise scan that produces them.
 #include "apps/fuse/part_stream.hpp"
 
 #include <gtest/gtest.h>
@@ -57,10 +57,10 @@ class SlowPeer {
     u64 items_ = 0;
 };
 
-/// Puts items in until the stream is full; how many.
+/// Adds items until the stream is full; returns their number.
 u64 fill(PartStream& stream, u64 first = 0) {
     u64 count = first;
-    // Far more than what it should take: it would not come to an end else.
+    // Far more than it should accept, so that the loop ends in any case.
     while (!stream.is_full() && count < first + 100'000 && stream.put(item_of(count)))
         ++count;
     return count;
@@ -113,7 +113,7 @@ TEST(PartStreams, OneThatIsGivenUpWaitsForNoPeer) {
     EXPECT_EQ(peer.items(), 0u);
 }
 
-/// A random tree of a few thousand names, some directories of many leaves.
+/// A random tree of a few thousand names; some directories have many leaves.
 void make_tree(Volume& volume, Handle in, Random& random, int depth) {
     const u64 files = random.one_in(4) ? 600 : random.below(20);
     for (u64 i = 0; i < files; ++i)
@@ -122,7 +122,7 @@ void make_tree(Volume& volume, Handle in, Random& random, int depth) {
         make_tree(volume, make_directory(volume, in, "d" + std::to_string(i)), random, depth - 1);
 }
 
-/// How often each inode is met.
+/// Counts how often each inode is reported.
 class Meeting {
  public:
     bool take(const Scanned& entry) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit that a mount makes every few seconds: it saves all changes, by whatever way they
-// came and however long they took, tries again after one that failed for want of memory, and leaves
-// the disk of an idle mount alone.
+// The commit that a mount makes every few seconds: it saves all changes, whichever interface made
+// them and however long they took, tries again after one that failed for lack of memory, and does
+// not access the disk of an idle mount.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -37,7 +37,7 @@ class PeriodicCommit : public testing::TestWithParam<const char*> {
     }
 
     Volume& volume() { return mount_->volume(); }
-    /// Whether the volume has the name if the power fails now.
+    /// Whether the name would survive a power cut now.
     bool is_durable(std::string_view name) {
         const auto image = disk_->copy();
         const auto after = open_on(*image, {.workers = 1});
@@ -52,7 +52,7 @@ class PeriodicCommit : public testing::TestWithParam<const char*> {
         }
         return true;
     }
-    /// Until no commit is under way either.
+    /// Waits until everything is saved and no commit is running.
     void wait_until_saved() {
         EXPECT_TRUE(comes_true([&] {
             return !volume().has_unsaved() && volume().sync() == Errc::ok &&
@@ -67,7 +67,7 @@ class PeriodicCommit : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Engines, PeriodicCommit, testing::Values("cpu", "commands"),
                          [](const auto& engine) { return std::string(engine.param); });
 
-/// Nothing tells the mount of a change: it asks the volume.
+/// The mount is not notified of changes: the committer queries the volume.
 TEST_P(PeriodicCommit, savesWhatHasChangedWhoeverChangedIt) {
     const std::jthread committer = start_committer(mount_->state, interval_seconds);
     make_file(volume(), volume().root(), "new");

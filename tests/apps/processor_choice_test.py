@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--engine and --verbose of hash, chunk, similar and dedup: what the CPU prints a GPU prints, what
-is said of the choice goes to stderr, and a GPU that is not there is named."""
+"""--engine and --verbose of hash, chunk, similar and dedup: a GPU prints the same as the CPU, the
+choice is reported on stderr, and a missing GPU is an error."""
 
 import hashlib
 import random
@@ -34,7 +34,7 @@ class ProcessorChoiceTest(CommandCase):
 
     @staticmethod
     def what_counts(text):
-        """All but the seconds that similar tells."""
+        """Everything except the seconds that similar prints."""
         return [line for line in text.splitlines() if '"seconds"' not in line]
 
     def test_a_gpu_prints_what_the_cpu_prints(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of commands in several ranks share: how they are started, found and waited for."""
+"""How the tests start, find and wait for commands in several ranks."""
 
 import os
 import pathlib
@@ -8,12 +8,12 @@ import subprocess
 import sys
 import unittest
 
-# Open MPI runs nothing as root unless it is told twice.
+# Open MPI runs as root only if both variables are set.
 os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
 class Mpi:
-    """An MPI with a plug-in: its launcher, and what tells a process its rank."""
+    """An MPI with a plug-in: its launcher, and the variable with a process's rank."""
 
     def __init__(self, name, tells_version, options, rank_variable):
         self.name = name
@@ -24,12 +24,14 @@ class Mpi:
         found = (shutil.which(program) for program in (f"mpirun.{name}", "mpirun"))
         self.launcher = next((path for path in found if path and tells_version in version(path)),
                              None)
-        # The libraries of MPI keep memory to their end: an address sanitizer calls that leaks.
+        # The MPI libraries keep memory until the end, which an address sanitizer would report as
+        # leaks. Hydra writes to ranks that may have ended: SIGPIPE would hide the exit code of the
+        # job.
         # Hydra writes to a rank that may have ended: a signal would leave no exit code of the job.
         self.launch = ["env", "--ignore-signal=PIPE", "LSAN_OPTIONS=detect_leaks=0", self.launcher]
 
     def why_missing(self):
-        """Why nothing can run by this MPI; None if it can."""
+        """Why this MPI cannot be used; None if it can."""
         if self.launcher is None:
             return f"mpirun of {self.name} is not installed"
         if not self.plugin.exists():
@@ -37,13 +39,13 @@ class Mpi:
         return None
 
     def in_ranks(self, count, *words):
-        """What runs the words in so many ranks; 0: in a process without mpirun."""
+        """The command that runs the words in so many ranks; 0: in a process without mpirun."""
         if count == 0:
             return list(words)
         return [*self.launch, *self.options, "-np", str(count), *words]
 
     def rank_of(self, job, rank):
-        """The process of that rank of an mpirun; None if it is not there."""
+        """The process with that rank under an mpirun; None if there is none."""
         waiting = [job.pid]
         for process in waiting:
             try:
@@ -66,7 +68,7 @@ OPEN_MPI = Mpi("openmpi", "Open", ["--oversubscribe", "--bind-to", "none", "--mc
                                    "mpi_yield_when_idle", "1"], "OMPI_COMM_WORLD_RANK")
 MPICH = Mpi("mpich", "HYDRA", [], "PMI_RANK")
 
-# What tests run by that do not compare one MPI with another.
+# Used by tests that do not compare MPIs.
 ANY_MPI = next((mpi for mpi in (OPEN_MPI, MPICH) if not mpi.why_missing()), None)
 HAS_MPI = ANY_MPI is not None
 
@@ -80,7 +82,7 @@ def rank_of(job, rank):
 
 
 def catches(process, number):
-    """Whether the process has a handler for the signal: its command has begun."""
+    """Whether the process has a handler for the signal, that is, its command has begun."""
     try:
         for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("SigCgt:"):
@@ -91,7 +93,7 @@ def catches(process, number):
 
 
 def main(**options):
-    """Runs a script's tests, or says why they cannot be run."""
+    """Runs a script's tests, or prints why they cannot run."""
     if not HAS_MPI:
         print(f"{OPEN_MPI.why_missing()}; {MPICH.why_missing()}")
         sys.exit(77)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs in a mounted volume: make and a compiler, git, SQLite, cp -a, tar, and a random
-reader and writer that uses every way to a file's bytes. What they leave is compared with what they
-leave elsewhere, and the volume must be clean at the end."""
+"""Real programs on a mounted volume: make and a compiler, git, SQLite, cp -a, tar, and a random
+reader and writer that uses every way to access a file. The results are compared with those on
+another file system, and the volume must be clean at the end."""
 
 import mmap
 import os
@@ -49,7 +49,7 @@ class ProgramsTest(MountedTest):
 
 
 def make_c_project(folder, parts=30):
-    """A program of many files, with a header of their own each and a library between."""
+    """A program of many files, each with its own header, and a library that they share."""
     os.makedirs(folder / "src")
     os.makedirs(folder / "include")
     for i in range(parts):
@@ -126,7 +126,7 @@ class GitTest(ProgramsTest):
         drop_caches()
         self.assertEqual(self.git("status", "--porcelain", folder=repository), b"")
 
-        # A clone of the clone, by hard links; then both after a new mount.
+        # A clone of the clone, by hard links; then both after remounting.
         self.git("clone", "-q", repository, "linked", folder=self.folder)
         self.mount_again()
         for folder in (repository, self.path("linked")):
@@ -159,7 +159,7 @@ class DatabaseTest(ProgramsTest):
         database.execute("delete from t")
         database.execute("rollback")
 
-        # Somebody else reads while we write.
+        # Another connection reads during the writes.
         reader = sqlite3.connect(path)
         database.execute("begin")
         database.execute("insert into t values(-1, 'not yet')")
@@ -204,7 +204,7 @@ class DatabaseTest(ProgramsTest):
 
 
 def add_specials(folder):
-    """Everything that a copy may get wrong."""
+    """Adds objects that a copy may get wrong."""
     with open(f"{folder}/file", "wb") as file:
         file.write(b"some bytes")
     os.link(f"{folder}/file", f"{folder}/second name")
@@ -233,7 +233,7 @@ def add_specials(folder):
 
 
 def access_list(user):
-    """A POSIX access control list, as the system calls take it, with an entry for `user`."""
+    """A POSIX access control list, in the format of the system calls, with an entry for `user`."""
     entries = [(1, 7, 0xffffffff), (2, 5, user), (4, 5, 0xffffffff), (16, 5, 0xffffffff),
                (32, 0, 0xffffffff)]
     return b"\2\0\0\0" + b"".join(tag.to_bytes(2, "little") + bits.to_bytes(2, "little") +
@@ -270,7 +270,7 @@ class CopyTest(ProgramsTest):
     def test_archive_with_attributes(self):
         os.mkdir(self.path("tree"))
         add_specials(self.path("tree"))
-        os.unlink(self.path("tree/socket"))  # no archive holds one
+        os.unlink(self.path("tree/socket"))  # archives cannot contain one
         wanted = describe_tree(self.path("tree"))
         options = ("--xattrs", "--xattrs-include=*", "--acls", "--sparse", "--format=posix")
         self.call("tar", *options, "-cf", self.outside / "a.tar", "-C", self.path("tree"), ".")
@@ -280,7 +280,7 @@ class CopyTest(ProgramsTest):
 
 
 class RandomFileTest(ProgramsTest):
-    """One file against its shadow in memory, through every call that moves or maps its bytes."""
+    """Compares one file with a copy in memory, using every call that moves or maps its bytes."""
 
     LIMIT = 1 << 20
 
@@ -386,7 +386,7 @@ class RandomFileTest(ProgramsTest):
         self.put(target, bytes(self.shadow[source:source + length]))
 
     def holes(self):
-        """What is said to be a hole holds nothing but zeros, and all is covered."""
+        """Reported holes contain only zeros, and data and holes cover the file."""
         at = 0
         while at < len(self.shadow):
             hole = os.lseek(self.file, at, os.SEEK_HOLE)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren find and du beside find(1) and du(1) on trees of this machine, by threads and by ranks.
+"""Compares warren find and du with find(1) and du(1) on trees of this machine, with threads and
+ranks.
 
-WARREN_REAL_TREES names the trees, with colons between (default: /usr/share and /usr/include).
+WARREN_REAL_TREES lists the trees, separated by colons (default: /usr/share and /usr/include).
 """
 
 import os
@@ -13,7 +14,7 @@ from walk_tools_test import DU_OPTIONS, FIND_EXPRESSIONS, LINES_OF_DIRECTORIES
 
 TREES = os.environ.get("WARREN_REAL_TREES", "/usr/share:/usr/include").split(":")
 
-# Every test and action that the issue of these tools names, and what people join them to.
+# Tests and actions of find in typical combinations.
 MORE_EXPRESSIONS = [
     ["-name", "*.[ch]"], ["-name", "[[:upper:]]*"], ["-name", "?"], ["-iname", "*MAKE*"],
     ["-path", "*/include/*"], ["-ipath", "*LINUX*"], ["-regex", r".*/[a-f]+[0-9]*\.h"],
@@ -42,7 +43,7 @@ class RealTreesLongTest(CommandCase):
 
     def each(self, rows, run):
         for ranks in (0, 3) if HAS_MPI else (0,):
-            # Commands write where they please: beside those of another rank.
+            # Output of commands may mix with that of other ranks.
             for row in rows:
                 if not ranks or "-exec" not in row:
                     run(row, ranks)

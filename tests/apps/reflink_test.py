@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren cp --reflink within an image and between images; what stat and du --shared tell of it."""
+"""warren cp --reflink within and between images, and what stat and du --shared report."""
 
 import json
 import os
@@ -22,7 +22,7 @@ class ImageReflinks(TreesCase):
         self.warren("cp", "--reflink=never", "content", self.inside(name))
 
     def facts(self, name):
-        """Blocks that are exclusive and that are shared."""
+        """The numbers of exclusive and of shared blocks."""
         facts = json.loads(self.output("stat", "--json", self.inside(name)))[0]
         self.assertEqual(facts["exclusive"] + facts["shared"], facts["allocated"])
         return facts["exclusive"] // BLOCK, facts["shared"] // BLOCK
@@ -106,7 +106,7 @@ class ImageReflinks(TreesCase):
                           "Invalid cross-device link", text)
             self.warren("cp", "--reflink=never", "host", target)
             self.error("cp", "--reflink=always", source, target)
-            self.assertEqual(self.warren("cat", target).stdout, b"y" * 10_000)  # not emptied
+            self.assertEqual(self.warren("cat", target).stdout, b"y" * 10_000)  # not truncated
             self.warren("cp", "--reflink=auto", source, target)
             self.warren("rm", target)
             self.error("cp", "--reflink=always", source, target)
@@ -139,7 +139,7 @@ class ImageReflinks(TreesCase):
             self.assertEqual(row[0], row[1] + row[2])
         self.assertEqual(found["/d/a"], (64 * BLOCK, 0, 64 * BLOCK))
         self.assertEqual(found["/d/e/b"], (64 * BLOCK, 0, 64 * BLOCK))
-        self.assertEqual(sorted((found["/d/alone"], found["/d/e/again"])),  # counts at one name
+        self.assertEqual(sorted((found["/d/alone"], found["/d/e/again"])),  # counted at one name
                          [(0, 0, 0), (10 * BLOCK, 10 * BLOCK, 0)])
         self.assertEqual(found["/d"][2], 128 * BLOCK)
         plain = json.loads(self.output("du", "-s", "--json", self.inside("/d")))[0]
@@ -156,7 +156,7 @@ class ImageReflinks(TreesCase):
         self.assertIn("--shared is for volumes", self.error("du", "--shared", "tree"))
 
     def test_damaged_counts_are_an_error(self):
-        """Neither stat nor du takes a file whose counts cannot be read for one that shares none."""
+        """stat and du report an error for a file whose reference counts cannot be read."""
         self.put("/a", random.randbytes(64 * BLOCK))
         self.warren("cp", self.inside("/a"), self.inside("/b"))
         with open(self.image, "r+b") as file:
@@ -174,7 +174,7 @@ class ImageReflinks(TreesCase):
 
     @staticmethod
     def is_counts(block):
-        """Whether a block looks like counts of which 64 in a row are 1."""
+        """Whether a block looks like reference counts of which 64 consecutive ones are 1."""
         return (1).to_bytes(4, "little") * 64 in block and block.count(0) > 1000
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every tool with checkpoints, killed and interrupted at random moments with 0 to 4 ranks, and
-taken up again with another number of them; 0 is a process without mpirun.
+"""Each tool with checkpoints is killed or interrupted at random moments with 0 to 4 ranks, and
+resumed with another number of ranks; 0 is a process without mpirun.
 """
 
 import itertools

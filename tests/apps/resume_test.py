@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that walk are killed or interrupted in the middle and taken up again with other ranks.
+"""Commands that walk are killed or interrupted in the middle and resumed with a different number of
+ranks.
 
-What all runs together have done is what the system's own tool does in one.
+Together the runs have the effect of one run of the system's own tool.
 """
 
 import json
@@ -25,7 +26,7 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 
 class ResumeCase(CommandCase):
-    """Trees lie in memory where that is possible: what is tested is no disk."""
+    """Trees are in memory if possible, since the disk is not tested."""
 
     entries = 250
 
@@ -46,9 +47,10 @@ class ResumeCase(CommandCase):
                                 env={**os.environ, "LC_ALL": "C", "TZ": "UTC"})
 
     def cut(self, ranks, words, number, wait=0.0):
-        """Sends the signal when there is something to go on from: its code, output and errors."""
+        """Sends the signal once there is a checkpoint to resume from; returns exit code, output and
+        errors."""
         kept = self.place / "kept"
-        # Slow enough for a checkpoint: what only reads directories needs few operations.
+        # Slow enough for a checkpoint: commands that only read directories need few operations.
         rate = "40" if words[0] in ("walk", "find") else "120"
         job = self.start(ranks, [*words, "--checkpoint", kept, "--checkpoint-every", "1",
                                  "--max-ops", rate])
@@ -76,7 +78,7 @@ class ResumeCase(CommandCase):
         job = self.start(ranks, [*words, "--checkpoint", self.place / "kept", "--resume"])
         output, error = job.communicate(timeout=TIMEOUT_SECONDS)
         self.assertEqual(job.returncode, code, (words, error))
-        if not ranks or code == 0:  # else mpirun says that a process has failed
+        if not ranks or code == 0:  # else mpirun reports that a process has failed
             self.assertEqual(error, b"", words)
         self.assertEqual(os.listdir(self.place / "kept"), [])
         return output
@@ -101,7 +103,7 @@ class ResumeCase(CommandCase):
     def check_walk(self, *how):
         first, then = self.cut_and_go_on(how[0], ["walk", "-0", "tree"], *how[1:])
         found = self.run_program("find", "tree", "-print0", folder=self.place).stdout
-        # Lines between the last checkpoint and the end of the first run come again.
+        # Lines between the last checkpoint and the end of the first run are printed again.
         self.assertEqual(set(first.split(b"\0")[:-1]) | set(then.split(b"\0")),
                          set(found.split(b"\0")))
         if how[1] == signal.SIGTERM:
@@ -153,7 +155,7 @@ class ResumeCase(CommandCase):
         own, other = self.copied("own"), self.copied("other")
         told = self.cut_and_go_on(how[0], ["chmod", "-R", "--json", "u+rwX,go=rX", "own"],
                                   *how[1:])[1]
-        if how[1] == signal.SIGTERM:  # else what came after the last checkpoint counts twice
+        if how[1] == signal.SIGTERM:  # else work after the last checkpoint counts twice
             counts = json.loads(told)
             names = self.run_program("find", own, "!", "-type", "l", "-printf", "x").stdout
             self.assertEqual(counts["changed"] + counts["unchanged"], len(names))
@@ -202,7 +204,7 @@ class ResumeTest(ResumeCase):
         job.kill()
         job.communicate()
         self.assertEqual(os.listdir(kept), ["command"])
-        # Begun anew as it was: not into the folder that is there by now.
+        # Starts over with the same plan: the copy does not go into the folder that exists by now.
         done = self.warren(*words, "--checkpoint", kept, "--resume", folder=self.place)
         self.assertIn(b"nothing had been kept", done.stderr)
         self.assertEqual(describe(self.place / "own"), describe(self.tree))
@@ -213,7 +215,7 @@ class ResumeTest(ResumeCase):
         small.mkdir()
         for number in range(200):
             (small / f"{number:03}").write_bytes(self.choose.randbytes(1000))
-        time.sleep(0.1)  # what has just been written is not kept
+        time.sleep(0.1)  # digests of files just written are not kept
         words = ["hash", "-a", "sha256", "--verbose", "small"]
         job = self.start(0, [*words, "--checkpoint", "kept", "--max-ops", "60"])
         kept = self.place / "kept" / "digests-1-0"
@@ -223,13 +225,13 @@ class ResumeTest(ResumeCase):
         job.terminate()
         self.assertEqual(job.communicate()[0], b"")
         self.assertEqual(job.returncode, 143)
-        # A record cut short; a file that is another one by now; one that is gone.
+        # A truncated record; a file that was replaced; one that was removed.
         os.truncate(kept, kept.stat().st_size - 3)
         (small / "000").write_bytes(self.choose.randbytes(1000))
         (small / "199").unlink()
         self.assertIn("there is a checkpoint",
                       self.error(*words, "--checkpoint", "kept", folder=self.place))
-        # Also where nothing of the lists fits into memory.
+        # Also if the lists do not fit into memory at all.
         done = self.warren(*words, "--checkpoint", "kept", "--resume", "--memory", "4K",
                            folder=self.place)
         names = [f"small/{number:03}" for number in range(199)]
@@ -240,7 +242,7 @@ class ResumeTest(ResumeCase):
         self.assertEqual(os.listdir(self.place / "kept"), [])
 
     def test_what_has_just_changed_is_not_kept(self):
-        """A file that may change again within one step of the clock of files' times."""
+        """A file that may change again within the granularity of file times."""
         small = self.place / "small"
         small.mkdir()
         for number in range(30):
@@ -252,9 +254,9 @@ class ResumeTest(ResumeCase):
         self.skipTest("this machine let no file change every 30 ms")
 
     def keeps_what_changes(self, small, kept):
-        """Hashes slowly, one file for 100 ms and more, while the first changes all the time.
+        """Hashes slowly, each file for 100 ms or more, while the first changes all the time.
 
-        Whether it did change all the time; only then it was looked at.
+        Returns whether it did change all the time; only then the result was checked.
         """
         longest = 0
         mode = 0o600
@@ -322,12 +324,12 @@ class ResumeTest(ResumeCase):
         rank, = kept.glob("rank-*-0")
         whole = {name: (kept / name).read_bytes() for name in ("manifest", "command", rank.name)}
         state = whole[rank.name][:-4]
-        result = 8 + 4 + 4 * 8  # behind the count of work batches, walks since, counts
+        result = 8 + 4 + 4 * 8  # after the number of work batches, walks so far and counts
         caller = result + 1 + state[result]
         forged = [("manifest", b""), ("command", b"\xff" * 9 + b"\1"), ("command", b""),
                   ("manifest", whole["manifest"][:16] + b"\xff" * 4 + whole["manifest"][20:-4]),
                   (rank.name, b""), (rank.name, state[:result + 3]), (rank.name, b"\xff" * 100),
-                  # What the walk takes for its caller's, and the caller for nobody's.
+                  # Accepted by the walk, which passes it to the command, where it is invalid.
                   (rank.name, state[:caller] + b"\1x" + state[caller + 1 + state[caller]:])]
         for name, data in forged:
             with self.subTest(name=name, data=data, seed=SEED):
@@ -341,7 +343,8 @@ class ResumeTest(ResumeCase):
         self.go_on(0, words)
 
     def test_forged_tasks_are_refused(self):
-        """Parts of a large file wait; the names in them are replaced by such as lead away."""
+        """Parts of a large file are queued; the names in them are replaced by names that lead
+        elsewhere."""
         for name in ("one", "two"):
             (self.place / name).mkdir()
             with open(self.place / name / "large", "wb") as file:

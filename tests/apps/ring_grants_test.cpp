@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of a ring may rely on: attached directories, and the handles that it used last; and
-// what the daemon may: that a client costs it bounded memory, however many names it finds.
+// What a client of a ring can rely on: attached directories, and the handles that it used last.
+// What the daemon can rely on: a client costs bounded memory, however many names it finds.
 #include "apps/fuse/ring_grants.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(RingGrants, AttachedDirectoriesStay) {
     EXPECT_EQ(grants.check({2, 1}, false), Errc::ok);
     EXPECT_EQ(grants.check({2, 1}, true), Errc::read_only);
     EXPECT_EQ(grants.check({3, 2}, false), Errc::bad_handle);
-    // No room but for one that is there already, and where one is gone.
+    // There is room only for one that is attached already, or in place of one that is gone.
     EXPECT_EQ(grants.attach({4, 1}, true, is_always_there), Errc::too_many_files);
     EXPECT_EQ(grants.check({4, 1}, false), Errc::bad_handle);
     EXPECT_EQ(grants.attach({2, 1}, true, is_always_there), Errc::ok);
@@ -47,7 +47,7 @@ TEST(RingGrants, AttachedDirectoriesStay) {
     EXPECT_EQ(grants.attach({4, 1}, true, [](Handle one) { return one.inode != 3; }), Errc::ok);
     EXPECT_EQ(grants.check({3, 1}, false), Errc::bad_handle);
     EXPECT_EQ(grants.check({4, 1}, true), Errc::ok);
-    // A number that means another file by now.
+    // An inode number that was reused.
     grants.add({4, 2}, false);
     EXPECT_EQ(grants.check({4, 1}, false), Errc::bad_handle);
     EXPECT_EQ(grants.check({4, 2}, true), Errc::read_only);
@@ -61,7 +61,7 @@ TEST(RingGrants, TheLastUsedAreKeptOfAnyOrder) {
     Random random(seed.value());
     constexpr std::size_t kept = 50;
     RingGrants grants({.attached = 0, .found = kept});
-    std::list<u64> used;  // the last one first
+    std::list<u64> used;  // the most recent one first
     const auto use = [&](u64 inode) {
         used.remove(inode);
         used.push_front(inode);
@@ -84,7 +84,7 @@ TEST(RingGrants, TheLastUsedAreKeptOfAnyOrder) {
     }
 }
 
-/// A ring's commands, without the ring, with few grants.
+/// The commands of a ring, without the ring and with few grants.
 class FewGrants : public testing::Test {
  protected:
     FewGrants() {

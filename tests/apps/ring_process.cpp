@@ -42,7 +42,7 @@ namespace {
     std::exit(EXIT_FAILURE);
 }
 
-/// A directory that is open for as long as this lives: it keeps the mount busy.
+/// A directory that is open while this object exists, which keeps the mount busy.
 class OpenDirectory {
  public:
     explicit OpenDirectory(const std::string& path)
@@ -197,7 +197,7 @@ int run_by_c(const std::vector<std::string>& words) {
     return EXIT_SUCCESS;
 }
 
-/// A ring without the care of MountRing.
+/// A ring without the checks of MountRing.
 struct RawRing {
     explicit RawRing(const std::string& path)
         : connection(fuse::ControlConnection::for_path(path)) {
@@ -248,7 +248,7 @@ int hold(const std::vector<std::string>& words) {
     return EXIT_SUCCESS;
 }
 
-/// A right command on a name of its own, or one with something wrong in it.
+/// A valid command on a name of this process, or one with an invalid field.
 void make_hostile(Random& random, Handle directory, u32* words, u32* name) {
     constexpr ops::Verb verbs[] = {ops::Verb::lookup, ops::Verb::create, ops::Verb::unlink,
                                    ops::Verb::rename, ops::Verb::set_attributes};
@@ -268,11 +268,11 @@ void make_hostile(Random& random, Handle directory, u32* words, u32* name) {
             head.verb = static_cast<u32>(random.below(256));
             break;
         case 1:
-            head.inode = random.below(1 << 22);  // somebody else's
+            head.inode = random.below(1 << 22);  // of another user
             head.generation = static_cast<u32>(random.below(64));
             break;
         case 2:
-            head.flags |= ring::head_has_caller;  // I am root
+            head.flags |= ring::head_has_caller;  // claims to be root
             break;
         case 3:
             head.flags = static_cast<u32>(random.below(65536));
@@ -290,7 +290,7 @@ void make_hostile(Random& random, Handle directory, u32* words, u32* name) {
     }
 }
 
-/// Fills random places of everything that is shared with words that mean nothing.
+/// Overwrites random words of the shared memory with garbage.
 void scribble(RawRing& raw, Random& random) {
     const u64 words =
         ring::RingShape{raw.memory.cells, raw.memory.arena.bytes}.bytes() / sizeof(u64);
@@ -313,7 +313,7 @@ int be_hostile(const std::vector<std::string>& words) {
                                           std::chrono::duration<double>(std::stod(words[1])));
     RawRing raw(words[0]);
     std::atomic<u64> next{0};
-    std::thread changer([&] {  // changes what was submitted a moment ago
+    std::thread changer([&] {  // changes commands after they were submitted
         Random random(seed + 1);
         u32 head[ring::words_per_slot], name[ring::words_per_slot];
         while (Clock::now() < until) {
@@ -325,7 +325,7 @@ int be_hostile(const std::vector<std::string>& words) {
     Random random(seed);
     u32 head[ring::words_per_slot], name[ring::words_per_slot];
     while (Clock::now() < until) {
-        // No reply is read: the daemon writes over those of the lap before.
+        // No reply is read: the daemon overwrites those of the previous lap.
         make_hostile(random, raw.directory, head, name);
         raw.write(next.fetch_add(1, std::memory_order_relaxed), head, name);
         if (random.one_in(16)) raw.call();

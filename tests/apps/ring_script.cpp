@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories are shown to the daemon anew for each command: they may have been replaced.
+// Directories are attached again for each command, since they may have been replaced.
 #include "tests/apps/ring_script.hpp"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ class Script {
         return Errc::ok;
     }
 
-    /// One line of the script.
+    /// Runs one line of the script.
     ops::Reply obey(std::istream& words) {
         std::string verb, directory, name;
         words >> verb >> directory >> name;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single commands of a ring for tests in Python that watch what the kernel shows meanwhile.
+// Single commands of a ring, for Python tests that check what the kernel shows afterwards.
 #pragma once
 
 #include <string>
 
 namespace warren {
 
-/// Runs the commands that come as lines on standard input through a ring of the mount that `path`
-/// lies on, and prints an answer to each: the error number, and without an error mode, links, user,
-/// group, size and inode of what the command is about.
+/// Runs the commands that arrive as lines on standard input through a ring of the mount that `path`
+/// lies on, and prints a line for each: the error number and, without an error, mode, links, user,
+/// group, size and inode of the command's object.
 ///
 ///   look DIRECTORY NAME                  create DIRECTORY NAME MODE
 ///   unlink DIRECTORY NAME                rmdir DIRECTORY NAME

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's statx(2) answers the number of the mount's root in place of 1, and that of a file
-// in place of another's.
+// This program's statx(2) returns the number of the mount's root in place of 1, and the number of a
+// chosen file in place of another's.
 #include "tests/apps/served_control.hpp"
 
 #include <fcntl.h>
@@ -17,15 +17,16 @@
 
 namespace {
 
-/// What the number 1 is taken for.
+/// Replaces the inode number 1.
 std::atomic<warren::u64> number_of_one = 1;
-/// A file's number, and what it is taken for.
+/// An inode number, and its replacement.
 std::atomic<warren::u64> file_number = 0;
 std::atomic<warren::u64> number_of_file = 0;
 
 }  // namespace
 
-/// The system's call, but for these numbers. Whatever is linked into this program calls this one.
+/// The system call, except for these numbers. All code linked into this program calls this
+/// function.
 int statx(int directory, const char* path, int flags, unsigned mask, struct statx* facts) noexcept {
     const long code = ::syscall(SYS_statx, directory, path, flags, mask, facts);
     if (code == 0 && facts->stx_ino == 1) facts->stx_ino = number_of_one;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server of a mount's control socket as in a daemon, but for the listening. A descriptor tells
-// the server by device and number what it leads to: here the root of another file system, whose
-// number is 1, stands for the root of the mount, and a file of it for a file.
+// The control server of a mount as in a daemon, but without listening. The server identifies a
+// descriptor's file by device and inode number: here the root of another file system, whose number
+// is 1, stands for the root of the mount, and a file on it for a file.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace warren::fuse::test {
 class ServedControl {
  public:
     ServedControl(MountState& state, Invalidator& invalidator);
-    /// Waits until the threads of all connections have let go of the server.
+    /// Waits until all connections have released the server.
     ~ServedControl();
     ServedControl(const ServedControl&) = delete;
     ServedControl& operator=(const ServedControl&) = delete;

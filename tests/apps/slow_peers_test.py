@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Peers of the control socket that ask for long answers and do not read them, or read them byte by
-byte: as many as a user may connect. Everybody else goes on meanwhile, and an unmount does not wait
-for them. WARREN_SEED repeats a run."""
+"""Peers of the control socket that request long answers and do not read them, or read them byte by
+byte: as many as a user may connect. Other processes continue meanwhile, and an unmount does not
+wait for these peers. WARREN_SEED repeats a run."""
 
 import os
 import random
@@ -21,14 +21,14 @@ BUILD = os.environ.get("WARREN_BUILD", "")
 PROCESS = os.path.join(BUILD, "tests", "ring_process")
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 SOMEBODY = 12345
-PEERS = 20  # more than one user may connect
-FILES = 40_000  # an answer of several times what the daemon and the kernel hold of it
+PEERS = 20  # more than a user may connect
+FILES = 40_000  # an answer several times larger than the daemon and the kernel buffer
 FOLDERS = 30_000
-PROMPTLY_SECONDS = 20  # where a peer that is waited for costs 60
+PROMPTLY_SECONDS = 20  # waiting for a peer would take 60
 
 
 def ask_and_stay(root, seed, ready):
-    """A process of another user that asks and then takes next to nothing."""
+    """A process of another user that sends a request and then reads next to nothing."""
     try:
         os.setgroups([])
         os.setresgid(SOMEBODY, SOMEBODY, SOMEBODY)
@@ -91,7 +91,7 @@ class SlowPeers(unittest.TestCase):
             os.kill(child, 9)
             os.waitpid(child, 0)
         self.addCleanup(end)
-        time.sleep(1)  # their queues are full
+        time.sleep(1)  # by then their queues are full
 
     def promptly(self, *words):
         return within(PROMPTLY_SECONDS, lambda: run(*words))
@@ -110,13 +110,14 @@ class SlowPeers(unittest.TestCase):
         started = time.time()
         self.promptly("mount", "-o", "remount,ro", self.volume.root)
         self.promptly("mount", "-o", "remount,rw", self.volume.root)
-        # No descriptor of theirs keeps the mount busy, and nobody waits for them.
+        # No descriptor of theirs keeps the mount busy, and nothing waits for them.
         self.promptly("umount", self.volume.root)
         print(f"remounts and unmount {time.time() - started:.2f} s", file=sys.stderr)
         self.volume.check()
 
     def test_a_volume_that_is_exchanged(self):
-        """Mounted read-only: a remount for writing opens the image again under those who ask."""
+        """Mounted read-only: a remount for writing reopens the image while these requests are
+        running."""
         self.volume.mount()
         self.fill()
         self.volume.unmount()
@@ -129,7 +130,8 @@ class SlowPeers(unittest.TestCase):
         self.volume.check()
 
     def test_a_slow_reader_gets_all(self):
-        """Once each, although the scan is put off many times, beside others that do not read."""
+        """Each entry once, although the scan is suspended many times, beside peers that do not
+        read."""
         self.volume.mount()
         self.fill()
         self.start_peers()

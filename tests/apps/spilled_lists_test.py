@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of find -s, find --json and hash, when they do not fit into the memory they may take.
+"""The lists of find -s, find --json and hash when they exceed the memory that they may use.
 
-What is printed is what is printed without that limit, what find(1), sort(1) and sha256sum(1) print;
-and where the temporary file cannot be made or grows too large, an error, never a shorter list.
+The output is that without a limit, and that of find(1), sort(1) and sha256sum(1). If the temporary
+file cannot be created or grows too large there is an error, never a shorter list.
 """
 
 import json
@@ -30,12 +30,13 @@ class SpilledListsTest(CommandCase):
         make_tree(self.tree, random.Random(SEED), 400)
 
     def run_limited(self, *words, file_bytes=None, folder=None):
-        """Runs with files of at most that size, and temporary ones in that folder."""
+        """Runs with a limit on the size of files, and temporary files in that folder."""
         def limit():
             if file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-        # Signals stay as Python has set them: a file that grows too large is an error, no death.
+        # Python ignores SIGXFSZ, and so does its child: a file that grows too large causes an
+        # error.
         environment = {**os.environ, "TMPDIR": os.fspath(folder or self.folder)}
         return subprocess.run([os.fspath(word) for word in words], capture_output=True,
                               timeout=TIMEOUT_SECONDS, cwd=self.folder, env=environment,
@@ -63,7 +64,7 @@ class SpilledListsTest(CommandCase):
             told = [os.fsencode(entry["path"]) for entry in objects]
             self.assertEqual(told if words else sorted(told), sorted(paths))
         self.assertEqual(json.loads(self.printed("find", "--json", "tree", "-false")), [])
-        # Several trees are one array, each in its order.
+        # Several trees form one array, each in its order.
         objects = json.loads(self.printed("find", "-s", *LEAST, "--json", "tree", "/etc/hostname"))
         self.assertEqual([os.fsencode(entry["path"]) for entry in objects],
                          sorted(paths) + [b"/etc/hostname"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel shows of files while others change them behind its back: after each of many
-random commands, by system calls, through a ring, over the control socket, stat(2) agrees with the
+"""The kernel's view of files that are changed without its knowledge: after each of many random
+commands, by system calls, through a ring and over the control socket, stat(2) agrees with the
 volume."""
 
 import os
@@ -17,11 +17,11 @@ PROCESS = os.path.join(BUILD, "tests", "ring_process")
 SEED = int(os.environ.get("WARREN_SEED") or random.SystemRandom().randrange(2 ** 31))
 STEPS = 400 * int(os.environ.get("WARREN_LOAD", "1"))
 NAMES = [f"n{i}" for i in range(5)]
-RENAMES = 5  # of enum class Rename
+RENAMES = 5  # the number of values of enum class Rename
 
 
 class Ring:
-    """A process with a ring that does as it is told."""
+    """A process with a ring that runs commands for the test."""
 
     def __init__(self, folder):
         self.process = subprocess.Popen([PROCESS, "script", folder], text=True, bufsize=1,
@@ -67,7 +67,7 @@ class StaleAttributes(MountedTest):
         return None if code else facts[:4] + facts[5:]
 
     def expect_truth(self, what):
-        names = {}  # of each inode
+        names = {}  # by inode
         for directory in self.directories:
             for name in NAMES:
                 facts = self.truth(directory, name)

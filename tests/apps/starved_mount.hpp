@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount whose allocations of memory fail one by one within something that is asked of it. It must
-// answer, with ENOMEM or done; the volume is as before it or after it, all that the kernel was
-// given can be given back, and the mount serves on.
+// A mount on which each allocation of memory within a request fails in turn. It must reply, with
+// ENOMEM or after doing the work; the volume is in the state before or after it, everything that
+// the kernel was given can be given back, and the mount continues to work.
 //
-// What is asked runs in a thread of its own, which has nothing put by from what ran before it.
+// Each request runs in a thread of its own, which has no spare memory from earlier requests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ inline void make_base(Volume& volume) {
         ASSERT_TRUE(volume.create(anybody, volume.root(), name, {}));
 }
 
-/// All that a volume shows but times and contents.
+/// Everything that a volume shows except times and contents.
 inline std::string shown_by(Volume& volume, Handle directory) {
     std::string text;
     for (const auto& [name, number] : list_names(volume, directory)) {
@@ -64,7 +64,7 @@ inline std::string shown_by(Volume& volume, Handle directory) {
     return text;
 }
 
-/// A mount with a kernel that knows some of it.
+/// A mount, and a kernel that has looked up some of its names.
 struct Mount {
     Mount(Disk& disk, std::string_view engine)
         : damage("image"),
@@ -102,18 +102,18 @@ struct Mount {
     u64 file_number = 0, other_number = 0, directory_number = 0;
 };
 
-/// What became of a run, with or without a failure.
+/// The outcome of a run, with or without a failure.
 struct Outcome {
     int error = 0;
     u64 allocations = 0;
     bool has_failed = false;
     std::string shown;
-    u64 inodes_left = 0;  // once all names are gone and all references given back
+    u64 inodes_left = 0;  // after all names were removed and all references given back
 };
 
-/// Gives everything back and removes everything: what is left is what somebody forgot.
+/// Gives back and removes everything: any inode that is left was leaked.
 inline void finish(Mount& mount, Outcome& outcome) {
-    // The memory is there again: so is the mount.
+    // With memory available again, the mount works.
     EXPECT_EQ(
         mount.kernel.ask(FUSE_MKDIR, root, Body().add(fuse_mkdir_in{0755, 0}).name("later")).error,
         0);
@@ -139,7 +139,7 @@ class StarvedMount : public testing::TestWithParam<const char*> {
     }
     std::string_view engine() const { return GetParam(); }
 
-    /// Runs `act` on a mount, while its `nth` allocation fails; it answers an errno.
+    /// Runs `act` on a mount while its `nth` allocation fails; it returns an errno.
     Outcome run(const std::function<std::function<int()>(Mount&)>& prepare, u64 nth) {
         const auto disk = base_->copy();
         Outcome outcome;
@@ -159,8 +159,8 @@ class StarvedMount : public testing::TestWithParam<const char*> {
         return outcome;
     }
 
-    /// Lets each allocation of what `prepare` prepares fail, or each case_step-th, one a run.
-    /// `is_whole`: it is one transaction, done or not.
+    /// Runs what `prepare` prepares once for each allocation, or each case_step-th, which then
+    /// fails. `is_whole`: it is one transaction, done completely or not at all.
     void fail_each(const char* name, bool is_whole,
                    const std::function<std::function<int()>(Mount&)>& prepare) {
         SCOPED_TRACE(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each allocation of memory within each request of the kernel fails once, all of them in every run;
-// see starved_mount.hpp. The requests are the kernel's bytes, and libfuse and the callbacks are
+// Each allocation within each request of the kernel fails once, in every run; see
+// starved_mount.hpp. The requests are in the kernel's format, and libfuse and the callbacks are
 // those of a mount.
 #include <cstdio>
 #include <functional>
@@ -16,7 +16,7 @@ struct Call {
     u32 opcode;
     u64 Mount::*node;  // null: the root
     std::function<Body(Mount&)> body;
-    /// Whether it is one transaction: done or not.
+    /// Whether it is one transaction: done completely or not at all.
     bool is_whole = true;
 };
 
@@ -208,7 +208,7 @@ class StarvedRequests : public StarvedMount {
         std::printf("%llu allocations failed\n", static_cast<unsigned long long>(failures_));
     }
 };
-// The second keeps notes of what was not committed: see UnsavedWrites.
+// The second records uncommitted changes: see UnsavedWrites.
 INSTANTIATE_TEST_SUITE_P(Engines, StarvedRequests, testing::Values("cpu", "commands"),
                          [](const auto& engine) { return std::string(engine.param); });
 
@@ -224,7 +224,7 @@ TEST_P(StarvedRequests, aboutContents) {
     fail_calls(content_calls());
 }
 
-/// A ring of root's, with the commands that it is to run.
+/// A ring owned by root, with the commands to run.
 struct Ring {
     explicit Ring(Mount& mount)
         : invalidator(mount.kernel.session(), [](u64, const std::string&) { return false; }),
@@ -244,7 +244,7 @@ struct Ring {
         replies.emplace_back();
         return command;
     }
-    /// 0, or what one of those that failed was told.
+    /// Returns 0, or the error of a command that failed.
     int run() {
         commands.run(received, replies);
         int error = 0;

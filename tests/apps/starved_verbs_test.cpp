@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each allocation of memory within each request over a mount's control socket fails once, all of
-// them in every run; see starved_mount.hpp.
+// Each allocation within each request over a mount's control socket fails once, in every run; see
+// starved_mount.hpp.
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ class Control {
         : invalidator_(mount.kernel.session(), [](u64, const std::string&) { return false; }),
           served_(mount.state, invalidator_),
           file_(served_.file(mount.state.nodes.inode_of(mount.file))) {}
-    /// Opens a connection. Errc::no_memory: the server let it go.
+    /// Opens a connection. Errc::no_memory: the server disconnected it.
     Errc connect() {
         auto [own, other] = make_connection();
         socket_ = std::move(own);
@@ -29,7 +29,7 @@ class Control {
         });
     }
 
-    /// Asks and answers 0 or the errno that the client would see.
+    /// Sends a request; returns 0 or the errno that the client would see.
     int ask(Verb verb, const Encoder& request, bool has_results) {
         const UncountedAllocations uncounted;
         const int directory = served_.root();
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, StarvedVerbs, testing::Values("cpu", "commands
                          [](const auto& engine) { return std::string(engine.param); });
 
 TEST_P(StarvedVerbs, areAnsweredAndDoNoHarm) {
-    // The connection has this process's user, and all in the volume is root's.
+    // The connection has this process's user, and everything in the volume belongs to root.
     if (::geteuid() != 0) GTEST_SKIP() << "only root may change the volume";
     for (const VerbCall& call : verb_calls()) {
         const auto prepare = [&](Mount& mount) -> std::function<int()> {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Mount options about the disk and about memory: each way holds the same bytes, `info` and `doctor`
-say which one is gone and why, a volume larger than its memory works, and what makes no
-sense is refused with a reason."""
+"""Mount options for the disk and memory: each setting stores the same bytes, `info` and `doctor`
+report which one is in use and why, a volume larger than its buffers works, and invalid values are
+refused with a reason."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class StorageOptions(unittest.TestCase):
             with open(os.path.join(self.volume.root, f"f{number}"), "wb") as file:
                 file.write(content_of(number + 60))
             with open(os.path.join(self.volume.root, "f0"), "r+b") as file:
-                file.seek(123_456)  # the same bytes once more, within blocks
+                file.seek(123_456)  # the same bytes again, within blocks
                 file.write(content_of(60)[123_456:130_000])
             self.volume.unmount()
             self.volume.check()
@@ -105,7 +105,7 @@ class StorageOptions(unittest.TestCase):
         grown = self.memory_of_daemon() - empty
         print(f"the daemon grew by {grown >> 10} KiB over {(large + folders * files * 4352) >> 20}"
               " MiB of contents and inodes")
-        # A buffer of 1 MiB, and what requests, rings and commits take for themselves.
+        # A buffer of 1 MiB, and the memory that requests, rings and commits need.
         self.assertLess(grown, 48 << 20)
         self.volume.unmount()
         self.volume.check()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren sync with two operands of which both lie on mounts: trees, or whole volumes."""
+"""warren sync with two operands that are both on mounts: trees, or whole volumes."""
 
 import os
 
@@ -30,7 +30,7 @@ class SyncTest(MountedTest):
         run("sync", self.folder, other.root)
         with open(os.path.join(other.root, "f"), "rb") as file:
             self.assertEqual(file.read(), b"contents")
-        # Either may be meant, so neither is done.
+        # Either may be meant, so the command refuses.
         refused = run("sync", self.volume.root, other.root, code=1)
         self.assertIn("name one at a time", refused.stderr)
         self.assertEqual(os.listdir(other.root), ["f"])

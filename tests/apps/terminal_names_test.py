@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and link targets with any bytes, on a terminal: nothing of them is obeyed, ls and find
-write them as GNU's do. What is not for a terminal gets them as they are."""
+"""Names and link targets with arbitrary bytes on a terminal: no control character reaches it, and
+ls and find print them like the GNU tools. Output that does not go to a terminal is unchanged."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ PIECES = [b"a", b"B", b"1", b" ", b"'", b'"', b"$", b"`", b"\\", b"!", b"\n", b"
           b"\xe2\x82", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf0\x9f\x98\x80", b"\xcd\xb8", b"#", b"~",
           b"{", b"}", b"?", b"*", b"[", b"]", b"-", b"=", b":", b"%", b"@", b"^", b"|", b"&", b";"]
 LOCALES = ("C", "C.UTF-8")
-# What a terminal obeys: control characters but the ends of lines, also those of eight bits.
+# What a terminal interprets: control characters other than line ends, also 8-bit ones.
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
@@ -32,7 +32,7 @@ def random_name(choose):
 
 
 def on_terminal(words, folder, locale):
-    """What the words write on a terminal, which is stdout and stderr."""
+    """What the command prints on a terminal, which is its stdout and stderr."""
     own, other = pty.openpty()
     environment = {**os.environ, "LC_ALL": locale, "TZ": "UTC", "COLUMNS": "80"}
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=other, stderr=other, cwd=folder,
@@ -42,7 +42,7 @@ def on_terminal(words, folder, locale):
         try:
             while piece := os.read(own, 1 << 16):
                 text += piece
-        except OSError:  # all have closed the other end
+        except OSError:  # the other end is closed
             pass
         process.wait(TIMEOUT_SECONDS)
     os.close(own)
@@ -69,7 +69,7 @@ class TerminalTest(CommandCase):
                 open(path, "w").close()
 
     def assert_harmless(self, text, words):
-        """`text` may stand on a terminal of UTF-8 or of bytes."""
+        """`text` is harmless on a terminal that uses UTF-8 or single bytes."""
         shown = text.decode(errors="surrogateescape")
         self.assertEqual(OBEYED.findall(shown), [], words)
         self.assertFalse(any("\udc80" <= letter <= "\udcff" for letter in shown), words)
@@ -80,7 +80,8 @@ class TerminalTest(CommandCase):
         return text
 
     def test_ls_quotes_as_gnu_does(self):
-        # GNU's quotes are wrong, or begin with an empty pair, around some of what has both.
+        # GNU's quotes are wrong, or begin with an empty pair, for some names that contain both
+        # quotes.
         quoted_oddly = [name for name in self.names if b"'" in name]
         for name in quoted_oddly:
             path = os.path.join(self.tree, name)
@@ -94,7 +95,7 @@ class TerminalTest(CommandCase):
             expected = on_terminal(["ls", "-U1A", "--color=never", "tree"], self.folder, locale)
             self.assertEqual(self.own("ls", "-U1A", "tree", locale=locale), expected)
             lines = on_terminal(["ls", "-UlA", "--color=never", "tree"], self.folder, locale)
-            # Columns of owner and size may have other widths.
+            # The columns of owner and size may differ in width.
             def names(text):
                 return [re.split(rb" \d\d:\d\d ", line)[-1] for line in text.split(b"\n")
                         if not line.startswith(b"total ")]
@@ -113,7 +114,7 @@ class TerminalTest(CommandCase):
             for words in (["find", "tree"], ["find", "tree", "-printf", "%p|%f|%h|%P|%l|\\n"]):
                 peer = on_terminal(words, self.folder, locale)
                 text = self.own(*words, locale=locale)
-                # How many characters bytes that are none count for differs.
+                # Invalid bytes may count as different numbers of characters.
                 masked = [sorted(re.sub(rb"\?+", b"?", one).split(b"\n")) for one in (text, peer)]
                 self.assertEqual(*masked)
             self.own("find", "tree", "-ls", locale=locale)

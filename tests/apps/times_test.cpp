@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of change goes forward: neither what notes an access, nor what the kernel knows of a
-// file and sends late, sets it back to what it was a moment ago.
+// The change time only goes forward: neither an update of the access time, nor times that the
+// kernel has cached and sends late, set it back slightly.
 #include <gtest/gtest.h>
 #include <linux/fuse.h>
 
@@ -31,7 +31,7 @@ class Times : public testing::TestWithParam<const char*> {
     Volume& volume() { return mount_->volume(); }
     Handle file() { return volume().lookup(anybody, volume().root(), "file")->handle; }
     i64 changed() { return volume().attributes(file())->changed; }
-    /// What the kernel sends of the times that it has kept of a file.
+    /// The request by which the kernel sends the times that it has cached for a file.
     Body times(i64 time) {
         fuse_setattr_in in{};
         in.valid = FATTR_MTIME | FATTR_CTIME;
@@ -59,7 +59,7 @@ TEST_P(Times, ofChangeAreNotSetBackByAnAccess) {
             AttributeChange mode;
             mode.which = AttributeChange::mode | AttributeChange::changed;
             mode.new_mode = 0600 + static_cast<u32>(random.below(8));
-            mode.new_changed = last + 1;  // a clock of its own, which never stands still
+            mode.new_changed = last + 1;  // a separate clock, which never stands still
             const Result<Attributes> done = volume().set_attributes(anybody, file, mode);
             ASSERT_TRUE(done);
             EXPECT_GE(done->changed, last);
@@ -87,7 +87,7 @@ TEST_P(Times, ofChangeAreNotSetBackByTimesThatComeLate) {
     EXPECT_EQ(late.error, 0);
     EXPECT_EQ(changed(), before);
     EXPECT_EQ(volume().attributes(file())->modified, before - second) << "anybody may set this";
-    // A clock that was set back has its way.
+    // If the clock was set back by much, the change time follows.
     const i64 hour = 3600 * second;
     EXPECT_EQ(mount_->kernel.ask(FUSE_SETATTR, mount_->file, times(before - hour)).error, 0);
     EXPECT_EQ(changed(), before - hour);

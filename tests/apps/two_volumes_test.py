@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two mounts on the CUDA engine, so two processes use one GPU at once, with MPS and without: both
-do their work beside each other and both volumes are sound in the end. Needs a GPU, root and
-/dev/fuse; skipped without. The half with MPS needs nvidia-cuda-mps-control."""
+"""Two mounts with the CUDA engine, so that two processes use one GPU at once, with and without MPS:
+both work concurrently, and both volumes are clean at the end. Needs a GPU, root and /dev/fuse;
+skipped without. The part with MPS needs nvidia-cuda-mps-control."""
 
 import json
 import os
@@ -21,7 +21,7 @@ FILES = 50
 
 
 def work(root, errors):
-    """Trees made, listed, moved, checked and removed, one after the other."""
+    """Creates, lists, moves, checks and removes trees, one after the other."""
     try:
         for number in range(ROUNDS):
             tree = os.path.join(root, f"tree{number}")
@@ -43,7 +43,7 @@ def work(root, errors):
                         assert stream.read() == f"{root} {number} {directory} {file}"
             if number + 1 < ROUNDS:
                 run("rm", "-r", moved)
-    except Exception as error:  # for the thread that waits for this one
+    except Exception as error:  # reported to the thread that waits for this one
         errors.append(error)
 
 

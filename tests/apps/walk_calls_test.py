@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the walk asks of the kernel, as strace(1) sees it, what it does with fewer threads than it
-asks for, and what it shows on a terminal.
+"""The system calls of the walk, as strace(1) shows them, what it does if it gets fewer threads than
+it requests, and what it shows on a terminal.
 """
 
 import collections
@@ -45,7 +45,7 @@ class CallsTest(CommandCase):
             self.skipTest("nothing can be traced here")
 
     def calls(self, *words):
-        """The calls of a run of one thread that waits for each, as (name, directory, path)."""
+        """The system calls of a run with one thread, as (name, directory, path)."""
         log = self.folder / "log"
         self.run_program("strace", "-f", "--seccomp-bpf", "-qq", "-e",
                          "trace=openat,statx,newfstatat,getdents64", "-o", log, WARREN,
@@ -54,7 +54,7 @@ class CallsTest(CommandCase):
         return [found.groups() for found in map(CALL.search, log.read_text().splitlines()) if found]
 
     def more_calls(self, *words):
-        """How many more of each than for an empty directory, and those of the tree."""
+        """How many more of each than for an empty directory, and those on the tree."""
         calls = self.calls(words[0], "tree", *words[1:])
         of_empty = self.calls(words[0], "empty", *words[1:])
         counts = collections.Counter(name for name, _, _ in calls)
@@ -66,10 +66,11 @@ class CallsTest(CommandCase):
         for words in (["walk"], ["find", "-type", "f", "-name", "f*"]):
             counts, _ = self.more_calls(*words)
             self.assertEqual(counts["statx"], 0)
-            # Of standard output, when something is printed at all.
+            # For standard output, if anything is printed at all.
             self.assertLessEqual(counts["newfstatat"], 1)
             self.assertEqual(counts["openat"], below)
-            # Two for each, and one more for the second 128 KiB of names; some file systems give
+            # Two for each, and one more for the second 128 KiB of names; some file systems return
+            # less at once.
             # less at once.
             self.assertIn(counts["getdents64"], range(2 * below, 2 * below + 20))
 
@@ -103,7 +104,7 @@ class TerminalTest(CommandCase):
             while part := os.read(terminal, 4096):
                 shown += part
         except OSError:
-            pass  # the other side is closed
+            pass  # the other end is closed
         os.close(terminal)
         self.assertEqual(job.wait(TIMEOUT_SECONDS), 0)
         self.assertRegex(shown, rb"walking '[^']*/tree'")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""warren walk, find, du and rm on the host's own files, beside find(1), du(1) and rm(1).
+"""Compares warren walk, find, du and rm on the host's own files with find(1), du(1) and rm(1).
 
-Every comparison is of all lines in any order: the threads of a walk print as they come.
+All lines are compared in any order, since the threads of a walk print them as they find entries.
 """
 
 import json
@@ -65,7 +65,7 @@ TIMES = ["2024-01-31", "2024-02-29 23:59", "2024-07-01T12:34:56.7", "2024-07-01 
          "-2 hours", "1 month ago", "2 weeks", "10:20", "90 minutes ago"]
 
 
-# Makes every statx(2) take as long as on a network, so that a walk would ask for some ahead.
+# Makes each statx(2) as slow as on a network, so that a walk issues some ahead.
 SLOW_STATX = b"""
 #define _GNU_SOURCE
 #include <sys/stat.h>
@@ -81,7 +81,7 @@ int statx(int directory, const char* path, int flags, unsigned mask, struct stat
 
 
 def make_tree(root, choose, entries):
-    """About `entries` of all kinds with hard names, hard links within and links to anywhere."""
+    """About `entries` files of all types with hostile names, hard links and symbolic links."""
     directories = [root]
     files = []
     for number in range(entries):
@@ -117,7 +117,7 @@ class WalkCase(CommandCase):
         make_tree(self.tree, random.Random(SEED), entries)
 
     def same(self, warren, peer, end=b"\n", code=None):
-        """Both print the same lines and exit alike."""
+        """Both print the same lines and have the same exit status."""
         own = self.warren(*warren, code=None)
         other = self.run_program(*peer, code=None)
         self.assertEqual(sorted(own.stdout.split(end)), sorted(other.stdout.split(end)),
@@ -171,7 +171,7 @@ class FindTest(WalkCase):
         self.assertFalse(self.tree.exists())
 
     def test_removals_are_seen_by_the_next_test(self):
-        # One of two names stays, however slow a status is: the other's is not from before.
+        # One of two names stays, however slow a stat is: its link count must not be from before.
         if not shutil.which("cc"):
             self.skipTest("there is no C compiler")
         self.write("slow.c", SLOW_STATX)
@@ -214,7 +214,7 @@ class FindTest(WalkCase):
         self.assertEqual(own, other)
 
     def found_newer(self, text, zone):
-        """Of a file from ten minutes before that time and one from ten minutes after."""
+        """The results for a file ten minutes older than that time and one ten minutes newer."""
         def run(*words):
             return subprocess.run(words, stdout=subprocess.PIPE, check=True,
                                   env={**os.environ, "TZ": zone}).stdout
@@ -226,7 +226,7 @@ class FindTest(WalkCase):
                 os.utime(self.write(f"times/{name}", b""), (seconds + offset,) * 2)
             found = run(WARREN, "find", self.folder / "times", "-type", "f", "-newermt", text,
                         "-printf", "%f ")
-            if run("date", "+%F") == today:  # else a time of day was of two days
+            if run("date", "+%F") == today:  # else a time of day would belong to two days
                 return found
 
     def test_times_are_those_of_date(self):
@@ -260,7 +260,8 @@ class DuTest(WalkCase):
         self.fill()
         for options in DU_OPTIONS:
             end = b"\0" if "-0" in options else b"\n"
-            # Which of a file's names counts is the first to come, so that lines below the top
+            # It depends on timing which name of a file counts, so lines below the top differ if its
+            # names are in several directories.
             # differ where names lie in several directories.
             names = ["-l"] if options[0] in LINES_OF_DIRECTORIES else []
             for threads in ("1", "3"):
@@ -354,7 +355,7 @@ class WalkTest(WalkCase):
 
 
 class FailureTest(WalkCase):
-    """What cannot be read, as a user without rights over it."""
+    """Files that cannot be read, as a user without rights to them."""
 
     def setUp(self):
         super().setUp()
@@ -398,7 +399,7 @@ class FailureTest(WalkCase):
         (self.tree / "closed").chmod(0o755)
         (self.tree / "closed" / "file").unlink()
         (self.tree / "closed").chmod(0)
-        self.as_user("rm", "-rf", "tree", code=0)  # closed, but empty
+        self.as_user("rm", "-rf", "tree", code=0)  # unreadable, but empty
         self.assertFalse(self.tree.exists())
 
 
