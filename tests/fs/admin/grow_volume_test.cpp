@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growing keeps what the frame table says, wherever the table lies before and after; a cut or a
-// failing I/O leaves the old volume or the grown one.
+// Growing preserves the contents of the frame table, wherever the table lies before and after;
+// after a power cut or an I/O error the disk holds the old volume or the grown one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -139,7 +139,7 @@ TEST(GrowVolume, aCutLeavesTheOldOrTheGrownVolume) {
         Superblock superblock{};
         ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
         const Census before = take_census(*disk, superblock);
-        // What lies beyond the volume and beyond its table is not ours and may be anything.
+        // Bytes beyond the volume and beyond its table do not belong to it and may hold anything.
         const std::vector<std::byte> garbage(3 * frame_size, std::byte{0xa5});
         ASSERT_EQ(disk->write(start, garbage), Errc::ok);
         const u64 table_end =

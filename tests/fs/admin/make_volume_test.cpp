@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new volume is read back by the rules of the format, at every size class; making one is cut off
-// after every event; and people are told what stands in the way.
+// A new volume is read back by the rules of the format, at every size class. Creation is cut off
+// after every I/O event, and each refusal is explained to the user.
 #include "fs/admin/make_volume.hpp"
 
 #include <gtest/gtest.h>
@@ -159,7 +159,7 @@ TEST_F(MakeVolumeFileTest, makesAndRemakesAFile) {
 
 TEST_F(MakeVolumeFileTest, largeVolumesCostLittle) {
     u64 size = 16 * tib;
-    // Some file systems keep files below that.
+    // Some file systems limit files to a smaller size.
     while (make_volume(path_, sized(size)).code == Errc::file_too_big)
         size /= 2;
     ASSERT_GE(size, 1 * tib);
@@ -243,7 +243,7 @@ TEST_F(MakeVolumeFileTest, growsAFile) {
     EXPECT_EQ(take_census(*disk, superblock).blocks_used, superblock.blocks_used);
 }
 
-/// Puts data frames into the table by hand, as an engine would, so that a move has to keep them.
+/// Adds data frames to the table by hand, as an engine would; a move must preserve them.
 
 }  // namespace
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rebuild that a GPU runs, by threads and by lanes in lockstep: the same names under the same
-// keys in as few blocks as they need, beside readers and writers.
+// The directory rebuild of a GPU, run by threads and by lanes in lockstep: it keeps all names under
+// their keys in as few blocks as they need, beside readers and writers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -80,8 +80,8 @@ TEST(DirectoryRebuildWork, AMillionAndAHalfLong) {
     EXPECT_TRUE(expect_clean(*disk));
 }
 
-/// Windows of few leaves, which begin and end anywhere, by lanes in lockstep too. What a window of
-/// so few cannot make one leaf less stays as it is.
+/// Windows of a few leaves that begin and end at random positions, also run by lanes in lockstep.
+/// If a window cannot save a leaf, its leaves stay as they are.
 TEST(DirectoryRebuildWork, SmallWindows) {
     for (const RebuildCase& which : {RebuildCase{"some", 1200, 2, 12},
                                      {"gone", 1500, 40, 12},
@@ -107,8 +107,8 @@ TEST(DirectoryRebuildWork, SmallWindows) {
     }
 }
 
-/// The machine stops between two windows: what is on disk is sound and holds all names, and what is
-/// left is packed later.
+/// The machine stops between two windows: the volume on disk is consistent and holds all names, and
+/// the remaining leaves are packed by a later rebuild.
 TEST(DirectoryRebuildWork, EndsBetweenWindows) {
     const auto disk = make_memory_disk(small_journal_volume);
     InsideVolume volume(*disk);
@@ -139,8 +139,8 @@ TEST(DirectoryRebuildWork, EndsBetweenWindows) {
     EXPECT_EQ(volume->close(), Errc::ok);
 }
 
-/// Lets the first pair of the last node below the root of a directory begin where the next one
-/// nearly does.
+/// Changes the key of the first pair in the last node below the root of a directory to almost the
+/// first key of the next node.
 void raise_first_key(MemoryDisk& disk, Handle directory) {
     test::ImageEditor editor(disk);
     const format::Inode inode = editor.inode(directory.inode);
@@ -152,8 +152,8 @@ void raise_first_key(MemoryDisk& disk, Handle directory) {
     editor.write(place, block);
 }
 
-/// A rebuild of such a directory finds it corrupt and loses no name; once it is repaired it is
-/// rebuilt.
+/// A rebuild of such a directory reports corruption and loses no name; after a repair the rebuild
+/// succeeds.
 void expect_no_rebuild_of_broken(const RebuildCase& which) {
     const auto pristine = make_memory_disk(64 * mib);
     Handle directory;
@@ -196,16 +196,16 @@ void expect_no_rebuild_of_broken(const RebuildCase& which) {
     }
 }
 
-/// Names before such a key are found as long as their leaf is the first of its node. A rebuild of
-/// any kind must not make it another one; a repair puts the key where it belongs.
+/// Names before such a key are found as long as their leaf is the first of its node. No rebuild may
+/// put another leaf first; a repair corrects the key.
 TEST(DirectoryRebuildWork, ANodeThatBeginsBehindItsPair) {
-    // The last of several nodes, and the only one, which would fit into the root.
+    // The last of several nodes; then a single node, whose pairs would fit into the root.
     expect_no_rebuild_of_broken({"broken", 30'000, 3, 12});
     expect_no_rebuild_of_broken({"broken", 1500, 5, 12});
 }
 
-/// Lets pair `second` of a directory's last node of height 1 lead where `first` does; that leaf
-/// loses its names if it `is_empty`.
+/// Makes pair `second` of a directory's last node of height 1 point to the same leaf as pair
+/// `first`; with `is_empty` that leaf also loses its names.
 void lead_to_one_leaf(MemoryDisk& disk, Handle directory, u32 first, u32 second, bool is_empty) {
     test::ImageEditor editor(disk);
     const format::Inode inode = editor.inode(directory.inode);
@@ -225,7 +225,7 @@ void lead_to_one_leaf(MemoryDisk& disk, Handle directory, u32 first, u32 second,
     editor.write(shared, leaf_block);
 }
 
-/// To pack such a tree would free the leaf twice, or move its names into itself.
+/// Packing such a tree would free the leaf twice, or move its names into itself.
 TEST(DirectoryRebuildWork, TwoPairsThatLeadToOneLeaf) {
     const auto pristine = make_memory_disk(64 * mib);
     Handle directory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rebuild as a GPU does it, by threads or by lanes in lockstep, on a host's Store.
+// Runs the GPU's directory rebuild by threads or by lanes in lockstep, on a host's Store.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace warren {
 
-/// The counterpart of DirectoryRebuild.
+/// The host counterpart of DirectoryRebuild.
 class HostRebuild {
  public:
     HostRebuild(VolumeImplementation& volume, u64 workers, bool in_lockstep)
@@ -33,7 +33,7 @@ class HostRebuild {
         return bulk::pack_windows({.leaves_max = leaves_max}, report_, run_window, *this);
     }
 
-    // What pack_windows() asks for between two runs.
+    // What pack_windows() requests between two runs.
     Errc bring_wanted() {
         for (u32 i = 0; i < report_.wanted_count; ++i)
             WARREN_TRY(volume_.loader().load(room_.wanted.data()[i]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans as a GPU does them, with an output and blocks brought between runs, by threads or by lanes
-// in lockstep, on a host's Store.
+// Runs the GPU's scans by threads or by lanes in lockstep, on a host's Store, with an output buffer
+// and with blocks that are loaded between runs.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct OutputScanShape {
     u64 directories = 1;          // to begin with; grows
 };
 
-/// The counterpart of TreeScan.
+/// The host counterpart of TreeScan.
 class OutputScan {
  public:
     explicit OutputScan(VolumeImplementation& volume, const OutputScanShape& shape = {})

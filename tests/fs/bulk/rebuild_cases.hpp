@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories to be rebuilt, whoever does it, and what must hold afterwards. `Rebuild` has
-// `Errc operator()(const Caller&, Handle)`.
+// Directories to rebuild, and what must hold afterwards, for any implementation of a rebuild.
+// `Rebuild` has `Errc operator()(const Caller&, Handle)`.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ inline std::vector<RebuildCase> rebuild_cases() {
             {"mixed names", 9000, 2, 90}, {"most gone", 20'000, 300, 40}};
 }
 
-/// A name that is unlike its neighbours.
+/// A name whose letters and length differ from those of its neighbours.
 inline std::string case_name(const RebuildCase& which, u32 number) {
     std::string name = std::to_string(number) + ".";
     Random random(number + 1);
@@ -53,9 +53,9 @@ inline Handle make_case(Volume& volume, const RebuildCase& which) {
     return directory;
 }
 
-/// A directory with more blocks than a commit of its volume holds: so many names have been made and
-/// one in six is gone. All in the order of hashes: in any other each part of the names touches
-/// every leaf, and takes a commit for every few thousand.
+/// A directory with more blocks than a commit of its volume holds: `names` names are created and
+/// one in six is removed, in the order of their hashes. In any other order each batch of names
+/// would touch every leaf, and every few thousand names would need a commit.
 struct LargeDirectory {
     Handle handle;
     std::vector<std::string> names;  // that are there
@@ -90,17 +90,17 @@ struct LargeDirectory {
                   static_cast<std::ptrdiff_t>(gone.size()));
     }
 
-    /// How many blocks its tree may take when it is packed.
+    /// The number of blocks that its tree may take once it is packed.
     u64 packed_blocks() const { return names.size() / 84 * 103 / 100 + 200; }
 };
 
-/// Leaves and nodes that a packed tree of these names needs, or a few more.
+/// The leaves and nodes that a packed tree of these names needs, with a small margin.
 inline u64 packed_blocks(const std::map<std::string, u64>& names) {
     u64 words = 0;
     for (const auto& [name, inode] : names)
         words += (name.size() + 7) / 8;
     const u64 by_count = names.size() / 84 + 1;
-    // Where names are long, a leaf ends with room for less than the longest.
+    // With long names, the free space at the end of a leaf can be just short of the longest name.
     const u64 by_names = words / (231 - 32) + 1;
     const u64 leaves = std::max(by_count, by_names) * 102 / 100 + 1;
     return leaves + leaves / 252 + 2;
@@ -130,7 +130,7 @@ void expect_rebuilds(const MakeRebuild& make_rebuild) {
                 ASSERT_TRUE(found) << name;
                 ASSERT_EQ(found->handle.inode, inode) << name;
             }
-            // What was packed grows again.
+            // A packed directory can grow again.
             for (u32 i = 0; i < 300; ++i)
                 make_file(*volume, directory, "again" + std::to_string(i));
             EXPECT_EQ(list_names(*volume, directory).size(), before.size() + 300);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees taken apart by teams of one and of four lanes and by many threads: everything that a step
-// can free goes, the rest hangs on the orphan directory with what it holds, and the volume is sound
-// after each step.
+// Trees reclaimed by teams of one and of four lanes and by many threads: a step frees all that it
+// can, the rest stays linked in the orphan directory with its contents, and the volume is
+// consistent after each step.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@
 namespace warren {
 namespace {
 
-/// One step by one team, which does one task after the other.
+/// One step by one team, which runs one task after the other.
 template <class Team>
 void reclaim_all(const Team& team, const core::Store& store, TestStep& step) {
     ops::TreeReclaimer<Team, TestStep> reclaimer(team, store, step);
@@ -31,7 +31,7 @@ struct Limits {
     u64 queue_max = ~u64{0};
 };
 
-/// How the lanes of a test's team are made to work.
+/// How a test drives the lanes of a team.
 using Work = std::function<void(const core::Store&, TestStep&)>;
 
 u32 remove_by(const TreeRecipe& recipe, const Limits& limits, const Work& work) {
@@ -81,14 +81,14 @@ TEST(ReclaimTree, LeftoversStayWithTheirDirectory) {
     by_lanes(reclaimed.volume().store(), step);
     reclaimed.end_step(step);
     ASSERT_EQ(step.leftovers.size(), 1u);
-    // Five are open, and two have a tree of extents.
+    // Five files are open, and two have a tree of extents.
     EXPECT_EQ(reclaimed.files() + 7, reclaimed.tree().files);
     reclaimed.finish(7);
 }
 
 constexpr core::Credentials anyone{.check = false};
 
-/// Whoever has a handle of a directory may ask for a name in it at any moment.
+/// A client that has a handle of a directory may try to create a name in it at any moment.
 TEST(ReclaimTree, NoNameIsMadeInADirectoryThatIsTakenApart) {
     for (const u32 files : {0u, 20u, 3000u}) {
         SCOPED_TRACE(files);
@@ -115,7 +115,7 @@ TEST(ReclaimTree, NoNameIsMadeInADirectoryThatIsTakenApart) {
     }
 }
 
-/// Its name among the orphans goes later: an inode that got the number could not get there.
+/// Its name in the orphan directory goes later and would collide with that of a new owner.
 TEST(ReclaimTree, TheNumberOfAnEmptiedRootIsKeptUntilItsNameIsGone) {
     ReclaimedVolume reclaimed(
         {"deep", 64 * mib, [](Volume& volume) { return build_deep(volume, 10); }});
@@ -162,7 +162,7 @@ TEST(ReclaimTree, WhatIsNotBegunCostsTheJournalNothing) {
     reclaimed.finish(0);
 }
 
-/// A tree within a dying tree may be taken away by itself; the dying root has no link to lose.
+/// A tree below a dying root may be removed separately; the dying root has no link to lose.
 TEST(ReclaimTree, DetachingBelowADyingRoot) {
     ReclaimedVolume reclaimed(
         {"mix", 64 * mib, [](Volume& volume) { return build_flat(volume, 3, 2, true); }});
@@ -186,8 +186,8 @@ TEST(ReclaimTree, DetachingBelowADyingRoot) {
     reclaimed.finish(0);
 }
 
-/// A directory that waits for the next step may get one below it that has the number of the one
-/// that was above it: who looks for circles must not walk in one.
+/// A directory that waits for the next step may get a child whose inode number was that of its
+/// former parent: a search for cycles must not follow that number upwards.
 TEST(ReclaimTree, NothingLeadsUpFromWhatWaits) {
     ReclaimedVolume reclaimed(
         {"deep", 64 * mib, [](Volume& volume) { return build_deep(volume, 4); }});
@@ -234,7 +234,7 @@ TEST(ReclaimTree, ManySteps) {
     }
 }
 
-/// A step ends where nodes of the tree are gone and those behind them are not.
+/// The step ends when some nodes of the tree are freed and the nodes after them are not.
 TEST(ReclaimTree, CutOffBetweenTwoStepsOfALargeDirectory) {
     for (const Work& work : {Work(by_thread), Work(by_lanes)}) {
         for (const u32 names : {30'000u, 90'000u}) {
@@ -260,7 +260,7 @@ TEST(ReclaimTree, CutOffBetweenTwoStepsOfALargeDirectory) {
     }
 }
 
-/// Takes a directory apart until a node begins behind what leads to it.
+/// Reclaims a directory until the first key of a node is greater than the key in its parent.
 void do_steps(ReclaimedVolume& reclaimed, u64 looks) {
     while (!reclaimed.has_late_node() && !reclaimed.roots().empty()) {
         TestStep step(reclaimed.volume());
@@ -272,7 +272,7 @@ void do_steps(ReclaimedVolume& reclaimed, u64 looks) {
     ASSERT_EQ(reclaimed.roots().size(), 1u);
 }
 
-/// Whoever has a handle of it may ask for a rebuild: what goes anyway is left alone.
+/// A client that has its handle may ask for a rebuild: a dying directory is left alone.
 TEST(ReclaimTree, ALargeDirectoryThatWasBegunIsNotPacked) {
     ReclaimedVolume reclaimed(
         {"large", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 30'000, false); }});
@@ -303,7 +303,7 @@ TEST(ReclaimTree, ALargeDirectoryThatWasBegunIsNotPacked) {
     reclaimed.finish(removal.files);
 }
 
-/// What is left over may go by its names: then nodes go from such a tree one by one.
+/// The remainder may be removed name by name: then the nodes of such a tree go one by one.
 TEST(ReclaimTree, NamesOfALargeDirectoryThatWasBegun) {
     ReclaimedVolume reclaimed(
         {"large", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 90'000, false); }});

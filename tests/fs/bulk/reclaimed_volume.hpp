@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume whose tree "doomed" is taken apart step by step on a host's Store, and what a step of a
-// test allows and tells.
+// A volume whose tree "doomed" is reclaimed step by step on a host's Store, with the limits that a
+// test sets for a step and the counts that the step reports.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace warren {
 
-/// What a step of a test allows, and what it tells. Members take the place of the engine's.
+/// The limits of a test's step, and its results. Members replace those of the engine.
 class TestStep {
  public:
     u64 dropping = 0;
@@ -105,7 +105,7 @@ class TestStep {
     u64 looks_ = 0;
 };
 
-/// Whether a node somewhere below these pairs begins behind what leads to it.
+/// Whether a node somewhere below these pairs has a first key greater than that of its pair.
 inline bool has_late_node(const core::Store& store, std::span<const format::TreePair> pairs,
                           u32 height) {
     return height > 1 && std::ranges::any_of(pairs, [&](const format::TreePair& pair) {
@@ -135,7 +135,7 @@ class ReclaimedVolume {
     VolumeImplementation& volume() { return *volume_; }
     const std::vector<u64>& roots() const { return roots_; }
 
-    /// Does what comes behind a step.
+    /// The work that follows a step.
     void end_step(const TestStep& step) {
         EXPECT_EQ(step.error, Errc::ok);
         core::StoreState& state = *volume_->store().state;
@@ -155,7 +155,7 @@ class ReclaimedVolume {
             }),
                       Errc::ok);
         }
-        // Those that hold what needs an operation of its own are done with.
+        // Done: inodes that need an operation of their own are handled one by one below.
         roots_.clear();
         for (const u64 number : step.aside) {
             const auto& kept = step.leftovers;
@@ -166,7 +166,7 @@ class ReclaimedVolume {
         EXPECT_EQ(volume_->commit(), Errc::ok);
     }
 
-    /// Closes the volume; it must be sound, and hold nothing of the tree when it was opened again.
+    /// Closes the volume; it must be consistent, and free of the tree when it is opened again.
     void finish(u64 left_files) {
         EXPECT_EQ(files_ + left_files, tree_.files);
         if (left_files == 0) {
@@ -182,7 +182,7 @@ class ReclaimedVolume {
         expect_clean(*disk_);
     }
 
-    /// Whether a step has left a directory so.
+    /// Whether a step has left such a node in the tree of a root.
     bool has_late_node() const {
         return std::ranges::any_of(roots_, [&](u64 root) {
             const core::Store& store = volume_->store();
@@ -193,7 +193,7 @@ class ReclaimedVolume {
         });
     }
 
-    /// The machine stops now: what is on the disk is sound, and who opens it ends the removal.
+    /// A crash here leaves a consistent volume on disk, and the next open ends the removal.
     void expect_sound_if_cut_off() const {
         const auto cut = disk_->copy();
         EXPECT_TRUE(expect_clean(*cut));

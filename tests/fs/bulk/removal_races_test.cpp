@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of inodes between a removal and whoever makes, holds or forgets one at that moment: each
-// case puts two operations into the order in which threads once met.
+// Inode numbers while a removal races with an operation that creates, holds or forgets an inode:
+// each case replays two operations in the order in which threads once collided.
 #include <gtest/gtest.h>
 
 #include "fs/core/inode_table.hpp"
@@ -49,7 +49,7 @@ class RemovalRaces : public testing::Test {
         EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::forget(op, handle, 1); }),
                   wanted);
     }
-    /// Makes files until one has the number of `handle`, or 9,000 have not.
+    /// Creates files until one gets the number of `handle`, at most 9,000.
     bool gets_number_of(Handle handle) {
         bool found = false;
         for (u32 i = 0; i < 9000 && !found; ++i, ++next_) {
@@ -67,7 +67,7 @@ class RemovalRaces : public testing::Test {
     u32 next_ = 0;
 };
 
-/// The file is removed after it was made and before its maker has let go of all that it held.
+/// The file is removed after it was created and before its creator has released all that it held.
 TEST_F(RemovalRaces, AFileIsRemovedBeforeItsMakerIsDone) {
     make("first");  // the directory has its leaf
     CpuOperation op(ThreadTeam{}, volume_->store());
@@ -80,7 +80,7 @@ TEST_F(RemovalRaces, AFileIsRemovedBeforeItsMakerIsDone) {
     EXPECT_TRUE(gets_number_of(made->handle));
 }
 
-/// Who asks for a handle that is stale and forgets it all the same takes nobody's reference.
+/// A client that looks up a stale handle and then forgets it takes no other client's reference.
 TEST_F(RemovalRaces, ForgettingAStaleHandleLetsNoNumberGo) {
     const Handle old = make("old");
     unlink("old");
@@ -96,7 +96,7 @@ TEST_F(RemovalRaces, ForgettingAStaleHandleLetsNoNumberGo) {
     forget(again);
 }
 
-/// The bit that says where to look for numbers may be set after the frame has gone.
+/// The hint where to look for free inode numbers may be set after the frame has been freed.
 TEST_F(RemovalRaces, AFrameWithoutInodesIsNotLookedAtForEver) {
     const core::Store& store = volume_->store();
     u64* room = core::room_of(store, format::FrameKind::inodes);

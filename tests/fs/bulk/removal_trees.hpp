@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees for tests that remove one: each is built below "doomed" in the root, with what else of the
-// volume it is tied to, and comes with the counts that its removal must tell.
+// Trees for tests that remove one: each is built below "doomed" in the root, with its links to the
+// rest of the volume, and comes with the counts that its removal must report.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace warren {
 
-/// What a builder has made.
+/// What a builder has created.
 struct DoomedTree {
     u64 files = 0;                // names below "doomed"
     u64 directories = 0;          // "doomed" among them
@@ -26,7 +26,7 @@ struct DoomedTree {
     u64 others = 0;               // directories in "others" of the root, which stay
 };
 
-/// Opens what is to be open and detaches "doomed"; its inode.
+/// Opens the files that shall be open and detaches "doomed"; returns its inode.
 inline u64 detach_doomed(VolumeImplementation& volume, const DoomedTree& tree) {
     for (const Handle file : tree.to_open)
         EXPECT_EQ(volume.run([&](CpuOperation& op) { return ops::open_file(op, file); }), Errc::ok);
@@ -99,7 +99,7 @@ inline DoomedTree build_deep(Volume& volume, u32 levels) {
     return builder.made;
 }
 
-/// A chain, and directories beside it that are not the tree's.
+/// A chain of directories, and beside it directories that do not belong to the tree.
 inline DoomedTree build_deep_among(Volume& volume, u32 levels, u32 others) {
     const Handle beside = make_directory(volume, volume.root(), "others");
     std::vector<std::string> names;
@@ -131,7 +131,7 @@ inline DoomedTree build_flat(Volume& volume, u32 parents, u32 entries, bool dire
     return builder.made;
 }
 
-/// All kinds of inodes, with what they can hold, some of it tied to the world outside.
+/// All kinds of inodes with all kinds of contents, some of them linked from outside of the tree.
 inline DoomedTree build_zoo(Volume& volume) {
     TreeBuilder builder(volume);
     const Handle outside = make_directory(volume, volume.root(), "outside");
@@ -162,7 +162,7 @@ inline DoomedTree build_zoo(Volume& volume) {
     return builder.made;
 }
 
-/// A tree of `size` things, as the seed has it.
+/// A random tree of `size` inodes, determined by the seed.
 inline DoomedTree build_random(Volume& volume, u64 seed, u32 size) {
     TreeBuilder builder(volume);
     Random random(seed);

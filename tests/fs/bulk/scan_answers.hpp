@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scan must answer, whoever runs it: what a walk finds that asks for one name after the
-// other. `Scan` is an OutputScan or a DeviceScan; the volume's own scans are asked as well.
+// What each implementation of a scan must answer: the same as a walk that looks up name by name.
+// `Scan` is an OutputScan or a DeviceScan; the volume's own scans are tested as well.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace warren {
 
 using bulk::ScanPurpose;
 
-/// A volume on a disk in memory, with what is behind it.
+/// A volume on a disk in memory, with access to its implementation.
 class InsideVolume {
  public:
     explicit InsideVolume(Disk& disk) {
@@ -41,7 +41,7 @@ class InsideVolume {
     std::unique_ptr<Volume> volume_;
 };
 
-/// What a visitor has seen: directory, name, depth, and all attributes.
+/// A row that a visitor has seen: directory, name, depth, and all attributes.
 using ScanRow = std::tuple<u64, std::string, u32, std::vector<u64>>;
 
 class ScanRows {
@@ -72,8 +72,8 @@ inline bool is_directory(const Attributes& of) {
     return (of.mode & format::type_mask) == format::type_directory;
 }
 
-/// Calls `take` for `root` and for all below it, and goes on below those of which it is true. By
-/// look-ups of each name, on behalf of nobody.
+/// Calls `take` for `root` and for all entries below it, and descends where it returns true. Looks
+/// up each name without permission checks.
 template <class Take>
 void walk_each(Volume& volume, Handle root, const Take& take) {
     Scanned first;
@@ -93,7 +93,7 @@ void walk_each(Volume& volume, Handle root, const Take& take) {
     }
 }
 
-/// What a scan with this filter must see.
+/// The rows that a scan with this filter must see.
 inline std::multiset<ScanRow> walk(Volume& volume, Handle root, const ScanFilter& filter) {
     ops::FileFilter files;
     EXPECT_EQ(ops::set_filter(files, filter), Errc::ok);
@@ -117,7 +117,7 @@ inline std::multiset<ScanRow> rows_of(InsideVolume& volume, const Caller& caller
     return rows.seen;
 }
 
-/// As rows_of(), by `scan`.
+/// The same rows as rows_of(), produced by `scan`.
 template <class Scan>
 std::multiset<ScanRow> scan_by(Scan& scan, InsideVolume& volume, const Caller& caller, Handle root,
                                const ScanFilter& filter, Errc wanted = Errc::ok) {
@@ -153,7 +153,7 @@ inline Sums sums_of(const std::vector<DirectoryUsage>& usages) {
     return sums;
 }
 
-/// What usage() must answer.
+/// The result that usage() must give.
 inline Sums sums_by_walk(Volume& volume, Handle root, const UsageOptions& options) {
     std::vector<DirectoryUsage> answer;
     std::map<u64, u32> above;  // by directory: where its entries are counted
@@ -234,7 +234,7 @@ void expect_same_answers(Scan& scan, InsideVolume& volume) {
         std::vector<DirectoryUsage> usages;
         EXPECT_EQ(volume->usage(anybody, root, options, usages), Errc::ok);
         for (const Sums& found : {measure_by(scan, volume, root, options), sums_of(usages)}) {
-            // With several directories a file with several names may be counted in any of them.
+            // Across several directories, a file with several names may be counted in any of them.
             if (options.depth_max == 0 || options.counts_links) {
                 EXPECT_TRUE(found == wanted) << options.depth_max;
             }
@@ -244,7 +244,7 @@ void expect_same_answers(Scan& scan, InsideVolume& volume) {
     }
 }
 
-/// Modes of directories as `random` has it; users 1 and 2 own things.
+/// Draws the modes of directories from `random`; users 1 and 2 own some inodes.
 inline void spread_owners(InsideVolume& volume, Random& random) {
     std::vector<Handle> all;
     std::mutex mutex;
@@ -284,7 +284,7 @@ inline bool may(const Caller& caller, const Attributes& of, u32 wanted) {
     return caller.user == 0 || (of.mode >> shift & wanted) == wanted;
 }
 
-/// As modes and owners say.
+/// As the modes and owners imply.
 inline Allowed allowed_to(Volume& volume, const Caller& caller, Handle root) {
     Allowed allowed;
     std::map<u64, Attributes> directories;
@@ -299,7 +299,7 @@ inline Allowed allowed_to(Volume& volume, const Caller& caller, Handle root) {
             allowed.whole = allowed.whole && may(caller, at, 7) && !binds(at);
         }
         if (found.depth == 0) return true;
-        // A directory that has a name.
+        // A directory that still has a name.
         const Attributes& in = directories.at(found.directory.inode);
         allowed.scan = allowed.scan && may(caller, in, 5);
         allowed.as_rm =
@@ -309,7 +309,7 @@ inline Allowed allowed_to(Volume& volume, const Caller& caller, Handle root) {
     return allowed;
 }
 
-/// Users who may and may not see and remove trees.
+/// Users with and without permission to see and remove trees.
 template <class MakeScan>
 void expect_same_refusals(u64 seeds, const MakeScan& make_scan) {
     u32 refused = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans, by the volume's threads and as a GPU runs them, by lanes in lockstep: they see what a walk
-// from directory to directory sees, add up the same and refuse what they must, with any room and
-// beside changes.
+// Scans, by the volume's threads and by lanes in lockstep as on a GPU: they see the same entries as
+// a walk from directory to directory, compute the same sums and refuse what the walk refuses, with
+// buffers of any size and beside concurrent changes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -52,7 +52,7 @@ TEST(TreeScanWork, SeesWhatAWalkSees) {
         for (const OutputScanShape& shape : shapes) {
             SCOPED_TRACE(recipe.label + " by " + std::to_string(shape.workers) +
                          (shape.in_lockstep ? " in lockstep" : ""));
-            // Lanes in lockstep take their time: a tree with everything in it, and one of chance.
+            // Lanes in lockstep are slow: only one tree with every kind of inode, and a random one.
             if (shape.in_lockstep && recipe.label != "zoo" && recipe.label != "random 1") continue;
             expect_same(recipe, shape, &shape == shapes);
             if (testing::Test::HasFailure()) return;
@@ -60,7 +60,7 @@ TEST(TreeScanWork, SeesWhatAWalkSees) {
     }
 }
 
-/// Directories whose entries are alike, all but one in ten, and none.
+/// Directories whose entries are all alike, all but one in ten alike, or all different.
 DoomedTree build_neighbours(Volume& volume) {
     TreeBuilder builder(volume);
     for (const u32 distance : {1000u, 10u, 1u}) {

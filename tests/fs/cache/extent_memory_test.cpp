@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for extents: nobody shares it, and the system is asked for no more than was promised,
-// unless all is in use.
+// Memory for extents: no two owners share any, and no more than the announced amount is requested
+// from the system unless all of it is in use.
 #include "fs/cache/extent_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@
 namespace warren {
 namespace {
 
-// Sanitizers take memory of their own for what is touched.
+// Sanitizers take memory of their own for each page that is touched.
 constexpr bool knows_own_memory = !is_sanitized;
 
-/// Memory of this process that the system has given it, in blocks.
+/// Memory of this process that the system has committed, in blocks.
 u64 resident_blocks() {
     std::ifstream facts("/proc/self/statm");
     u64 all = 0, resident = 0;
@@ -40,7 +40,7 @@ TEST(ExtentMemory, takesNoMoreOfTheSystemThanItsLimit) {
     u64 out = 0;
     const u64 before = resident_blocks();
     for (int i = 0; i < 3000; ++i) {
-        // Long ones and short ones by turns, so that each finds what the other has left behind.
+        // Long and short extents alternate, so that each finds the gaps that the other has left.
         const u64 blocks = 1 + random.below(i / 300 % 2 == 0 ? 12 : longest);
         while (out + blocks > limit) {
             const u64 which = random.below(taken.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file buffer at its smallest size against an array of bytes, by one thread and by many, on a
-// disk that fails; how far it loads, what it evicts, what a journal gets from it; and that who
-// finds his bytes in memory does not wait for a disk that somebody else waits for.
+// disk that fails; read-ahead, eviction, what a journal takes from it; and that a reader with a
+// cache hit does not wait for a disk that another thread waits for.
 #include "fs/cache/file_buffer.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ void fill(std::span<std::byte> bytes, Random& random) {
         byte = static_cast<std::byte>(random.next());
 }
 
-/// One random read or write within [begin, begin + model.size()), which only the caller uses.
+/// One random read or write within [begin, begin + model.size()), used by this caller only.
 void step(FileBuffer& buffer, u64 begin, Bytes& model, Random& random) {
     const u64 unit = random.one_in(2) ? block : 1;
     const u64 length =
@@ -115,7 +115,7 @@ TEST(FileBuffer, loadsTwiceAsMuchAsLongAsTheReaderGoesOn) {
         if (more != 0) loads.push_back(more);
     }
     EXPECT_EQ(loads, (std::vector<u64>{2, 4, 8, 16, 32, 64, 64, 64}));
-    // Somewhere else it begins anew, and never goes beyond the run.
+    // A read elsewhere starts the read-ahead anew, and read-ahead never passes the end of the run.
     ASSERT_EQ(buffer.read(1000 * block, one, 1001 * block), Errc::ok);
     EXPECT_EQ(buffer.figures().loaded_blocks, 254u + 1);
     EXPECT_EQ(buffer.figures().hits, 255u);
@@ -138,7 +138,7 @@ TEST(FileBuffer, keepsWhatIsUsedAndWhatIsDearToLose) {
     MemoryDisk disk(disk_bytes);
     FileBuffer buffer(disk, smallest());  // 64 blocks, extents of up to 8
     Bytes bytes(block);
-    // A dirty block, then clean ones that are used less than it was.
+    // A dirty block, then clean ones that are used less often.
     ASSERT_EQ(buffer.write(0, bytes), Errc::ok);
     for (u64 i = 1; i < 40; ++i)
         ASSERT_EQ(buffer.read(i * 8 * block, bytes, disk_bytes), Errc::ok);
@@ -225,7 +225,7 @@ TEST(FileBuffer, readersGoOnAndNothingIsLostWhileTheDiskTakesNothing) {
         ASSERT_EQ(found, Bytes(found.size(), std::byte{3}));
         most_blocks = std::max(most_blocks, buffer.figures().blocks);
     }
-    // Beyond the limit there is what is dirty, and what a reader has in hand.
+    // Only dirty blocks and blocks that a reader is using may exceed the limit.
     EXPECT_LE(most_blocks, 2 * FileBuffer::size_bytes_min / block);
     found.resize(block);
     for (u64 i = 0; i < kept; ++i) {
@@ -260,7 +260,7 @@ TEST(FileBuffer, givesAJournalWhatIsDirtyAndKeepsItUntilItIsOnTheDisk) {
     });
     EXPECT_EQ(places, (std::vector<u64>{0, 1, 2, 3}));
     EXPECT_EQ(buffer.take_room(10), Errc::ok);
-    // What is logged cannot be evicted by readers.
+    // Readers cannot evict blocks that are logged.
     Bytes one(block);
     for (u64 i = 100; i < 300; i += 2)
         ASSERT_EQ(buffer.read(i * block, one, (i + 1) * block), Errc::ok);
@@ -296,7 +296,7 @@ TEST(FileBuffer, writesNothingThatNobodyWants) {
     buffer.keep_all();
     EXPECT_EQ(buffer.figures().dropped_blocks, 2u);
     EXPECT_EQ(buffer.figures().dirty_blocks, 2u);
-    // Until let_drop() all is written, here by who exceeds what may be dirty and what is in memory.
+    // Until let_drop() all is written, here by a writer that exceeds the dirty and memory limits.
     wanted_from = disk_bytes;
     const Bytes much(2 * FileBuffer::size_bytes_min, std::byte{6});
     ASSERT_EQ(buffer.write(4 * block, much), Errc::ok);
@@ -308,11 +308,11 @@ TEST(FileBuffer, writesNothingThatNobodyWants) {
     std::ranges::fill(std::span(expected).first(2 * block), std::byte{0});
     EXPECT_TRUE(found == expected);
     buffer.let_drop();
-    // Then nothing is.
+    // From here on nothing is.
     const u64 written = buffer.figures().written_blocks;
     ASSERT_EQ(buffer.write(0, much), Errc::ok);
     EXPECT_EQ(buffer.figures().written_blocks, written);
-    // Somebody takes the places again.
+    // Another file takes the block addresses again.
     wanted_from = 0;
     const Bytes other(2 * FileBuffer::size_bytes_min, std::byte{7});
     ASSERT_EQ(buffer.write(0, other), Errc::ok);
@@ -336,7 +336,7 @@ TEST(FileBuffer, concurrentReadersUseWhatTheyLoad) {
     }
     for (std::thread& one : executor)
         one.join();
-    // The last load of a thread may reach into the part of the next one.
+    // The last load of a thread may reach into the range of the next thread.
     EXPECT_LE(buffer.figures().loaded_blocks, disk_bytes / block + threads * 8);
 }
 
@@ -367,7 +367,7 @@ TEST(FileBuffer, concurrentReadersSeeNothingOlderThanWhatWasWritten) {
                 ASSERT_TRUE(std::ranges::all_of(words, [&](u64 one) { return one == words[0]; }));
                 ASSERT_GE(words[0], before) << "block " << at;
                 ASSERT_LE(words[0], written[at].load() + 1) << "block " << at;
-                // Not each time: it takes the lock that a hit must do without.
+                // Not on each access: it takes the lock that a hit must do without.
                 if (reads.fetch_add(1) % 64 == 0) {
                     ASSERT_LE(buffer.figures().blocks, most_blocks);
                 }
@@ -411,7 +411,7 @@ TEST(FileBuffer, concurrentReadersMayFindWhatIsForgotten) {
     }
     Random random(seed.part(4));
     while (buffer.figures().loads < 300 * test_load() && !testing::Test::HasFailure()) {
-        // What lies there stays the same: it is loaded anew, elsewhere in memory.
+        // The contents stay the same: the block is loaded anew, elsewhere in memory.
         const u64 at = random.below(blocks);
         buffer.forget(at * block, random.below(24) * block);
     }
@@ -443,7 +443,7 @@ TEST(FileBuffer, aHitDoesNotWaitForTheTable) {
     EXPECT_EQ(buffer.figures().hits, 101u);
 }
 
-/// A disk on which every read waits until it is let go.
+/// A disk on which every read waits until the test releases it.
 class SlowDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
@@ -479,7 +479,7 @@ TEST(FileBuffer, aHitDoesNotWaitForAMiss) {
     });
     disk.began.acquire();
     disk.began.release();
-    // The disk stands still. Hits and writes come back all the same.
+    // The disk is blocked. Hits and writes return all the same.
     for (int i = 0; i < 100; ++i) {
         ASSERT_EQ(buffer.read(0, bytes, block), Errc::ok);
         ASSERT_EQ(buffer.write(block * 4, bytes), Errc::ok);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of metadata that is freed while somebody reads it, and is another's before the read has
-// ended: what was read must not come over what lies there by then. On a disk that answers when it
-// is told to, in each way in which blocks come into memory.
+// A block of metadata that is freed and reused for another object while a read of it is under way:
+// the old bytes must not replace the new contents in memory. The disk completes reads when the test
+// tells it to; each way in which blocks come into memory is tested.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -18,7 +18,7 @@
 namespace warren {
 namespace {
 
-/// Where metadata blocks go.
+/// The frames of metadata blocks.
 struct Way {
     const char* name;
     bool is_engines;   // the memory of an engine that has its own
@@ -57,7 +57,7 @@ class LateRead : public testing::TestWithParam<Way> {
         ASSERT_EQ(volume_->close(), Errc::ok);
         volume_ = nullptr;
     }
-    /// A symbolic link whose target takes a block; the number of its inode.
+    /// A symbolic link whose target takes a block; returns the number of its inode.
     u64 make_link(const std::string& name, const std::string& target) {
         const auto made =
             volume_->create(anybody, volume_->root(), name, {.mode = 0120777, .target = target});
@@ -69,7 +69,7 @@ class LateRead : public testing::TestWithParam<Way> {
         if (!found) return found.code();
         return volume_->read_link(found->handle);
     }
-    /// Where the target of a link lies, by what the disk says.
+    /// The block address of a link's target, according to the disk.
     u64 target_place(u64 link) {
         format::Block block;
         const u64 place = link * format::inode_size;
@@ -81,7 +81,7 @@ class LateRead : public testing::TestWithParam<Way> {
         EXPECT_EQ(inode.area_kind, static_cast<u8>(format::AreaKind::target));
         return format::BlockPointer{inode.area.words[0]}.offset();
     }
-    /// Lets somebody ask for the target of `old` and removes the link before he has it.
+    /// Lets a thread ask for the target of `old` and removes the link before the answer has come.
     std::future<Result<std::string>> read_while_it_goes() {
         disk_.hold(place_);
         auto late = std::async(std::launch::async, [this] { return target_of("old"); });
@@ -109,7 +109,7 @@ class LateRead : public testing::TestWithParam<Way> {
 TEST_P(LateRead, ofABlockThatIsAnothersByNowBringsNothingOld) {
     auto late = read_while_it_goes();
     auto making = std::async(std::launch::async, [this] { return make_link("new", new_target); });
-    // Where a block comes into a buffer only by being read, he waits for the read.
+    // Where a block enters a buffer only by a read, the creator waits for that read.
     using std::chrono::seconds;
     while (implementation_->loader().waiters() == 0 &&
            making.wait_for(seconds(0)) != std::future_status::ready) {
@@ -142,8 +142,8 @@ using LateReadInPlace = LateRead;
 TEST_P(LateReadInPlace, ofABlockThatIsBeingGivenToAnotherIsDropped) {
     constexpr u64 pattern = 0x5a5a5a5a5a5a5a5a;
     auto late = read_while_it_goes();
-    // As by an operation that has reserved the block and is about to make it resident: what it
-    // writes then must not meet what was read.
+    // Acts like an operation that has reserved the block and is about to make it resident: the
+    // bytes that it then writes must not be replaced by those that were read.
     const core::Store& store = implementation_->store();
     const auto run = core::reserve_run(store, 0, format::FrameKind::metadata, place_, 1);
     ASSERT_TRUE(run);

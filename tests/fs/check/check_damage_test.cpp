@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage of every kind and none in particular: no byte of the metadata, changed, makes a check
-// crash, hang or read outside of the disk, and whatever a repair can open it brings to a clean
+// Random damage of every kind: no changed byte of the metadata makes a check crash, hang or
+// read outside of the disk, and a repair brings every volume that it can open to a clean
 // state.
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using format::Inode;
 using test::ImageBuilder;
 using test::ImageEditor;
 
-/// Places of blocks that hold metadata in use.
+/// Addresses of metadata blocks in use.
 std::vector<u64> metadata_places(ImageBuilder& image) {
     ImageEditor editor(image.disk());
     const format::Superblock& superblock = image.superblock();
@@ -43,7 +43,7 @@ std::vector<u64> metadata_places(ImageBuilder& image) {
     return places;
 }
 
-/// A GPU takes the first look where volumes are few: to get it ready takes longer than to look.
+/// A GPU runs the quick check only where volumes are few: its start takes longer than the check.
 CheckResult expect_survives(Disk& disk, bool repair, Failure& failure,
                             EngineChoice engine = EngineChoice::cpu) {
     BoundedDisk bounded(disk);
@@ -54,7 +54,7 @@ CheckResult expect_survives(Disk& disk, bool repair, Failure& failure,
     CheckResult result;
     failure = check_disk(bounded, "image", options, result);
     if (repair || failure.code != Errc::ok) return result;
-    // What the first look takes for sound is so, and nothing else is.
+    // The quick check calls a volume sound exactly if it has no problem.
     EXPECT_EQ(result.was_full, result.problems > 0);
     if (result.was_full) return result;
     options.is_full = true;
@@ -79,7 +79,7 @@ void expect_repairable(MemoryDisk& disk, const std::string& what) {
     EXPECT_EQ(again.problems, 0u) << what << "\n" << lines;
 }
 
-/// Whether the byte is checked by a CRC: all but inode slots that are not in use.
+/// Whether a CRC covers the byte: true except in inode slots that are not in use.
 bool is_guarded(const ImageBuilder& image, const Block& block, u64 place, u64 at) {
     const u64 frame = image.root() / format::inodes_per_frame;
     if (place / format::frame_size != frame || place % format::frame_size == 0) return true;
@@ -140,7 +140,7 @@ TEST(CheckDamage, TruncatedDisk) {
     }
 }
 
-/// Changes some words of one metadata block in ways that look plausible, and seals it again.
+/// Changes some words of one metadata block to plausible values and recomputes its checksum.
 void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) {
     ImageEditor editor(image.disk());
     const u64 inodes = image.root() / format::inodes_per_frame * format::frame_size;
@@ -151,7 +151,7 @@ void forge(ImageBuilder& image, Random& random, const std::vector<u64>& places) 
     const u64 first = has_header ? sizeof(BlockHeader) / 8 : 0;
     for (u64 changes = 1 + random.below(4); changes > 0; --changes) {
         u64 at = first + random.below(32);
-        // Mostly words that mean something.
+        // Mostly words that have a meaning.
         for (int tries = 0; tries < 6 && (block.words[at] == 0 || tries == 0); ++tries) {
             at = first + random.below(std::size(block.words) - first);
         }

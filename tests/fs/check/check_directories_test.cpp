@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage of directories: of what they say of themselves, of their trees, of their entries.
+// Damage of directories: of their inodes, of their trees, of their entries.
 #include "tests/support/check_sample.hpp"
 
 namespace warren::test {
@@ -13,7 +13,7 @@ TEST_F(CheckTest, LostRoot) {
     });
     const Inode before = editor().inode(directory);
     expect_found_and_repaired("the root directory is lost");
-    // Its leaves are found by looking at every block.
+    // Finds its leaves by examining every block.
     EXPECT_EQ(count_names(image.root()), names);
     EXPECT_EQ(editor().inode(directory).entries, before.entries);
 }
@@ -172,7 +172,7 @@ TEST_F(CheckTest, TreeThatPointsIntoItself) {
     EXPECT_EQ(count_names(directory), 41u);
 }
 
-/// A leaf further on gets names that lie before the first key of a node above it, and is split.
+/// A later leaf gets names that sort before the first key of a node above it, and is split.
 TEST_F(CheckTest, NodeThatBeginsBehindItsPair) {
     const u64 node = tree_block(directory, 1);
     change_block<format::TreeNode>(node, [](format::TreeNode& at) { ++at.pairs[0].key; });
@@ -188,7 +188,7 @@ TEST_F(CheckTest, NodeWhoseFirstKeyIsAboveTheNext) {
     EXPECT_EQ(count_names(directory), 41u);
 }
 
-/// What is no longer removed must have its keys in order again.
+/// Since the node is no longer removed, its keys must be in order again.
 TEST_F(CheckTest, NodeThatBeginsBehindItsPairInALostDyingDirectory) {
     const u64 node = tree_block(directory, 1);
     change_inode(directory, [](Inode& inode) { inode.entries |= format::entries_dying; });

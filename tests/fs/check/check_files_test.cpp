@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage of what files own: extents, link targets, extended attributes.
+// Damage of a file's own metadata: extents, link targets, extended attributes.
 #include "tests/support/check_sample.hpp"
 
 namespace warren::test {
@@ -13,8 +13,8 @@ TEST_F(CheckTest, ExtentsThatOverlap) {
     EXPECT_EQ(editor().inode(few).area_count, 2);
 }
 
-/// Of two extents for one block the one that begins first has it. What the other one has behind
-/// that is kept, and the block is told.
+/// If two extents claim one block, the extent that begins first gets it. The rest of the other
+/// extent is kept, and the loss is reported.
 TEST_F(CheckTest, ExtentThatBeginsWithinAnother) {
     const u64 place = editor().inode(few).area.extents[2].start.offset();
     for (const u64 size_blocks : {4, 3}) {
@@ -39,12 +39,12 @@ TEST_F(CheckTest, ExtentThatBeginsWithinAnother) {
         EXPECT_EQ(rest.file_block, 3u);
         EXPECT_EQ(rest.length, 1u);
         EXPECT_EQ(rest.start.offset(), place + block_size);
-        // What begins behind the end must read as zeros when the file grows.
+        // Blocks behind the end of the file must read as zeros when the file grows.
         EXPECT_EQ(rest.flags, size_blocks == 3 ? format::extent_unwritten : 0);
     }
 }
 
-/// An extent whose blocks are another file's is in nobody's way.
+/// An extent whose blocks belong to another file does not displace this file's own extents.
 TEST_F(CheckTest, ExtentThatBeginsWithinOneOfAnotherFile) {
     const BlockPointer other = editor().inode(text).area.extents[0].start;
     const BlockPointer own = editor().inode(few).area.extents[1].start;
@@ -123,7 +123,7 @@ TEST_F(CheckTest, ExtentNodeThatBeginsBehindItsPair) {
     expect_nothing_lost(*this, [](const TreeNode& node) { return node.pairs[1].key - 1; });
 }
 
-/// As where a leaf was split in front of the first key of the node above it.
+/// As after a split of a leaf in front of the first key of the node above it.
 TEST_F(CheckTest, ExtentNodeWhoseFirstKeyIsAboveTheNext) {
     expect_nothing_lost(*this, [](const TreeNode& node) { return node.pairs[1].key + 1; });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sound volume is clean. Damage of the volume's own parts is found without a write, is repaired,
-// and is gone afterwards; a repair that is cut off can be started again.
+// A sound volume is clean. Damage of the volume's own structures is found without a write, is
+// repaired, and is gone afterwards; an interrupted repair can be started again.
 #include "fs/check/check.hpp"
 
 #include "fs/admin/make_volume.hpp"
@@ -236,7 +236,7 @@ TEST_F(CheckTest, RepairSurvivesACutAfterEveryWrite) {
     }
 }
 
-/// Lets each access of a repair fail in turn, it alone or all from it on.
+/// Makes each I/O of a repair fail in turn, alone or together with all later ones.
 void fail_each(CheckTest& test, bool is_once) {
     const auto pristine = test.disk().copy();
     u64 count = ~u64{0};
@@ -251,7 +251,7 @@ void fail_each(CheckTest& test, bool is_once) {
             EXPECT_NE(outcome.failure.code, Errc::ok) << nth;
         const Outcome again = check(*copy, true);
         EXPECT_EQ(again.result.repaired, again.result.problems) << nth << again.all();
-        // One entry was hurt; no other name may get lost.
+        // One entry was damaged; no other name may get lost.
         EXPECT_LE(again.count("is in no directory"), 1) << nth << again.all();
         expect_clean(*copy);
         ASSERT_FALSE(testing::Test::HasFailure()) << "access " << nth;
@@ -280,7 +280,7 @@ TEST_F(CheckTest, WhatCannotBeReadIsAProblem) {
 
 TEST_F(CheckTest, RepairOfAFullVolume) {
     editor().flip(tree_block(directory, 1) + 70);
-    // All that is free is marked as in use: only the second round has blocks to write to.
+    // All free blocks are marked as in use: only the second round has blocks to write to.
     change_block<format::FrameTableBlock>(
         image.superblock().frame_table_offset, [&](format::FrameTableBlock& table) {
             for (u64 frame = 0; frame < image.superblock().frame_count; ++frame) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The phases of an examination, run by lanes in lockstep as a warp runs them and by single threads:
-// both see the same flaws, and the counts of a sound volume are those of the closer look. That the
-// first look as a whole agrees with the closer one is checked wherever a test checks a volume
+// both find the same flaws, and on a sound volume their counts are those of the full check. That
+// the quick check as a whole agrees with the full check is verified wherever a test checks a volume
 // (tests/support/two_looks.hpp).
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class LockstepExecutor {
     void reset(u32& word) { word = 0; }
 };
 
-/// Threads that meet in the tables, on volumes of any size.
+/// Threads that use the tables concurrently, on volumes of any size.
 class ThreadsExecutor {
  public:
     template <class Phase>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The moment of a commit. The bodies that list, gather and publish are run by a thread and by a
-// team of four lanes in several shares and compared with a model; whole volumes are committed while
-// threads change them, and every commit must hold a state between two commands: each token in one
-// directory, each link counted.
+// The snapshot of a commit. The functions that list, gather and publish are run by a thread and by
+// a team of four lanes in several shares and compared with a model; whole volumes are committed
+// while threads change them, and every commit must hold a state between two commands: each token in
+// one directory, each link counted.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ constexpr u64 metadata_frames = 12;
 constexpr u64 table_place = 4 * format::block_size;
 const Caller anybody{.check = false};
 
-/// A store with metadata that mean nothing.
+/// A store with metadata that have no meaning.
 class LooseStore {
  public:
     explicit LooseStore(Random& random) {
@@ -120,7 +120,7 @@ TYPED_TEST(CommitSnapshotBodies, gatherWhatIsDirtyAndNothingElse) {
         std::vector<Block> blocks(model.size());
         std::vector<u64> places(model.size());
         ops::CutHeader header{};
-        // Too little room: all stays dirty.
+        // Too little room: all blocks stay dirty.
         cut_by(by, store, {blocks.data(), places.data(), model.size() - 1, &header}, shares, 1);
         EXPECT_EQ(header.count, model.size());
         EXPECT_EQ(store.state->dirty_blocks, model.size());
@@ -203,7 +203,7 @@ TEST(ReservedRange, BringsMemoryBeforeItIsTouchedAndGivesItBack) {
     ASSERT_NE(range.data(), nullptr);
     EXPECT_EQ(resident_pages(range, bytes), 0u);
     range.populate(2 * mib);
-    // None on a system that does not know how; more where pages are huge.
+    // None on systems without the call; more where pages are huge.
     const u64 brought = resident_pages(range, bytes);
     EXPECT_TRUE(brought == 0 || brought >= 2 * mib / page_bytes()) << brought;
     std::memset(range.data(), 1, bytes);
@@ -225,17 +225,17 @@ TYPED_TEST(CommitSnapshotBodies, publishWhatWasFreed) {
         by([&](const auto& team) { ops::publish_committed(team, store, what); });
         return what.was_released != 0;
     };
-    // Some blocks are free now.
+    // Some blocks are free from here on.
     ops::CommittedFrame some{5, FrameKind::metadata, {1, 2, 3, 4, 5, 6, 7, 8}, 1};
     EXPECT_FALSE(publish(some));
     EXPECT_TRUE(std::equal(some.used, some.used + 8, store.overlays[5].committed));
     EXPECT_TRUE(core::test_bit(core::room_of(store, FrameKind::metadata), 5));
-    // Nothing is left in it, but somebody holds a block.
+    // The frame is empty, but a block of it is still held.
     std::fill_n(store.frame(6).used, 8, 0);
     store.overlays[6].reserved[3] = 4;
     EXPECT_FALSE(publish({6, FrameKind::metadata, {}, 1}));
     EXPECT_EQ(core::kind_of(store, 6), FrameKind::metadata);
-    // Nobody does.
+    // No block of it is held.
     store.overlays[6].reserved[3] = 0;
     EXPECT_TRUE(publish({6, FrameKind::metadata, {}, 0}));
     EXPECT_EQ(core::kind_of(store, 6), FrameKind::free);
@@ -250,7 +250,7 @@ TYPED_TEST(CommitSnapshotBodies, publishWhatWasFreed) {
     EXPECT_EQ(store.overlays[7].committed[7], 0u);
 }
 
-/// Directories among which threads move tokens, one command a move; and pairs of names of one file.
+/// Directories among which threads move tokens by single commands; and pairs of names of one file.
 class Tokens {
  public:
     static constexpr u32 directories = 6;
@@ -264,7 +264,7 @@ class Tokens {
             EXPECT_TRUE(volume.create(anybody, directory(volume, i % directories), name(i), {}));
     }
 
-    /// Moves a token, wherever it is; makes and removes a further name of it.
+    /// Moves a token from wherever it is; creates and removes a second name of it.
     static void step(Volume& volume, Random& random) {
         const u32 token = static_cast<u32>(random.below(tokens));
         const Handle from = directory(volume, static_cast<u32>(random.below(directories)));
@@ -280,7 +280,7 @@ class Tokens {
         static_cast<void>(volume.remove_directory(anybody, to, further));
     }
 
-    /// Every token lies in one directory, and has as many names as it says.
+    /// Every token lies in one directory, and has as many names as its link count says.
     static void expect_all(Volume& volume) {
         std::map<std::string, u32> seen;
         std::map<u64, u32> names;
@@ -343,7 +343,7 @@ TEST_P(CommitMoment, holdsAStateBetweenTwoCommands) {
         while (!is_over)
             Tokens::step(*volume, random);
     };
-    // What threads dirty here is far from filling the journal, so nobody else commits.
+    // The threads dirty far too little to fill the journal, so no other commit starts.
     const auto commit = [&](Random&) {
         for (u64 i = 0; i < 12 * test_load() && !testing::Test::HasFailure(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(3));

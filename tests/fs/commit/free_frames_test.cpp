@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of frames that hold nothing goes back to the system, and the frames are used again,
-// also while others make and remove names.
+// The memory of empty frames is returned to the system, and the frames can be reused, also while
+// other threads create and remove names.
 #include "fs/commit/free_frames.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class FreeFrames : public testing::Test {
         Removal removal;
         ASSERT_EQ(volume_->remove_tree(anybody, volume_->root(), name, removal), Errc::ok);
     }
-    /// Blocks that are in memory, of all frames or of free ones.
+    /// Counts blocks that are in memory, of all frames or of free ones.
     u64 resident_blocks(bool of_free_ones) const {
         const core::Store& store = inside_->store();
         constexpr u64 words = format::blocks_per_frame / 64;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What replay takes for a transaction and what not: flipped bits, garbage, transactions that are
-// sound but lie, and those that the superblock says are history. No byte may go where no block may
-// lie.
+// What replay accepts as a transaction and what it rejects: flipped bits, garbage, transactions
+// with a correct checksum and false contents, and those that the superblock declares as done.
+// Replay must write no byte where no block may lie.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -76,7 +76,7 @@ TEST(JournalReplay, superblockOutsideOfTheJournalIsNotUndone) {
     EXPECT_EQ(found(6, 1), 0u);
 }
 
-/// Replays whatever `image` holds and checks that all it writes lies where blocks may lie.
+/// Replays whatever `image` holds and checks that it writes only where blocks may lie.
 u64 replay_garbage(MemoryDisk& image, const Superblock& superblock) {
     image.start_recording();
     const Result<u64> result = Journal::replay(image, superblock);
@@ -134,7 +134,7 @@ TEST(JournalReplay, garbageIsNoTransaction) {
     }
 }
 
-/// A transaction of one block, sound but for what `change` does before it is sealed.
+/// A transaction of one block, valid except for what `change` does before it is sealed.
 template <class Change>
 u64 replay_crafted(const Change& change) {
     auto disk = make_disk();

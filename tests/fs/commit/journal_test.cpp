@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal against a model: the contents of every place after every commit. The power is cut
-// after each event, with writes lost, torn and reordered, also while a replay runs; each I/O is let
-// fail; the journal is filled with garbage and with transactions that are sound but lie.
+// The journal against a model: the contents of every address after every commit. The power is cut
+// after each event, with writes lost, torn and reordered, also while a replay runs; each I/O fails
+// once; the journal is filled with garbage and with well-sealed but false transactions.
 #include "fs/commit/journal.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ Superblock load(Disk& disk) {
     return superblock;
 }
 
-/// A block that tells what wrote it; never sealed, for the journal takes any bytes.
+/// Contents that depend on address and version; no checksum, for the journal takes any bytes.
 void fill(Block& block, u64 place, u64 version) {
     Random random(place * 1'000'003 + version);
     for (u64& word : block.words)
@@ -59,8 +59,8 @@ struct Option {
     bool closes = true;  // some commits are followed by a clean close and a reopening
 };
 
-/// Commits random sets of blocks and keeps what every place holds after each number. After a commit
-/// one place is given up and its bytes are written outside of the journal, as file data would be.
+/// Commits random sets of blocks and records what every address holds after each number. After a
+/// commit one address is given up and its bytes are written directly, as file data would be.
 class Writer {
  public:
     using State = std::map<u64, u64>;  // place to version
@@ -75,7 +75,7 @@ class Writer {
             state_[first_place + i * block_size] = 0;
     }
 
-    /// The first error, with which everything ends.
+    /// The first error, which ends the run.
     Errc run(const Option& option) {
         WARREN_TRY(open());
         for (u64 i = 0; i < option.commits; ++i) {
@@ -90,7 +90,7 @@ class Writer {
     const State& state(u64 transaction) const { return states_.at(transaction); }
     bool knows(u64 transaction) const { return states_.contains(transaction); }
     const std::vector<Data>& data() const { return data_; }
-    /// The last number that was acknowledged when the log had `events` events.
+    /// The last commit number that was acknowledged when the log had `events` events.
     u64 acknowledged(u64 events) const {
         u64 found = 1;
         for (const auto& [number, event] : acknowledged_) {
@@ -112,7 +112,7 @@ class Writer {
         return Errc::ok;
     }
 
-    /// A superblock outside of the journal, as open and close write it.
+    /// Writes a superblock outside of the journal, as open and close do.
     Errc outside(u32 clean) {
         superblock_.clean = clean;
         states_[++number_] = state_;
@@ -154,7 +154,7 @@ class Writer {
 
     FreshData fresh_data() { return random_.one_in(3) ? FreshData::yes : FreshData::no; }
 
-    /// Takes a place out of the state that this commit does not write; 0 if there is none.
+    /// Removes an address that this commit does not write from the state; 0 if there is none.
     u64 give_up(const std::vector<u64>& places) {
         for (const auto& [place, version] : state_) {
             if (version == 0 || std::ranges::find(places, place) != places.end()) continue;
@@ -193,7 +193,7 @@ std::unique_ptr<MemoryDisk> make_disk() {
     return disk;
 }
 
-/// The superblock and all places, by one read each.
+/// The superblock and the block at each address, by one read each.
 std::vector<std::byte> read_all(Disk& disk) {
     std::vector<std::byte> bytes((1 + place_count) * block_size);
     const auto all = std::span(bytes);
@@ -203,7 +203,7 @@ std::vector<std::byte> read_all(Disk& disk) {
 }
 
 /// Replays `image` as open does and compares it with the model, and with what a reader found
-/// before. Returns its number.
+/// before. Returns the commit number.
 u64 expect_recovered(const Writer& writer, MemoryDisk& image, u64 events) {
     const Superblock before = load(image);
     OverlayDisk overlay(image);
@@ -287,7 +287,7 @@ TEST(Journal, replaySurvivesACutAfterEveryEvent) {
     EXPECT_GT(replays, 20u);
 }
 
-/// A second life after a cut: what it commits must not be confused with what the first one left.
+/// A second mount after a power cut: its commits must not be confused with those of the first.
 TEST(Journal, goesOnAfterACut) {
     for (u64 seed = 1; seed <= 60; ++seed) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The superblock is damaged byte by byte, made to lie number by number, cut off and overwritten: it
-// is read right or refused with a reason, and writing it never leaves a disk without a sound copy.
+// The superblock is damaged by byte, forged by field, cut off and overwritten: a reader gets its
+// values or a refusal with a reason, and writing always leaves a sound copy on disk.
 #include "fs/commit/superblock_io.hpp"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(SuperblockIo, writingBothCopiesRepairsEither) {
     }
 }
 
-/// The failure of reading a superblock that was changed and sealed again, in both copies.
+/// The error of reading a superblock whose two copies were changed and sealed again.
 template <class Change>
 Failure load_changed(const Change& change) {
     auto disk = make_volume_disk(64 * mib);

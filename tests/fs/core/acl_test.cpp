@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ACLs against cases worked out by hand from acl(5) and against a naive model: entries in maps,
-// each rule written down as the manual page says it, with none of the order that the real code
-// relies on.
+// ACLs against cases worked out by hand from acl(5) and against a naive model: entries in maps, and
+// each rule written as the manual page states it, without the sort order that the real code relies
+// on.
 #include "fs/core/acl.hpp"
 
 #include <gtest/gtest.h>
@@ -123,9 +123,9 @@ TEST(Acl, EntriesAreChecked) {
     EXPECT_EQ(check({minimal[0], minimal[2], minimal[1]}), Errc::invalid) << "out of order";
     EXPECT_EQ(check({minimal[0], minimal[0], minimal[1], minimal[2]}), Errc::invalid);
     EXPECT_EQ(check({minimal[0], minimal[1], minimal[2], minimal[2]}), Errc::invalid);
-    // A user and a group of the same number are two names.
+    // A user and a group with the same number are different qualifiers.
     EXPECT_EQ(check(with(extended, 4, {acl_group, 7, 1000})), Errc::ok);
-    // Not ascending, and the repeated one is not the neighbour.
+    // Not ascending, and the repeated entries are not adjacent.
     EXPECT_EQ(check({minimal[0],
                      {acl_user, 7, 9},
                      {acl_user, 7, 5},
@@ -253,7 +253,7 @@ Entries random_acl(Random& random) {
     return all;
 }
 
-/// Does one thing to an ACL that may make it invalid.
+/// Makes one change to an ACL that may make it invalid.
 void damage(Random& random, Entries& entries) {
     const size_t at = random.below(entries.size());
     const size_t to = random.below(entries.size());

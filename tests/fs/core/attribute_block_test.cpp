@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of an attribute block hold no lock: whatever a writer does meanwhile, a look at it ends
-// and stays within the block.
+// Readers of an attribute block hold no lock: whatever a concurrent writer does, a read of the
+// block terminates and stays within the block.
 #include "fs/core/attribute_block.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of extents are held to a model that knows each block by itself: where it lies and whether
-// it was written. The list must say the same of every block, be sorted, and hold nothing in two
-// pieces that could be one.
+// Lists of extents are compared with a model that stores each block by itself: its address and
+// whether it was written. The list must say the same of every block, be sorted, and have no two
+// neighbours that could be merged.
 #include "fs/core/extent_list.hpp"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ void expect_sound(const ExtentList& list) {
     }
 }
 
-/// What the list says about one block, by way of the search.
+/// What the list says about one block, found by its search function.
 Cell look_up(const ExtentList& list, u64 block) {
     const u32 index = search_extents(ThreadTeam{}, list, block);
     if (index == list.count || list.at[index].file_block > block) return {};
@@ -80,7 +80,7 @@ void expect_equal(const ExtentList& list, const Model& model) {
     }
 }
 
-/// The runs in [begin, end) that for_each_run() tells, block by block.
+/// The runs that for_each_run() reports in [begin, end), block by block.
 void expect_runs(const ExtentList& list, const Model& model, u64 begin, u64 end) {
     std::vector<u64> told;
     for_each_run(ThreadTeam{}, list, begin, end, [&](const Extent& part) {
@@ -107,7 +107,7 @@ TEST_P(ExtentListRandom, AgreesWithBlocks) {
         u64 end = begin + 1 + random() % (random() % 4 == 0 ? 60 : 4);
         if (end > file_blocks) end = file_blocks;
         const auto length = static_cast<u32>(end - begin);
-        // Places grow with file blocks half of the time, so that much can be merged.
+        // Half of the time addresses grow along with file blocks, so many extents can be merged.
         const u64 place = random() % 2 == 0 ? 1000 + begin : 5000 + random() % 5000;
         const u32 flags = random() % 3 == 0 ? extent_unwritten : 0;
         const Extent extent = make_extent(begin, place, length, flags);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast lookup is a shortcut: whatever it says must be what the plain way says, and it must say
-// something in the common case, or nobody would notice that it has become a detour.
+// The fast lookup is an optimization: each of its answers must equal that of the regular lookup,
+// and it must have an answer in the common case; otherwise it would cost time without notice.
 #include "fs/core/fast_lookup.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Team = LockstepTeam<4>;
 
-/// What the fast lookup says of a name: nothing at all, that it is not there, or its inode.
+/// The answer of the fast lookup for a name: none, that the name is absent, or its inode.
 struct Word {
     bool is_said = false;
     bool exists = false;
@@ -53,8 +53,8 @@ class FastLookup : public testing::Test {
         return ask_again(directory, name, caller);
     }
 
-    /// As above of lanes that may know the directory from the time before; is_used_ says whether
-    /// they made use of that.
+    /// As above, by lanes that may have cached notes of the directory from earlier lookups;
+    /// is_used_ says whether they used them.
     Word ask_again(Handle directory, const std::string& name,
                    const core::Credentials& caller = {.check = false}) {
         return lanes_.run([&](const Team& team) {
@@ -70,7 +70,7 @@ class FastLookup : public testing::Test {
         });
     }
 
-    /// What is said from now on may begin with notes of versions.
+    /// Answers from here on may rely on cached notes of versions.
     void take_notes() {
         for (core::KnownDirectory<Team>& known : known_) {
             known.node = &node_;
@@ -139,7 +139,7 @@ TEST_F(FastLookup, seesWhatIsRemovedAndMadeAgain) {
     }
 }
 
-/// Asks for names of a directory that changes while it is known.
+/// Looks up names of a directory that changes while notes of it are cached.
 class FastLookupThatRemembers : public FastLookup, public testing::WithParamInterface<bool> {
  protected:
     void SetUp() override {
@@ -151,19 +151,19 @@ class FastLookupThatRemembers : public FastLookup, public testing::WithParamInte
     }
     static std::string name_of(u32 number) { return "name " + std::to_string(number); }
 
-    /// Counts one more change if the tree has more or fewer blocks than when this was called last.
+    /// Counts one more change if the number of the tree's blocks has changed since the last call.
     void note_changes() {
         const auto attributes = volume_->attributes(directory_);
         ASSERT_TRUE(attributes);
         if (std::exchange(blocks_, attributes->blocks) != attributes->blocks) ++changes_;
     }
-    /// Another directory is asked: what is known of this one is forgotten.
+    /// Looks in another directory, which evicts the notes of this one.
     void ask_other() {
         EXPECT_TRUE(ask_again(other_, name_of(1)).exists);
         ++changes_;
     }
 
-    /// Whether `name` is there, as who remembers and who does not say it.
+    /// Whether `name` is there, according to a lookup with cached notes and one without.
     void expect(const std::string& name, bool exists, u64 inode) {
         const Word word = ask_again(directory_, name);
         uses_ += is_used_ ? 1 : 0;
@@ -202,9 +202,9 @@ TEST_P(FastLookupThatRemembers, saysWhatIsThereWhileTheTreeGrowsAndShrinks) {
         expect(name_of(later), true, inodes[later]);
         if (i % 100 == 0) ask_other();
     }
-    // Leaves change all the time, and nobody notes it: who finds a note old still knows the way to
-    // the leaf. That is lost only where the tree has changed, or another directory was asked; and
-    // now and then because the version of something else is kept in the same word.
+    // Leaves change all the time without a new note: a lookup that finds its note outdated still
+    // knows the way to the leaf. That is lost only if the tree has changed or another directory was
+    // asked; and sometimes because the version of another object shares the same word.
     EXPECT_LE(asks_ - uses_, changes_ + asks_ / 100);
     EXPECT_GT(uses_, asks_ * 3 / 4);
 }
@@ -261,7 +261,7 @@ TEST_P(FastLookupThatRemembers, unlinksByWhatItKnows) {
             return Errc::ok;
         });
         if (code == Errc::retry) {
-            // The last name of its leaf, which goes with it, is not that simple.
+            // The last name of its leaf needs the regular removal, for the leaf goes with it.
             EXPECT_EQ(tellings, 0u) << name;
             ASSERT_EQ(volume_->unlink({}, directory_, name), Errc::ok) << name;
             ++others;

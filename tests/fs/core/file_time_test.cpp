@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times at, within and beyond the ends of what a volume keeps.
+// Times at, within and beyond the limits of the range that a volume can store.
 #include "base/file_time.hpp"
 
 #include <gtest/gtest.h>

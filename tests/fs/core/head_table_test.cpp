@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heads of the meta buffer by themselves: a block is found by its place, counted while somebody
-// uses it, and evicted only when nobody does and no commit needs it, whatever threads do meanwhile.
+// The heads of the meta buffer in isolation: a block is found by its address, counted while a
+// thread uses it, and evicted only if no thread and no commit needs it, under any interleaving.
 #include "fs/core/head_table.hpp"
 
 #include <gtest/gtest.h>

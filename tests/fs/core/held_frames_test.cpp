@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that a bulk step holds: against a model over random volumes, and beside threads that claim
-// frames for themselves, where each frame must have one owner.
+// Block groups that a bulk step holds: against a model over random volumes, and beside threads that
+// claim groups for themselves; each block group must have exactly one owner.
 #include "fs/core/held_frames.hpp"
 
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ using format::FrameKind;
 
 constexpr u64 frame_count = 400;
 
-/// A store whose frames are free as `is_free` says.
+/// A store in which `is_free` says which block groups are free.
 class Frames {
  public:
     explicit Frames(const std::vector<bool>& is_free) {
         const u64 count = is_free.size();
         const u64 table_blocks = count / format::frames_per_table_block + 1;
-        // No block is looked at. With a buffer the store asks for no addresses for all of them, of
+        // No block is accessed. With a buffer the store reserves no addresses for all of them, of
         // which a process under the thread sanitizer has too few.
         constexpr u64 meta_buffer_blocks = 64;
         StoreShape shape{count * format::frame_size, 4 * format::block_size, table_blocks,
@@ -100,7 +100,7 @@ TEST(HeldFrames, areFreeOnesWithMemoryAndComeBack) {
             EXPECT_FALSE(core::test_bit(store.frames_free, frame));
         }
         EXPECT_EQ(store.state->free_frames, before.size() - taken.size());
-        // Some are used, the rest comes back.
+        // Some are used, the rest is given back.
         const u64 used = random.below(taken.size() + 2);
         for (u64 i = 0; i < used; ++i)
             EXPECT_EQ(core::use_held_frame(store, held), i < taken.size());
@@ -148,8 +148,8 @@ TEST(HeldFrames, haveOneOwnerBesideThoseWhoClaim) {
     EXPECT_EQ(store.state->free_frames, frame_count);
 }
 
-/// Two free frames of a million: a thread that looks for one goes through all bits, and so meets
-/// many others.
+/// Two free block groups in a million: a thread that searches for one scans all bits, and so meets
+/// many other threads.
 class LastFrames : public testing::Test {
  protected:
     static std::vector<bool> two() {
@@ -225,7 +225,7 @@ TEST_F(LastFrames, areFoundForMetadata) {
     expect_as_before();
 }
 
-/// Each team that finds no block asks for a held frame; one that finds none left looks once more.
+/// Each team that finds no block asks for a held group; if none is left, it searches once more.
 TEST(HeldFrames, giveEveryTeamABlock) {
     const Seed seed;
     for (u32 round = 0; round < 20; ++round) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Journal credits: passing the freeze barrier, reserving journal room and leaving; and operations
-// whose credits are too few on purpose. All operations of the CPU engine in this program are
+// that reserve too few credits on purpose. All operations of the CPU engine in this program are
 // audited; the tightest margins are printed after the last test.
 #include "fs/core/journal_credits.hpp"
 
@@ -42,7 +42,7 @@ class AuditOfRun : public testing::Environment {
 [[maybe_unused]] const auto* const audit_of_run =
     testing::AddGlobalTestEnvironment(new AuditOfRun);  // GoogleTest deletes it
 
-/// Keeps what would fail a test.
+/// Records the messages that would fail a test.
 class NotedOverruns : public CreditMargins {
  public:
     std::vector<std::string> messages;
@@ -76,7 +76,7 @@ class JournalCreditsTest : public testing::Test {
             sum += slot.inside;
         return sum;
     }
-    /// Marks the blocks [first, first + count) in one apply.
+    /// Marks the blocks [first, first + count) in one transaction handle.
     Errc mark(const core::Credits& credits, u64 first, u64 count) {
         CpuOperation op(ThreadTeam{worker}, store());
         WARREN_TRY(op.begin_apply(credits));
@@ -167,7 +167,7 @@ TEST_F(JournalCreditsTest, brokenOnPurposeFailsTheAuditByName) {
     const AuditInstead instead(&audit);
     ASSERT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 3), Errc::ok);
     EXPECT_TRUE(audit.messages.empty());
-    // Dirty already: only the audit sees the overrun.
+    // Dirty already: only the audit detects the overrun.
     ASSERT_EQ(mark(WARREN_CREDITS(broken_blocks_max), 0, 3), Errc::ok);
     EXPECT_EQ(state().read_only, 0u);
     ASSERT_EQ(audit.messages.size(), 1u);
@@ -231,7 +231,7 @@ TEST_F(JournalCreditsTest, stepThatDirtiesMoreThanACommitHoldsMakesTheVolumeRead
     EXPECT_EQ(state().read_only, 1u);
 }
 
-/// Lines for the log while one lives.
+/// Collects lines for the log during its lifetime.
 class Notices {
  public:
     Notices() {
@@ -261,7 +261,7 @@ TEST(JournalOverrun, isNeverCommittedAndIsInTheLog) {
         CpuOperation op(ThreadTeam{}, store);
         constexpr u32 no_blocks_max = 0;
         ASSERT_EQ(op.begin_apply(WARREN_CREDITS(no_blocks_max)), Errc::ok);
-        // Not dirty since the file was made: blocks of inodes that nobody has.
+        // Clean since the file was created: blocks of inodes that are not in use.
         op.mark_dirty((store.root_inode / format::inodes_per_block + 1) * format::block_size);
         op.end_apply();
     }

@@ -23,7 +23,7 @@ using ops::Command;
 using ops::Reply;
 using ops::Verb;
 
-/// All that a reply says, as one comparable row.
+/// All that a reply says, as one row that can be compared.
 std::vector<u64> row_of(const Command& command, const Reply& reply) {
     if (reply.code != Errc::ok) return {static_cast<u64>(reply.code)};
     const Attributes& is = reply.attributes;
@@ -95,7 +95,7 @@ class Side {
 
     VolumeImplementation& volume() { return *volume_; }
 
-    /// Gives the command until there is an answer.
+    /// Repeats the command until there is an answer.
     Reply run(const Command& command) {
         for (u32 attempts = 0;; ++attempts) {
             const Reply reply = runner_.attempt(volume_->store(), command);
@@ -105,7 +105,7 @@ class Side {
         }
     }
 
-    /// Does what a removal left to do.
+    /// Does the work that a removal has left behind.
     void settle(const ops::Removed& removed) {
         if (removed.prune_inode != 0) {
             Command prune;
@@ -275,7 +275,7 @@ TEST(LockstepCommands, getTheRepliesOfAThread) {
         }
     }
     for (Disk* const image : {static_cast<Disk*>(disk.get()), static_cast<Disk*>(twin.get())}) {
-        // Files without a name are left; opening the volume frees them.
+        // Files without a name remain; opening the volume frees them.
         const auto volume = open_on(*image);
         ASSERT_TRUE(volume);
         EXPECT_EQ(volume->close(), Errc::ok);
@@ -283,7 +283,7 @@ TEST(LockstepCommands, getTheRepliesOfAThread) {
     }
 }
 
-/// A command that makes no sense gets an error and changes nothing.
+/// An invalid command gets an error and changes nothing.
 TEST(LockstepCommands, refusesWhatMakesNoSense) {
     const auto disk = make_memory_disk(64 * mib);
     {

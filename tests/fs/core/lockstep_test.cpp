@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations run by a team of four lanes, on a store whose volume is otherwise at rest, and
-// compared with a map. A value that one lane holds and the others do not parts the lanes, which
+// compared with a map. If a value differs between lanes where it must not, the lanes diverge, which
 // LockstepTeam reports.
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ class TeamVolume {
     const core::Store& store() { return implementation_->store(); }
     Disk& disk() { return implementation_->disk(); }
 
-    /// Prunes what a removal left, and ends an orphan.
+    /// Prunes the tree after a removal, and frees an orphan.
     void settle(const ops::Removed& removed) {
         if (removed.prune_inode != 0) {
             serve({Errc::need_prune, 0, removed.prune_inode, removed.prune_key});
@@ -141,7 +141,7 @@ class TeamVolume {
     std::unique_ptr<VolumeImplementation> implementation_;
 };
 
-/// A directory that a team changes, and what must be in it.
+/// A directory that a team changes, and the names that it must hold.
 class TeamDirectory {
  public:
     TeamDirectory(TeamVolume& volume, Handle handle) : volume_(volume), handle_(handle) {}
@@ -212,7 +212,7 @@ class TeamDirectory {
         std::map<std::string, u64> found;
         auto leaf = std::make_unique<format::DirectoryLeaf>();
         for (u64 key = 0; key != core::key_end;) {
-            // The copy is private to the team: its lanes fill it together.
+            // The copy belongs to the team: its lanes fill it together.
             const Result<u64> next = volume_.run(
                 [&](TeamOperation& op) { return ops::read_leaf(op, handle_, key, *leaf); });
             ASSERT_TRUE(next);
@@ -256,7 +256,7 @@ TEST_P(LockstepOperations, onNamesAgreeWithAMap) {
         TeamVolume volume(*disk_, GetParam());
         TeamDirectory directory(volume, volume.root());
         Random random(seed.value());
-        // First the directory grows to more than one level of nodes, then it is thinned out.
+        // First the directory grows to more than one level of nodes, then most names are removed.
         for (u64 step = 0; step < 2500 * test_load() && !HasFailure(); ++step) {
             const std::string name = some_name(random, 1500);
             const u64 choice = random.below(10);
@@ -325,7 +325,7 @@ TEST_P(LockstepOperations, onDirectoriesKeepTheirRules) {
     expect_clean(*disk_);
 }
 
-/// Bytes into and out of a file by way of its extents, with a disk of blocks as the reference.
+/// Copies bytes into and out of a file by its extents, with a disk of blocks as the reference.
 TEST_P(LockstepOperations, onContentsAgreeWithABlockMap) {
     const Seed seed;
     {

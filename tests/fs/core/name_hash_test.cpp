@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name hash is part of the format: a volume made today must be found by every later reader. So
-// it is held to published values of SipHash-1-3, not to values of our own making.
+// The name hash is part of the format: a volume made today must be readable by every later version.
+// So it is compared with published values of SipHash-1-3, not with values computed by this code.
 #include "fs/core/name_hash.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of names against fnmatch(3), by random patterns and names of few letters, so that many
-// match.
+// Patterns of names against fnmatch(3), with random patterns and names over few letters, so that
+// many match.
 #include "fs/core/name_pattern.hpp"
 
 #include <fnmatch.h>
@@ -54,7 +54,7 @@ TEST(NamePattern, AgreesWithFnmatch) {
         for (u64 i = random.below(6); i > 0; --i)
             name += name_letters[random.below(name_letters.size())];
         const bool folds_case = random.below(2) == 0 && pattern.find('[') == std::string::npos;
-        // What a range from a higher to a lower byte or an unended set means is nobody's rule.
+        // No standard defines a range from a higher to a lower byte, or a set without an end.
         const std::size_t set = pattern.find('[');
         const bool is_odd =
             set != std::string::npos && (pattern.find(']', set + 2) == std::string::npos ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counts of an inode's references at the end of their 32 bits: what cannot be counted is
-// refused and changes nothing, for a team of one lane and of four.
+// The reference counts of an inode at the limit of their 32 bits: a reference that cannot be
+// counted is refused and changes nothing, for a team of one lane and of four.
 #include <gtest/gtest.h>
 
 #include "fs/ops/answer.hpp"
@@ -35,7 +35,7 @@ class ReferenceCounts : public testing::Test {
         expect_clean(*disk_);
     }
 
-    /// Runs an operation by a team, and serves what it asks for.
+    /// Runs an operation by a team, and serves its requests.
     template <class Body>
     Errc run(const Body& body) {
         for (;;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The marks of frames that may have a free inode or block, where somebody frees one just while
-// somebody else finds that there is none: what is free must be found, without opening the volume
+// The free-space hints of block groups, when one thread frees an inode or block at the moment at
+// which another finds that there is none: free space must be found without opening the volume
 // again.
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ namespace {
 using format::FrameKind;
 using ops::bitmap_words;
 
-/// A team of one that lets `meanwhile` happen when it has looked at every word of a bitmap and
-/// found nothing.
+/// A team of one lane that calls `meanwhile` once it has scanned every word of a bitmap and found
+/// nothing.
 struct LookingTeam {
     static constexpr u32 width = 1;
 
@@ -71,7 +71,7 @@ class RoomMarks : public testing::Test {
         return volume_->create(anybody, volume_->root(), name_of(number), {});
     }
     Errc unlink(u64 number) { return volume_->unlink(anybody, volume_->root(), name_of(number)); }
-    /// Makes files until the first frame of inodes, that of the root, is full; how many.
+    /// Creates files until the first inode group, that of the root, is full; returns how many.
     u64 fill_frame() {
         constexpr u64 slots = format::inodes_per_frame - format::inodes_per_block;
         const u64 count = slots - volume_->statistics().inodes_used;
@@ -111,7 +111,7 @@ TEST_F(RoomMarks, aFullFrameIsNotLookedAtAgain) {
     core::finish(op);
 }
 
-// Whoever holds all of a frame for a moment lets others find it full.
+// A thread that holds all of a block group for a moment makes others find it full.
 
 TEST_F(RoomMarks, blocksThatAreGivenBackAreLookedFor) {
     const auto run = core::reserve_run(store(), 0, FrameKind::metadata, 0, 1);
@@ -140,7 +140,7 @@ TEST_F(RoomMarks, inodesOfAFrameThatWasNotEmptyAreLookedFor) {
     EXPECT_TRUE(core::test_bit(room, frame));
 }
 
-/// Where a machine lets the look at the mark overtake what was given back.
+/// For machines that may reorder the read of the hint before the release of the blocks.
 TEST_F(RoomMarks, aMarkThatWasTakenTooLateIsBackWithTheNextCommit) {
     fill_frame();
     const u64 frame = volume_->root().inode / format::inodes_per_frame;
@@ -167,7 +167,7 @@ TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
             turn.arrive_and_wait();
             EXPECT_EQ(unlink((round * pairs + t) % count), Errc::ok);
             turn.arrive_and_wait();
-            // One frame is enough for as many as before.
+            // One block group is enough for as many files as before.
             for (u64 i = 0; t == 0 && i < pairs; ++i)
                 EXPECT_TRUE(create((round * pairs + i) % count));
             if (t == 0) is_lost = relaxed_load(store().state->inode_slots) != slots;
@@ -181,7 +181,7 @@ TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
             for (u64 spin = random.below(4000); spin != 0; --spin)
                 static_cast<void>(relaxed_load(room[0]));
             core::Operation<ThreadTeam> op(ThreadTeam{static_cast<u32>(t)}, store());
-            // It gives back what it finds; who finds nothing says so and has lost nothing.
+            // Each thread gives back what it finds; a thread that finds nothing has lost nothing.
             const Errc code = core::reserve_inode(op).code();
             EXPECT_TRUE(code == Errc::ok || code == Errc::need_inodes || code == Errc::retry);
             core::finish(op);

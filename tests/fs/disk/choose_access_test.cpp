@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way that a mount takes is the one that its figures speak for: never one that is refused, and
-// the plain one where another gains less than a tenth. (UringDisk measures.)
+// A mount uses the access method with the best measured figures: never one that is refused, and the
+// plain one unless another is faster by at least a tenth. (UringDisk measures.)
 #include "fs/disk/choose_access.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace warren {
 namespace {
 
-/// Figures of the three ways: so many ns for reads, and as many for writes; 0: it is refused.
+/// Figures of the three methods: ns for reads and ns for writes each; 0: the method is refused.
 std::array<AccessMeasure, 3> measures(u64 plain_ns, u64 ring_ns, u64 direct_ns) {
     std::array<AccessMeasure, 3> all;
     const DiskAccess ways[] = {DiskAccess::plain, DiskAccess::ring, DiskAccess::direct};
@@ -25,7 +25,7 @@ TEST(AccessFigures, SpeakForTheFastestWay) {
     EXPECT_EQ(fastest_of(measures(1000, 500, 400)), DiskAccess::direct);
     EXPECT_EQ(fastest_of(measures(1000, 400, 500)), DiskAccess::ring);
     EXPECT_EQ(fastest_of(measures(1000, 2000, 3000)), DiskAccess::plain);
-    // Of two that are faster than the plain one the faster, by however little.
+    // Of two methods that are both faster than the plain one, the faster one, by however little.
     EXPECT_EQ(fastest_of(measures(1000, 400, 399)), DiskAccess::direct);
 }
 

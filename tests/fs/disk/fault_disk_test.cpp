@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which I/O fails is exact: a test that lets the n-th one fail relies on having tried every n.
+// The failing I/O is counted exactly: tests that make the n-th one fail rely on covering every n.
 #include "tests/support/fault_disk.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-/// Writes, flushes and reads three times; the numbers (from 1) of the calls that failed.
+/// Writes, flushes and reads three times; returns the numbers (from 1) of the calls that failed.
 std::vector<int> failures_of(FaultDisk& disk) {
     std::vector<int> failed;
     Bytes bytes(4096, std::byte{1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a disk: bytes, sizes, holes, locks between processes, and what people are told when a
-// file cannot be opened.
+// A file as a disk: bytes, sizes, holes, locks between processes, and the messages for a file that
+// cannot be opened.
 #include "fs/disk/file_disk.hpp"
 
 #include <gtest/gtest.h>
@@ -239,7 +239,7 @@ TEST_F(FileDiskTest, lockHoldsBetweenProcessesAndDiesWithThem) {
         ::close(descriptor);
 }
 
-// The process that has locked it may have left it to a child, as a daemon's parent does.
+// The process that locked it may have passed the lock to a child, as a daemon's parent does.
 TEST_F(FileDiskTest, namesTheChildThatALockWasLeftTo) {
     make_file(64 * kib);
     int leave[2];
@@ -288,7 +288,7 @@ TEST_F(FileDiskTest, saysWhyAFileCannotBeOpened) {
 TEST_F(FileDiskTest, saysThatPermissionIsMissing) {
     make_file(64 * kib);
     ASSERT_EQ(::chmod(path_.c_str(), 0400), 0);
-    // Root may open every file, so somebody else tries.
+    // Root may open every file, so another user tries.
     constexpr uid_t stranger = 65534;
     const bool is_root = ::geteuid() == 0;
     ASSERT_EQ(::chmod(folder_.c_str(), 0711), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory disk is what every crash test stands on, so its cuts are checked byte by byte against
-// a plain array: all before the last flush is there, and of the rest only whole sectors that were
-// written.
+// Every crash test relies on the memory disk, so its power cuts are compared byte by byte with a
+// plain array: all data before the last flush are there, and of later writes only whole sectors
+// that were written.
 #include "tests/support/memory_disk.hpp"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST(MemoryDisk, imagesAndCopiesAreIndependent) {
     EXPECT_EQ(contents(*disk.image_after(2), 4096, 4096), pattern(4096, 2));
 }
 
-/// Each sector of `image` must hold what one of the events wrote there, or what was durable.
+/// Each sector of `image` must hold what one of the events wrote there, or the durable contents.
 void expect_allowed(const MemoryDisk& disk, MemoryDisk& image, u64 events, const Cut& cut) {
     u64 durable = events;
     while (durable > 0 && disk.event(durable - 1).kind != DiskEventKind::flush)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file reached by io_uring, through the page cache and past it: any range from any memory, many
-// threads, requests that come back in part, for a passing reason or with an error. Where the host
-// refuses a way, its tests say so and are skipped.
+// A file accessed by io_uring, through the page cache and with direct I/O: any range from any
+// memory, many threads, requests that complete in part, with a transient error or a permanent one.
+// Where the host refuses an access method, its tests say so and are skipped.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ constexpr u64 file_bytes = 8 * mib;
 class UringDisk : public testing::TestWithParam<DiskAccess> {
  protected:
     void SetUp() override {
-        // Not in memory: a file there has no page cache to go past.
+        // Not on a file system in memory: there is no page cache to bypass.
         std::string pattern = "/var/tmp/warren_XXXXXX";
         ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
         folder_ = pattern;
@@ -45,12 +45,12 @@ class UringDisk : public testing::TestWithParam<DiskAccess> {
         if (!folder_.empty()) std::filesystem::remove_all(folder_);
     }
 
-    /// A random range that begins and ends anywhere, or at whole blocks.
+    /// A random range that begins and ends at any byte, or at whole blocks.
     static std::pair<u64, u64> any_range(Random& random, u64 within) {
         const u64 unit = random.one_in(2) ? 4096 : 1;
         const u64 length = (random.one_in(8) ? random.below(within / 2) : random.below(20'000));
         const u64 offset = random.below(within - length);
-        // At least a byte, so that there is memory to name.
+        // At least a byte, so that there is an address to pass.
         return {offset / unit * unit, std::max<u64>(length / unit * unit, 1)};
     }
 
@@ -60,7 +60,7 @@ class UringDisk : public testing::TestWithParam<DiskAccess> {
 INSTANTIATE_TEST_SUITE_P(Ways, UringDisk, testing::Values(DiskAccess::ring, DiskAccess::direct),
                          [](const auto& way) { return std::string(name_of(way.param)); });
 
-/// Memory that begins anywhere, so that not all of it can be used by a device.
+/// Memory at any alignment, so that not all of it can be used by a device.
 class AnyMemory {
  public:
     AnyMemory(u64 length, u64 shift) : bytes_(length + 4096), shift_(shift), length_(length) {}
@@ -112,7 +112,7 @@ TEST_P(UringDisk, doesManyRangesInOneCall) {
     std::vector<DiskRead> reads;
     Bytes target(source.size());
     for (u64 i = 0; i < ranges; ++i) {
-        // Parts of blocks, so that some go by way of the lane's memory.
+        // Parts of blocks, so that some are copied through the lane's bounce buffer.
         const u64 length = random.one_in(3) ? 4096 : 1 + random.below(4096);
         const u64 offset = i * 2 * 4096 + random.below(4097 - length);
         writes.push_back({offset, std::span(source).subspan(i * 4096, length)});

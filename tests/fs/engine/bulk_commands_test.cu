@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans, sums and rebuilds of a whole volume on the CUDA engine, through its public interface: what
-// the CPU engine answers for the same volume, and beside threads that change it.
+// Scans, sums and rebuilds of a whole volume on the CUDA engine, through its public interface: the
+// answers of the CPU engine for the same volume, also beside threads that change it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ class BulkCommands : public testing::Test {
     }
 };
 
-/// All that one engine says of a volume.
+/// All answers that one engine gives about a volume.
 struct Answers {
     std::vector<std::multiset<ScanRow>> scans;
     Sums sums;
@@ -69,7 +69,7 @@ TEST_F(BulkCommands, ADirectoryWhoseTreesHaveGoneHasNoBlockAfterTheNextCommit) {
         ASSERT_EQ(volume->remove_tree(anybody, parent, "tree", removal), Errc::ok);
         EXPECT_EQ(removal.files, 1u);
     }
-    // One whose directory has gone, and whose number may be a file's.
+    // A directory that is gone, and whose inode number may be a file's.
     ASSERT_EQ(volume->remove_directory(anybody, volume->root(), "parent0"), Errc::ok);
     make_file(*volume, volume->root(), "file");
     ASSERT_EQ(volume->sync(), Errc::ok);

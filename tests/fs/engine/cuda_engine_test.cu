@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole volume on the CUDA engine, through its public interface: what one engine writes the other
-// reads; metadata outgrow the memory that they begin with; many threads, with commits in between.
-// All other tests of volumes run on it too, with WARREN_TEST_ENGINE=cuda.
+// reads; metadata outgrow their initial device memory; many threads, with commits in between. All
+// other tests of volumes run on it too, with WARREN_TEST_ENGINE=cuda.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,10 +34,10 @@ std::vector<std::byte> bytes_of(u64 seed, u64 count) {
     return bytes;
 }
 
-/// Sizes around the borders: inline bytes, parts of blocks, many blocks.
+/// Sizes around the limits: inline bytes, parts of blocks, many blocks.
 constexpr u64 sizes[] = {0, 1, 100, 128, 129, 4095, 4096, 4097, 65'536, 1'000'000};
 
-/// A small tree with files of all sizes, a link of each kind, an attribute.
+/// A small tree with files of all sizes, a link of each kind, and an attribute.
 void make_tree(Volume& volume) {
     const auto top = volume.create(anybody, volume.root(), "top", {.mode = 040755});
     ASSERT_TRUE(top);
@@ -136,7 +136,7 @@ TEST_F(CudaEngine, MetadataOutgrowTheirFirstMemory) {
     const auto disk = make_memory_disk(256 * mib);
     auto volume = open_on(*disk, on_cuda);
     ASSERT_TRUE(volume);
-    // A block for the attribute of each file: more than the 64 MiB that the engine begins with.
+    // A block for the attribute of each file: more than the engine's initial 64 MiB.
     constexpr u32 count = 18'000;
     constexpr u32 threads = 4;
     const auto value = bytes_of(1, 200);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each call of the CUDA runtime that a small workload makes fails once, from opening to closing.
-// The caller is told or does not notice, nothing crashes or hangs, and on the CPU engine the volume
-// is then clean and holds what was synced. And each that an operation and the commit behind it
-// make, for every operation: see engine_faults.hpp.
+// Each CUDA runtime call of a small workload fails once, from opening to closing. The caller gets
+// an error or does not notice, nothing crashes or hangs, and on the CPU engine the volume is then
+// clean and holds what was synced. The same for each call of every single operation and the commit
+// that follows it: see engine_faults.hpp.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -24,7 +24,7 @@ namespace {
 constexpr u64 volume_bytes = 64 * mib;
 const std::vector<std::byte> contents(20'000, std::byte{'c'});
 
-/// Files with contents in one directory, a tree, and a sync: the last thing that must survive.
+/// Files with contents in one directory, a tree, and a sync: the last durable state.
 void make_base(Volume& volume) {
     const Handle kept = make_directory(volume, volume.root(), "kept");
     for (int i = 0; i < 20; ++i) {
@@ -39,7 +39,7 @@ void make_base(Volume& volume) {
     ASSERT_EQ(volume.sync(), Errc::ok);
 }
 
-/// Some of all that the engine does in ways of its own. Answers do not matter here.
+/// Some of each operation that this engine implements by itself. Answers do not matter here.
 void work(Volume& volume) {
     std::vector<std::string> names;
     for (int i = 0; i < 200; ++i)
@@ -56,7 +56,7 @@ void work(Volume& volume) {
         std::vector<Errc> moved(names.size(), Errc::io);
         volume.create_many(anybody, creations, created);
         volume.move_many(anybody, moves, moved);
-        // So many are a stream.
+        // Enough names for a stream.
         std::vector<Lookup> lookups;
         for (std::size_t i = 0; i < 1100; ++i)
             lookups.push_back({volume.root(), names[i % names.size()]});
@@ -71,7 +71,7 @@ void work(Volume& volume) {
         static_cast<void>(volume.sync_file(file->handle));
         static_cast<void>(volume.release(file->handle));
     }
-    // The second one gets what a first one that failed has left.
+    // The second scan finds what a first one that failed has left.
     for (int i = 0; i < 2; ++i)
         static_cast<void>(volume.scan(anybody, volume.root(), [](const Scanned&) { return true; }));
     Removal removal;
@@ -97,7 +97,7 @@ void expect_kept(MemoryDisk& disk) {
     ASSERT_TRUE(expect_clean(disk));
 }
 
-/// Opens, works and closes with the `nth` call failing; how many calls there were.
+/// Opens, works and closes while the `nth` call fails; returns how many calls there were.
 u64 run(MemoryDisk& disk, u64 nth) {
     static_cast<void>(gpu::fail_call(nth));
     Failure failure;
@@ -160,7 +160,7 @@ class CudaCalls final : public FailingCalls {
     u64 fail(u64 nth) override { return gpu::fail_call(nth); }
 };
 
-/// With all metadata in the device's memory, and with a megabyte of them.
+/// With all metadata in device memory, and with a buffer of a megabyte for them.
 class CudaFaultOfOperations : public testing::TestWithParam<u64> {
  protected:
     static void fail_operations(u64 odds) {

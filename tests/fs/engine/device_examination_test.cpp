@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first look of a check by a GPU: it finds sound what the cores find sound, with the same
-// counts, and a flaw where one bit of a block or one field of an inode is wrong. Skipped where
-// there is no GPU.
+// The quick check run by a GPU: it calls sound what the CPU calls sound, with the same counts, and
+// finds a flaw where one bit of a block or one field of an inode is wrong. Skipped where there is
+// no GPU.
 #include <gtest/gtest.h>
 
 #include "tests/support/check_sample.hpp"
@@ -47,7 +47,7 @@ TEST_F(DeviceExaminationTest, FindsASoundVolumeSound) {
 TEST_F(DeviceExaminationTest, FindsAFlippedBitInEachLanesPart) {
     const u64 leaf = tree_block(directory, 0);
     const u64 inode = small[5] * format::inode_size;
-    // A lane takes 128 bytes of a block, and half an inode.
+    // A lane checks 128 bytes of a block, and half an inode.
     for (u64 at = 60; at < block_size; at += 128) {
         editor().flip(leaf + at);
         expect_doubt("byte " + std::to_string(at) + " of a leaf");

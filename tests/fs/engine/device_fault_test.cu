@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume on the CUDA engine inside a program that uses the same GPU for itself: its calls that
-// wait for all kernels get through beside the resident server, and what its own kernels break ends
-// the engine with one line and EIO, with the volume as the last commit left it.
+// A volume on the CUDA engine inside a program that uses the same GPU for itself: the program's
+// calls that wait for all kernels return although the server is resident, and a fault in its own
+// kernels ends the engine with one line and EIO, with the volume as of the last commit.
 #include <cuda_runtime.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ __global__ void break_down() {
     __trap();
 }
 
-/// A module without a driver's help from files: loaded while the server runs.
+/// A module as PTX text, loaded while the server runs.
 constexpr char module_text[] = R"(
 .version 8.0
 .target sm_80
@@ -41,7 +41,7 @@ constexpr char module_text[] = R"(
 .visible .entry nothing() { ret; }
 )";
 
-/// The longest time that each kind of call took.
+/// The longest time of each kind of call.
 class CallTimes {
  public:
     template <class Call>
@@ -53,7 +53,7 @@ class CallTimes {
         double& longest = longest_ms_[what];
         longest = std::max(longest, took.count());
     }
-    /// Prints all; none may have waited for more than some epochs of the server.
+    /// Prints all times; no call may have waited for more than some epochs of the server.
     void expect_bounded() const {
         for (const auto& [what, milliseconds] : longest_ms_) {
             std::printf("  %-28s at most %8.2f ms\n", what.c_str(), milliseconds);
@@ -119,7 +119,7 @@ TEST(HostProgram, CallsGetThroughBesideTheServer) {
     ASSERT_TRUE(expect_clean(*disk));
 }
 
-/// What goes to the standard error stream while this lives.
+/// Captures the standard error stream during its lifetime.
 class StandardError {
  public:
     StandardError() : saved_(::dup(STDERR_FILENO)), file_(std::tmpfile()) {
@@ -140,7 +140,7 @@ class StandardError {
     std::FILE* file_;
 };
 
-/// The volume after the fault: what was synced is there, what was not is not, all is sound.
+/// The volume after the fault: it holds what was synced and nothing else, and is clean.
 bool is_as_committed(Disk& disk) {
     auto volume = open_on(disk, on_cpu);
     if (!volume) return false;
@@ -149,7 +149,7 @@ bool is_as_committed(Disk& disk) {
     return volume->close() == Errc::ok && is_right && expect_clean(disk);
 }
 
-/// Ends with 0 if all goes as it should, else with the number of what did not.
+/// Exits with 0 if all is well, otherwise with the number of the failed expectation.
 void fault_beside_the_engine() {
     const auto disk = make_memory_disk(64 * mib);
     StandardError errors;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a volume must answer and hold, as maps: the model that batches of commands on a GPU are
-// compared with.
+// The expected answers and contents of a volume, as maps: the model that batches of commands on a
+// GPU are compared with.
 //
 // Invariant: requests of one batch are independent of each other, so any order gives the answers
 // that the order here gives.
@@ -19,7 +19,7 @@ class DeviceModel {
  public:
     explicit DeviceModel(Handle root) { nodes_[root.inode] = {root, true, 2, {}}; }
 
-    /// The handle that a name leads to.
+    /// The handle behind a name.
     Handle at(Handle directory, const std::string& name) const {
         const auto& names = nodes_.at(directory.inode).names;
         const auto found = names.find(name);
@@ -31,7 +31,7 @@ class DeviceModel {
     Errc lookup(Handle directory, const std::string& name) const {
         return at(directory, name).inode != 0 ? Errc::ok : Errc::no_entry;
     }
-    /// `made` is the handle that the volume gave, if it agreed.
+    /// `made` is the handle that the volume returned, if it agreed.
     Errc create(Handle directory, const std::string& name, bool is_directory, Handle made) {
         if (lookup(directory, name) == Errc::ok) return Errc::exists;
         EXPECT_FALSE(nodes_.contains(made.inode)) << made.inode << " is in use";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume whose operations run as warps on a GPU: its state is made by the CPU engine, goes to
-// device memory as a Store, and comes back to be committed and closed as any other.
+// A volume whose operations run as warps on a GPU: the CPU engine opens it, its state is copied to
+// device memory as a Store, and is copied back to be committed and closed as any other.
 //
-// Invariant: while commands run, the host's copy is at rest; after run() nothing is reserved,
-// locked or promised on the device.
+// Invariant: while commands run, the host's copy is at rest; after run() nothing on the device is
+// reserved or locked, and no journal credits are held.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -56,7 +56,7 @@ class DeviceArray {
     u64 count_;
 };
 
-/// A command with its names. For links `target` is the inode that gets a further name.
+/// A command with its names. For links `target` is the inode that gets an additional name.
 struct Request {
     ops::Verb verb = ops::Verb::lookup;
     Handle directory = {};
@@ -75,7 +75,7 @@ struct Answer {
     Attributes attributes;
 };
 
-/// How the volume's memory is divided among warps in a run.
+/// How a run divides the volume's memory among warps.
 struct Launch {
     u32 blocks = 264;
     u32 warps_per_block = 4;
@@ -83,8 +83,8 @@ struct Launch {
 
 class DeviceVolume {
  public:
-    /// Opens the volume on `disk`, which outlives this. `keeps_journal_room`: commands meet the
-    /// limit of the real journal and the host commits between runs; else there is no limit.
+    /// Opens the volume on `disk`, which outlives this. With `keeps_journal_room` commands respect
+    /// the limit of the real journal and the host commits between runs; else there is no limit.
     explicit DeviceVolume(Disk& disk, bool keeps_journal_room = false, Launch launch = {})
         : keeps_journal_room_(keeps_journal_room), launch_(launch) {
         host_ = open_inside(disk);
@@ -106,15 +106,15 @@ class DeviceVolume {
             [&](CpuOperation& op) { return ops::handle_of(op, op.store.root_inode); });
     }
     u32 commits() const { return commits_; }
-    /// Milliseconds that kernels have taken so far, by the device's clock.
+    /// Milliseconds of kernel time so far, by the device's clock.
     float launched_ms() const { return launched_ms_; }
-    /// What the last Verb::read_leaf copied.
+    /// The bytes that the last Verb::read_leaf copied.
     const format::DirectoryLeaf& leaf() const { return leaf_; }
 
-    /// Runs all requests at once, warp beside warp, serving what they need; their answers.
+    /// Runs all requests at once, one warp each, serving what they need; returns their answers.
     std::vector<Answer> run(const std::vector<Request>& requests);
 
-    /// Frames that hold metadata blocks, at the last close() or commit.
+    /// Block groups that hold metadata, at the last close() or commit.
     u64 metadata_frames() const {
         u64 count = 0;
         for (u64 frame = 0; frame < device_.frame_count; ++frame)
@@ -122,7 +122,7 @@ class DeviceVolume {
         return count;
     }
 
-    /// Brings everything back to the host, makes it durable and closes the volume.
+    /// Copies everything back to the host, makes it durable and closes the volume.
     void close() {
         download();
         commit_in_parts();
@@ -170,7 +170,7 @@ class DeviceVolume {
     std::vector<Mirror> mirrors_;
 };
 
-/// Brings every block that holds metadata into the host's memory; the others are zero there.
+/// Loads every block that holds metadata into the host's memory; the others are zero there.
 inline void DeviceVolume::load_all() {
     const core::Store& store = host_->store();
     for (u64 frame = 0; frame < store.frame_count; ++frame) {
@@ -217,7 +217,7 @@ inline void DeviceVolume::download() {
     expect_at_rest();
 }
 
-/// Whatever a command took, it gave back.
+/// Commands have given back all that they took.
 inline void DeviceVolume::expect_at_rest() {
     const core::Store& store = host_->store();
     u64 locked = 0;
@@ -244,8 +244,8 @@ inline void DeviceVolume::expect_at_rest() {
     EXPECT_EQ(store.state->reserved_credits, 0u);
 }
 
-/// Commits what is dirty in parts that the journal can hold. Nothing runs meanwhile, so it does not
-/// matter that the parts are not consistent each.
+/// Commits what is dirty in parts that the journal can hold. No command runs meanwhile, so the
+/// parts need not be consistent one by one.
 inline void DeviceVolume::commit_in_parts() {
     const core::Store& store = host_->store();
     store.state->journal_room = journal_room_;
@@ -270,7 +270,7 @@ inline void DeviceVolume::commit_in_parts() {
     ++commits_;
 }
 
-/// Does for all requests that wait what the engine asks of the host.
+/// Serves for all waiting requests what the engine requires of the host.
 inline void DeviceVolume::serve(Errc retry_reason) {
     if (retry_reason == Errc::retry || retry_reason == Errc::ok) return;
     if (retry_reason == Errc::need_inodes) {
@@ -285,7 +285,7 @@ inline void DeviceVolume::serve(Errc retry_reason) {
     upload();
 }
 
-/// Runs a request that needs nothing from the host.
+/// Runs a request that needs no help of the host.
 inline Answer DeviceVolume::run_one(const Request& request) {
     std::vector<Answer> answers(1);
     EXPECT_TRUE(run_some({request}, {0}, answers).empty());
@@ -309,7 +309,7 @@ inline std::vector<Answer> DeviceVolume::run(const std::vector<Request>& request
             << requests[waiting[0]].name;
         if (idle_rounds == idle_rounds_max) download();
         if (testing::Test::HasFailure()) break;
-        // Each of them: who finds the last inodes may be the one who lacks room in the journal.
+        // Serve every reason: a request that took the last inodes may itself lack journal room.
         std::set<Errc> retry_reasons;
         for (const u32 index : waiting)
             retry_reasons.insert(answers[index].code);
@@ -339,7 +339,7 @@ inline void DeviceVolume::launch(const DeviceArray<ops::Command>& commands,
     cudaEventDestroy(end);
 }
 
-/// The commands for some requests, with their names in `names` on the device.
+/// The commands of some requests, with their names in `names` on the device.
 inline std::vector<ops::Command> commands_for(const std::vector<Request>& requests,
                                               const std::vector<u32>& which, const char* names,
                                               format::DirectoryLeaf* leaf) {
@@ -367,7 +367,7 @@ inline std::vector<ops::Command> commands_for(const std::vector<Request>& reques
     return commands;
 }
 
-/// Runs the requests named by `which` once; those of them that need something from the host.
+/// Runs the requests named by `which` once; returns those that need help of the host.
 inline std::vector<u32> DeviceVolume::run_some(const std::vector<Request>& requests,
                                                const std::vector<u32>& which,
                                                std::vector<Answer>& answers) {

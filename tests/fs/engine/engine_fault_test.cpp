@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each question to an engine with memory of its own is, once within each operation, the one at
-// which it is lost. What cuda_fault_test.cu does on a GPU, without one.
+// An engine with memory of its own is lost at each of its calls, one call per run, within every
+// operation. The counterpart of cuda_fault_test.cu that needs no GPU.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace warren {
 namespace {
 
-/// The questions to an engine, which is lost at the one that fails.
+/// The calls to an engine, which is lost at the failing one.
 class Questions final : public FailingCalls {
  public:
     std::unique_ptr<Volume> open(Disk& disk, const OpenOptions& options) override {
@@ -37,7 +37,7 @@ class Questions final : public FailingCalls {
     std::atomic<u64> failing_{0};
 };
 
-/// With all metadata in the engine's memory, and with a megabyte of them.
+/// With all metadata in the engine's memory, and with a buffer of a megabyte.
 class EngineFault : public testing::TestWithParam<u64> {
  protected:
     static void fail_operations(u64 many_odds) {

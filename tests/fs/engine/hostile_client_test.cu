@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of a ring that write what they like: words at random, commands that are right but for one
+// Clients of a ring that write arbitrary data: random words, commands that are right except for one
 // field, and commands that change while the engine works on them. Each gets a completion of its
 // own; commands of the trusted ring beside it all succeed; the volume is clean in the end.
 #include <gtest/gtest.h>
@@ -26,21 +26,21 @@ using Words = std::array<u32, ring::words_per_slot>;
 constexpr u64 arena_bytes = 4 * mib;  // of ServedVolume's rings
 constexpr Errc no_answer = Errc::retry;
 
-/// The client's side of a ring without any of a client's care.
+/// The client's side of a ring without a client's precautions.
 class HostileClient {
  public:
     HostileClient(const ring::RingMemory& memory, ring::Doorbell& doorbell,
                   const ring::ServerStatus& status, u32 index)
         : memory_(memory), doorbell_(doorbell), status_(status), index_(index) {}
 
-    /// Writes a head and what lies behind it as the next command; its ticket.
+    /// Writes a head and the words behind it as the next command; returns its ticket.
     u64 submit(const Words& head, const Words& name) {
         const u64 ticket = next_++;
         write(ticket, head, name);
         ring::ring_doorbell(doorbell_, status_, index_);
         return ticket;
     }
-    /// Writes over a command that was submitted, with the phase that it has.
+    /// Overwrites a command that was submitted, keeping its phase.
     void write(u64 ticket, const Words& head, const Words& name) {
         ring::CommandCell& cell = memory_.commands[ticket % memory_.cells];
         const u32 phase = ring::phase_of(ticket, memory_.cells);
@@ -97,7 +97,7 @@ class HostileClients : public testing::Test {
         expect_clean(*disk_);
     }
 
-    /// What a good client would send: a command on a name in the directory that is open to all.
+    /// A well-formed command: on a name in the directory that all users may change.
     ring::Head good_head(Random& random) {
         constexpr Verb verbs[] = {Verb::lookup, Verb::create,         Verb::unlink,
                                   Verb::rename, Verb::set_attributes, Verb::get_attributes};
@@ -123,7 +123,7 @@ class HostileClients : public testing::Test {
             word = static_cast<u32>(random.next());
         return words;
     }
-    /// A trusted command must not notice anything.
+    /// A trusted command must not be affected.
     void expect_others_work(u64 number) {
         ops::Reply reply;
         const std::string name = "ours" + std::to_string(number);

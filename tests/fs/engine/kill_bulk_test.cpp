@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that does nothing but bulk commands on a volume in a file is killed at a random moment,
-// again and again. Each time the volume opens, finishes what was cut short and is clean, and what
-// the process had made durable is there.
+// A process that runs nothing but bulk commands on a volume in a file is killed at a random moment,
+// again and again. Each time the volume opens, finishes what was interrupted and is clean, and it
+// holds what the process had made durable.
 //
-// The process is this program once more, so that it starts with a GPU that nobody has used in it.
+// The process is another run of this program, so that it starts with an unused GPU context.
 // WARREN_TEST_ENGINE names its engine; WARREN_LOAD makes the test longer.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -39,13 +39,13 @@ std::unique_ptr<Volume> open_image(const std::string& path, const std::string& e
     return volume;
 }
 
-/// Bulk commands without end. What must survive is a name in the root that tells the round.
+/// Endless bulk commands. The durable part is a name in the root that tells the round.
 class BulkWorker {
  public:
     BulkWorker(Volume& volume, u64 seed) : volume_(volume), random_(seed) {}
 
-    /// One tree made, moved about, packed, walked, and removed, some of it name by name. False if a
-    /// call failed.
+    /// Creates one tree, moves it about, packs, walks, and removes it, partly name by name. False
+    /// if a call failed.
     bool work(u64 round) {
         const std::string name = "tree" + std::to_string(round);
         const Handle top = make_directory(volume_, volume_.root(), name, directory_mode);
@@ -109,7 +109,7 @@ class BulkWorker {
     Random random_;
 };
 
-/// The process that is killed. It says with a byte on its standard output that it is at work.
+/// The process that is killed. It writes a byte to its standard output once it is at work.
 TEST(KillBulk, isTheProcess) {
     const char* image = std::getenv(image_variable);
     if (image == nullptr) GTEST_SKIP() << "only for the test below";

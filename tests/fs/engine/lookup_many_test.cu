@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups of names that are on the device: each is answered as Volume::lookup answers it, or left.
+// Look-ups of names on the device: each is answered as Volume::lookup answers it, or left to it.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Asked {
     bool is_plain;  // an entry of a directory that everybody may pass
 };
 
-/// Every name of the tree and names that are not there; in files, and by handles that are stale.
+/// Every name of the tree and missing names; names below files, and by handles that are stale.
 std::vector<Asked> questions_about(Volume& volume) {
     std::vector<Asked> all;
     std::vector<Handle> directories = {volume.root()};
@@ -75,7 +75,7 @@ LookupAnswers look_up(const core::Store& store, const core::Credentials& caller,
     return {codes.read(), attributes.read()};
 }
 
-/// The same of names as a batch has them.
+/// The same names in the form that a batch takes.
 LookupAnswers look_up_ends(const core::Store& store, const core::Credentials& caller,
                            const std::vector<Asked>& asked) {
     std::vector<u64> words;
@@ -117,7 +117,7 @@ std::vector<u64> words_of(const Attributes& at) {
             number(at.born)};
 }
 
-/// Compares with the CPU engine; how many of the plain questions are left to it.
+/// Compares with the CPU engine; returns how many regular look-ups are left to it.
 u64 expect_answers(Volume& volume, const Caller& caller, const std::vector<Asked>& asked,
                    const LookupAnswers& answers) {
     u64 left = 0;
@@ -146,7 +146,7 @@ void expect_lookups(const TreeRecipe& recipe) {
         ASSERT_EQ(volume->close(), Errc::ok);
     }
     InsideVolume volume(*disk);
-    // This brings all blocks that the device is to have.
+    // This loads all blocks that the device shall have.
     const std::vector<Asked> asked = questions_about(*volume);
     cuda_engine::DeviceStore device;
     ASSERT_EQ(device.open(volume.inside().store()), Errc::ok);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a thread takes ahead: what it has taken is there, who ends does not wait for all of
-// it, and where there is no thread nothing is taken.
+// Memory that a thread allocates ahead: memory once allocated is available, closing does not wait
+// for all of it, and where no thread can run nothing is allocated.
 #include "fs/engine/cuda/memory_ahead.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(MemoryAhead, HasEndedWhenItsOwnerEnds) {
     {
         MemoryAhead ahead;
         ahead.start([&](const std::atomic<bool>& must_stop) {
-            // As if there were no end of it.
+            // As if memory were unlimited.
             do {
                 ++taken;
             } while (!must_stop.load(std::memory_order_relaxed));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories rebuilt on the GPU: what comes back from the device holds the same names in as few
+// Directories rebuilt on the GPU: the directory that is copied back holds the same names in as few
 // blocks as they need, and the volume is sound for the CPU engine.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class DirectoryRebuildTest : public testing::Test {
     }
 };
 
-/// Rebuilds on the device and brings what was changed back to the host.
+/// Rebuilds on the device and copies what was changed back to the host.
 class DeviceRebuild : public cuda_engine::BulkHost {
  public:
     DeviceRebuild(VolumeImplementation& volume, const RebuildShape& shape) : volume_(volume) {
@@ -123,7 +123,7 @@ TEST_F(DirectoryRebuildTest, MoreThanOneCommitHolds) {
     expect_clean(*disk);
 }
 
-/// Looks names up until told to stop; all of them are there.
+/// Looks up names until told to stop; all of them are there.
 class Reader {
  public:
     Reader(Volume& volume, Handle directory, const std::vector<std::string>& names)

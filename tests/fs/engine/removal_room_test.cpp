@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step of a removal on a GPU promises: never more than a commit holds, for volumes of all
-// sizes, and room for all the names that it lets loose.
+// The limits of a removal step on a GPU: never more than a commit holds, for volumes of all sizes,
+// and enough room for all the names that the step detaches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using cuda_engine::removal_shape_for;
 using cuda_engine::RemovalShape;
 using cuda_engine::StepRoom;
 
-/// A store of which only its counts are looked at.
+/// A store of which only the counts are used.
 struct Counts {
     core::StoreState state{};
     core::Store store{};
@@ -35,7 +35,7 @@ struct Counts {
     bool has_room() const { return cuda_engine::has_room_for_steps(store, warps()); }
 };
 
-/// The room of a journal as mkfs makes it: two halves, each with a few blocks for itself.
+/// The room of a journal as mkfs creates it: two halves, each with a few blocks of overhead.
 u64 journal_room_of(u64 size_bytes) {
     const u64 journal = std::clamp<u64>(size_bytes / 32, 2 * mib, gib);
     return journal / format::block_size / 2 - 6;
@@ -61,14 +61,14 @@ TEST(RemovalRoom, isNotThereInTheSmallestAndInOneThatHasGrownMuch) {
     EXPECT_FALSE(grown.has_room());
 }
 
-/// The worst that names can cost: each that is ended lies in a block of its own, and each that is
-/// taken splits another.
+/// The worst case for names: each that is removed lies in a block of its own, and each that is
+/// added splits another.
 TEST(RemovalRoom, holdsTheNamesThatAStepTakesAndEnds) {
     for (u64 journal_room = 64; journal_room < 200'000; journal_room += 1 + journal_room / 50) {
         const StepRoom room = StepRoom::of(journal_room);
         EXPECT_GE(room.few_names(), StepRoom::few_min);
         EXPECT_LE(3 * room.few_names(), room.old_blocks);
-        // From step to step there may be more.
+        // The limit may grow from step to step.
         for (u64 blocks = 0; blocks < 2 * room.old_blocks; ++blocks) {
             const u64 ended = room.ends_few(blocks) ? room.few_names() : blocks;
             const u64 taken = room.few_names();
@@ -92,7 +92,7 @@ TEST(RemovalRoom, ofTheOrphansIsEnoughForAsManyNamesAsItWasAskedFor) {
         const u64 teams = 1 + random.below(32);
         const u64 blocks = core::blocks_for_orphans(names, old, teams);
         EXPECT_GE(core::orphan_names_in(blocks, old, teams), names) << old << " " << teams;
-        // And never for more than they are: what it says needs no more blocks.
+        // And never for more names than there are: fewer names need no more blocks.
         const u64 given = random.below(5000);
         const u64 fit = core::orphan_names_in(given, old, teams);
         if (fit > 0) {

@@ -23,8 +23,8 @@ class ServedVolume {
  public:
     static constexpr u32 patience_ms = 30'000;
 
-    /// Opens the volume on `disk`, which outlives this, and starts the server. `rings`: how many
-    /// the pool has; the first is ours.
+    /// Opens the volume on `disk`, which outlives this, and starts the server. `rings`: the number
+    /// of rings in the pool; the first belongs to this object.
     Errc open(Disk& disk, const cuda_engine::ServerOptions& options = {}, u32 rings = 4) {
         format::Superblock superblock;
         WARREN_TRY(read_superblock(disk, "image", superblock).code);
@@ -45,7 +45,7 @@ class ServedVolume {
         return execute(command, reply) == Errc::ok ? reply.attributes.handle : Handle{};
     }
 
-    /// Runs a command to its end: the reply's code.
+    /// Runs a command to its end and returns the code of the reply.
     Errc execute(const ops::Command& command, ops::Reply& reply) {
         for (u32 round = 0; round < 1000; ++round) {
             WARREN_TRY(attempt(command, reply));
@@ -55,7 +55,7 @@ class ServedVolume {
         return Errc::io;
     }
 
-    /// Runs commands that do not depend on each other, all at once as far as the ring has room.
+    /// Runs commands that are independent of each other, as many at once as the ring holds.
     Errc execute_many(const std::vector<ops::Command>& commands, std::vector<ops::Reply>& replies) {
         replies.resize(commands.size());
         std::vector<u64> tickets(commands.size());
@@ -85,7 +85,7 @@ class ServedVolume {
         return server_->resume(device_.store());
     }
 
-    /// Goes on with a server of other options.
+    /// Restarts the server with other options.
     Errc restart(const cuda_engine::ServerOptions& options) {
         WARREN_TRY(server_->stop());
         server_ = std::make_unique<cuda_engine::ResidentServer>();
@@ -105,7 +105,7 @@ class ServedVolume {
     ring::RingClient& client() { return *client_; }
     cuda_engine::ResidentServer& server() { return *server_; }
     const core::Store& device_store() { return device_.store(); }
-    /// Lets the server see which rings are open now.
+    /// Tells the server which rings are open.
     Errc refresh_rings() {
         WARREN_TRY(server_->pause());
         return server_->resume(device_.store());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident server on a GPU: that commands through rings do what they say, alone and in bursts,
-// that it parks and wakes, that the host program's own calls get through beside it, and that a
-// hostile client harms nobody but itself.
+// The resident server on a GPU: commands through rings do what they say, alone and in bursts; the
+// server parks and wakes; calls of the host program return beside it; and a hostile client harms
+// only itself.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -186,7 +186,7 @@ TEST_F(Server, CallsOfTheHostProgramGetThrough) {
     close();
 }
 
-/// A Store in which looking for free space takes a warp very long, and then finds none.
+/// A Store in which a warp searches for free space for very long, and then finds none.
 class SlowStore {
  public:
     explicit SlowStore(const core::Store& like) : store_(like) {
@@ -204,7 +204,7 @@ class SlowStore {
     core::Store store_;
 };
 
-/// What a server tells.
+/// The counts that a server reports.
 class Told {
  public:
     auto listener() {
@@ -247,8 +247,8 @@ TEST_F(Server, TellsOfACommandThatTakesTooLong) {
     close();
 }
 
-/// Some commands have no worker while all are at work: who waits for one tells of those all the
-/// same, and takes the others in a later epoch.
+/// While all workers are busy some commands have none: a client that waits for one still gets all
+/// completions, and the remaining commands run in a later epoch.
 TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     Told told;
     open({.blocks = 1, .watchdog_ms = 10, .report = told.listener()});
@@ -279,7 +279,7 @@ TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     close();
 }
 
-/// A ring that was given to user 1000, and a client that writes what it likes.
+/// A ring that was given to user 1000, and a client that writes arbitrary data.
 TEST_F(Server, AHostileClientHarmsOnlyItself) {
     open();
     const Result<u32> index = volume.pool().open_ring({1000, 1000, {1000, 5}}, false);
@@ -313,7 +313,7 @@ TEST_F(Server, AHostileClientHarmsOnlyItself) {
     const std::string long_name(3000, 'x');
     command = name_command(Verb::lookup, root, long_name);
     EXPECT_EQ(ask(command), Errc::name_too_long);
-    // Cells by hand: a block behind the arena's end; then a phase that is wrong in one piece.
+    // Hand-made cells: a block behind the arena's end; then a phase that is wrong in one part.
     const u64 next = client.statistics().submitted;
     ring::CommandCell& cell = memory.commands[next % memory.cells];
     ring::write_cell(command, false, {4 * mib - 64, 256}, ring::phase_of(next, memory.cells), cell);
@@ -334,7 +334,7 @@ TEST_F(Server, AHostileClientHarmsOnlyItself) {
     close();
 }
 
-/// In a process of its own: the context does not outlive a fault.
+/// In a process of its own: the context does not survive a fault.
 TEST(ServerLossDeathTest, ALostDeviceIsAnError) {
     if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
     testing::FLAGS_gtest_death_test_style = "threadsafe";

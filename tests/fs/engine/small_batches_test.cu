@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small batches on the GPU, whose block lingers for the next one: batches right behind each other,
-// behind a block that has left, at the moment in which it leaves, and beside all else that wants
-// the device. Files travel between two rows of directories, so that each batch tells whether the
-// one before it was done exactly once.
+// Small batches on the GPU, where a thread block stays resident for a while to take the next batch:
+// batches in direct succession, after the block has exited, at the moment in which it exits, and
+// beside all other uses of the device. Files travel between two rows of directories, so each batch
+// shows whether its predecessor was executed exactly once.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class SmallBatches : public testing::Test {
     }
 };
 
-/// One file each in one of two rows of directories, and all in one row at a time.
+/// One file each in one of two rows of directories, all of them in one row at a time.
 class Travellers {
  public:
     Travellers(Volume& volume, const std::string& stem, u32 count) : volume_(volume) {
@@ -56,7 +56,7 @@ class Travellers {
         }
     }
 
-    /// All go to the other row.
+    /// Moves all files to the other row.
     void travel() {
         std::vector<Move> moves;
         for (std::size_t i = 0; i < names_.size(); ++i)
@@ -68,7 +68,7 @@ class Travellers {
         std::swap(here_, there_);
     }
 
-    /// All are where they should be, and nowhere else.
+    /// All files are where they should be, and nowhere else.
     void expect_here() {
         const std::size_t count = names_.size();
         std::vector<Lookup> lookups;
@@ -93,7 +93,7 @@ class Travellers {
     std::vector<Handle> there_;
 };
 
-/// Passes time without sleep, which is never short.
+/// Waits without sleeping, for a sleep is never short.
 void spin_for(microseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < until) {
@@ -124,7 +124,7 @@ TEST_F(SmallBatches, AreDoneRightBehindEachOther) {
     ASSERT_TRUE(volume);
     Travellers few(*volume, "few", 20);
     Travellers many(*volume, "many", 300);
-    // Longer than any block lives.
+    // Longer than any block stays.
     for (u32 round = 0; round < 600; ++round) {
         Travellers& travellers = round % 8 == 7 ? many : few;
         ASSERT_NO_FATAL_FAILURE(travellers.travel());
@@ -145,7 +145,7 @@ TEST_F(SmallBatches, AreDoneWhateverTheTimeBetweenThem) {
     ASSERT_TRUE(volume);
     Travellers travellers(*volume, "", 32);
     for (u32 round = 0; round < 3000; ++round) {
-        // About as long as a block lingers, mostly.
+        // About as long as a block stays, mostly.
         const u64 pause = random.one_in(20) ? random.below(3000) : 400 + random.below(200);
         spin_for(microseconds(pause));
         ASSERT_NO_FATAL_FAILURE(travellers.travel());
@@ -154,7 +154,7 @@ TEST_F(SmallBatches, AreDoneWhateverTheTimeBetweenThem) {
     close_and_check(std::move(volume), *disk);
 }
 
-/// Takes device memory and gives it back, which waits for kernels.
+/// Allocates and frees device memory, which waits for kernels.
 void take_device_memory() {
     void* memory = nullptr;
     ASSERT_EQ(cudaMalloc(&memory, 1 * mib), cudaSuccess);
@@ -162,7 +162,7 @@ void take_device_memory() {
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-/// Makes more files at once than go into a small batch, moves and removes them.
+/// Creates more files at once than a small batch takes, moves and removes them.
 void run_large_batch(Volume& volume, Handle from, Handle to) {
     constexpr u64 count = 1500;
     std::vector<std::string> names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is taken once: by whom, how often, and what a refusal is worth.
+// Memory that is allocated once: by which thread, how often, and the effect of a failed allocation.
 #include "fs/engine/taken_once.hpp"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(TakenOnce, AsksAgainAtOnceAfterAnotherFailure) {
     EXPECT_EQ(room.ensure(Clock::now, [] { return Errc::ok; }), Errc::ok);
 }
 
-/// The first taking is refused; each thread sees what the one that succeeds has taken.
+/// The first allocation fails; each thread sees the memory of the one that succeeds.
 TEST(TakenOnce, IsTakenByOneOfMany) {
     TakenOnce room;
     int takings = 0;

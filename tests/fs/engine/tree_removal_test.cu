@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees removed on the GPU: the counts are those of the tree, what could not go in a step hangs on
-// the orphan directory, and the volume that comes back from the device is sound for the CPU engine.
+// Trees removed on the GPU: the counts are those of the tree, the remainder of a step is linked in
+// the orphan directory, and the volume copied back from the device is sound for the CPU engine.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Conditions {
     u64 free_frames = ~u64{0};               // at most
 };
 
-/// A volume in device memory whose tree "doomed" hangs on the orphan directory.
+/// A volume in device memory whose tree "doomed" is linked in the orphan directory.
 class DeviceRemoval : public cuda_engine::BulkHost {
  public:
     DeviceRemoval(const TreeRecipe& recipe, const Conditions& conditions)
@@ -124,7 +124,7 @@ class DeviceRemoval : public cuda_engine::BulkHost {
         }
     }
 
-    /// Lets all free blocks of metadata frames look promised to somebody.
+    /// Makes all free blocks of metadata block groups look reserved.
     void reserve_blocks() {
         const core::Store& store = volume_->store();
         for (u64 frame = 0; frame < store.frame_count; ++frame) {
@@ -132,7 +132,7 @@ class DeviceRemoval : public cuda_engine::BulkHost {
             std::fill_n(store.overlays[frame].reserved, 8, ~u64{0});
         }
     }
-    /// Lets all free frames but the first `count` look taken.
+    /// Makes all free block groups but the first `count` look taken.
     void hide_frames(u64 count) {
         const core::Store& store = volume_->store();
         for (u64 frame = 0; frame < store.frame_count; ++frame) {
@@ -192,7 +192,7 @@ TEST_F(TreeRemovalTest, LargeTrees) {
     remove_all(recipes, {});
 }
 
-/// Pointer jumping looks at all directories of the volume, and takes none but the tree's.
+/// Pointer jumping visits all directories of the volume, and selects only those of the tree.
 TEST_F(TreeRemovalTest, DeepAmongOthers) {
     remove_all({{"deep among others", 512 * mib,
                  [](Volume& volume) { return build_deep_among(volume, 1000, 100'000); }}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans on the GPU: they see, add up and refuse what they must, with
-// metadata in the device's memory or brought there as they are asked for.
+// Scans on the GPU: what they see, add up and refuse, with metadata in the device's memory or
+// loaded there on demand.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class TreeScanTest : public testing::Test {
     }
 };
 
-/// A scan of a volume whose metadata are in device memory too; as OutputScan.
+/// A scan of a volume whose metadata are in device memory too; the interface is OutputScan's.
 class DeviceScan {
  public:
     DeviceScan(VolumeImplementation& volume, const ScanShape& shape) : volume_(volume) {

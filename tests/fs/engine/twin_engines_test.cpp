@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two engines run the same random operations on volumes that began as copies of each other: the
-// CPU's, and the one that WARREN_TEST_ENGINE names (cuda on a machine with a GPU; without it the
-// CPU's commands). After each operation both have given the same answer; now and then both volumes
-// hold what the model holds, are checked, and change engines: what one has written the other reads.
+// Two engines run the same random operations on volumes that began as copies of each other: the CPU
+// engine, and the one that WARREN_TEST_ENGINE names (cuda on a machine with a GPU; without it the
+// CPU's commands). After each operation both must have given the same answer; from time to time
+// both volumes are compared with the model, checked, and swapped between the engines.
 //
 // WARREN_TEST_ENGINE=cuda WARREN_SEED=1 test_fs --gtest_filter='TwinEnginesLong.*' repeats a run;
 // WARREN_OPERATIONS sets its length.
@@ -29,7 +29,7 @@ struct TwinPlan {
     Dedup dedup = Dedup::off;
 };
 
-/// One of the two volumes, and what is known of it.
+/// One of the two volumes, and its state in the test.
 class Twin {
  public:
     Twin(std::unique_ptr<MemoryDisk> disk, const TwinPlan& plan)
@@ -79,7 +79,7 @@ class Twins {
         twins_[1] = std::make_unique<Twin>(std::move(other), plan);
     }
 
-    /// Runs so many operations, or fewer if something goes wrong; how many.
+    /// Runs so many operations, or fewer if something goes wrong; returns how many.
     u64 run(u64 operations) {
         if (!open()) return 0;
         for (auto& twin : twins_)
@@ -149,7 +149,7 @@ class Twins {
     std::unique_ptr<Twin> twins_[2];
 };
 
-/// What seed `index` tries: most plans are about everything, some about one corner.
+/// The plan of seed `index`: most plans cover everything, some a single area.
 TwinPlan plan_for(u64 index, Dedup dedup) {
     TwinPlan plan;
     plan.dedup = dedup;
@@ -163,7 +163,7 @@ TwinPlan plan_for(u64 index, Dedup dedup) {
             plan.random.large_batches = false;
             break;
         case 6:
-            // Which of equal hashes comes first is up to the engine, so nothing is listed in parts.
+            // The order of equal hashes is up to the engine, so nothing is listed in parts.
             plan.hash_mask = u64{1} | u64{1} << 30 | u64{1} << 54;
             plan.random.listings = false;
             break;
@@ -194,8 +194,8 @@ TEST(TwinEngines, agreeOnEveryAnswer) {
     }
 }
 
-/// Runs as many operations as WARREN_OPERATIONS says, or a million, and expects that all agree.
-/// Several pairs of twins at once, so that a GPU has enough to do.
+/// Runs WARREN_OPERATIONS operations, by default a million, and expects the engines to agree. Several
+/// pairs of twins at once, to keep a GPU busy.
 void run_long(Dedup dedup) {
     const Seed seed;
     constexpr u64 operations_each = 12'500;

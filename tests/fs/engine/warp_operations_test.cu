@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the volume by thousands of warps at once: what each answers, that a contested
+// The operations of the volume by thousands of warps at once: the answer of each, that a contested
 // name goes to exactly one of them, and that the volume they leave is sound for the CPU engine.
 #include <gtest/gtest.h>
 
@@ -59,8 +59,8 @@ class Pair {
           device(*disk_, keeps_journal_room, launch),
           model(device.root()) {}
 
-    /// Runs requests that are independent of each other and compares every answer. What one of them
-    /// frees another may take, so the model removes first.
+    /// Runs requests that are independent of each other and compares every answer. A request may
+    /// reuse space that another one frees, so the model removes first.
     void run(const std::vector<Request>& requests) {
         if (testing::Test::HasFailure()) return;
         const std::vector<Answer> answers = device.run(requests);
@@ -96,8 +96,8 @@ class Pair {
         return handles;
     }
 
-    /// Closes the volume: the check finds it clean and the CPU engine finds in it what the model
-    /// has.
+    /// Closes the volume: the check finds it clean and the CPU engine finds in it the contents of
+    /// the model.
     void close_and_compare() {
         if (testing::Test::HasFailure()) return;  // the device may have stopped in between
         device.close();
@@ -152,7 +152,7 @@ TEST_F(WarpOperations, ManyNamesInOneDirectory) {
     Pair pair(256 * mib);
     create_look_up_and_unlink(pair, pair.make_directories("d", 1), 20'000);
     pair.close_and_compare();
-    // Warps that find the last metadata frame full at the same moment share the next one.
+    // Warps that find the last metadata block group full at the same moment share the next one.
     EXPECT_LE(pair.device.metadata_frames(), 8u);
 }
 
@@ -180,7 +180,7 @@ TEST_F(WarpOperations, RenamesAndHardLinks) {
         const Handle from = here[i % here.size()];
         const Handle to = there[i * 7 % there.size()];
         across.push_back({Verb::rename, from, name_of(i), to, name_of(i)});
-        // Every fourth name lies where something is moved to, so it is replaced.
+        // Every fourth name is the target of a move, so it is replaced.
         if (i % 4 == 1) links.push_back({Verb::create, to, name_of(i)});
     }
     pair.run(links);
@@ -261,7 +261,7 @@ TEST_F(WarpOperations, AllKindsAtOnce) {
     pair.close_and_compare();
 }
 
-/// How many of the answers that belong to name `name` say ok; all others must say `otherwise`.
+/// How many of the answers for name `name` are ok; all others must be `otherwise`.
 u32 count_successes(const std::vector<Request>& requests, const std::vector<Answer>& answers,
                     const std::string& name, Errc otherwise) {
     u32 successes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new inode is, against inode(7), and what becomes of one that loses a name.
+// The attributes of a new inode, against inode(7), and the fate of one that loses a name.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ TEST(NewInode, OnlyDirectoriesInheritTheSetgidBit) {
               format::type_directory | format::mode_setgid | 0755);
     EXPECT_EQ(new_mode(caller, from, directory_group, format::type_regular | 0644),
               format::type_regular | 0644u);
-    // A file's own bit stays for members of its group and for root.
+    // A file keeps the bit that its creator asks for if he is in the group or root.
     constexpr u32 wanted = format::type_regular | format::mode_setgid | 0755;
     EXPECT_EQ(new_mode(caller, from, directory_group, wanted), format::type_regular | 0755u);
     EXPECT_EQ(new_mode(caller, from, own_group, wanted), wanted);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into a cell must come out of it, for every verb, and whatever a hostile client writes
-// there must end as an error of its own.
+// A command written into a cell is read back unchanged, for every verb, and any bytes that a
+// hostile client writes there end as an error for that client.
 #include "fs/ring/command_code.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(CommandCode, AClientIsWhoTheStampSays) {
     for (u32 i = 0; i < 200 * verb_count; ++i) {
         const auto verb = static_cast<ops::Verb>(i % verb_count);
         const auto sample = sample_command(random, verb);
-        // It claims to be somebody else.
+        // The command claims another user's identity.
         bench.write(sample->command, random.below(2) == 0, i);
         Received received;
         ASSERT_TRUE(reader.take(received));
@@ -131,7 +131,7 @@ TEST(CommandCode, ACellIsTakenOnlyWhole) {
     RingReader reader(bench.ring, trusted_stamp());
     Received received;
     ASSERT_TRUE(reader.take(received));
-    // What is there now belongs to this lap, not to the next one.
+    // The cell's present contents belong to this lap, not to the next one.
     RingReader later(bench.ring, trusted_stamp(), small_shape.cells);
     ASSERT_FALSE(later.take(received));
 }
@@ -210,7 +210,7 @@ TEST(CommandCode, HostileBlocks) {
     });
 }
 
-/// Whatever bytes there are, the command stays within its copies and the arena.
+/// Whatever the bytes are, the command stays within its copies and the arena.
 TEST(CommandCode, RandomBytes) {
     const Seed seed;
     Random random(seed.value());
@@ -246,7 +246,7 @@ TEST(CommandCode, RandomBytes) {
         const auto* buffer = static_cast<std::byte*>(command.buffer);
         ASSERT_TRUE(buffer == nullptr || (buffer >= arena && buffer + command.buffer_bytes <=
                                                                  arena + bench.ring.arena.bytes));
-        // The sanitizers see whether one of them leads out of the copies.
+        // The sanitizers notice a pointer that leads out of the copies.
         u64 sum = 0;
         for (u32 at = 0; at < command.name_length; ++at)
             sum += static_cast<u8>(command.name[at]);
@@ -402,7 +402,7 @@ TEST(ReplyCode, EveryPartTravels) {
     }
 }
 
-// The engine on a GPU takes the words of a completion straight from the inode.
+// The engine on a GPU copies the words of a completion straight from the inode.
 TEST(ReplyCode, AttributesLieInTheInodeWhereItSays) {
     alignas(16) u32 words[format::inode_size / 4];
     for (u32 i = 0; i < std::size(words); ++i)

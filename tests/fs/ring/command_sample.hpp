@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and replies with random contents, of any verb, for the tests of rings, and what must be
-// the same at the other end.
+// Commands and replies with random contents, of any verb, for the tests of rings, and the
+// comparison of what arrives at the other end.
 //
 // Invariant: a sample owns what its command points to.
 #pragma once
@@ -34,7 +34,7 @@ inline std::string random_name(Random& random, u64 length_max) {
     return name;
 }
 
-/// Zero half of the time, so that short forms are met too.
+/// Zero half of the time, so that short encodings are covered too.
 inline u64 sometimes(Random& random, u64 below) {
     return random.below(2) == 0 ? 0 : random.below(below);
 }
@@ -50,7 +50,7 @@ inline void fill_change(Random& random, AttributeChange& change) {
     change.new_changed = static_cast<i64>(random.next());
 }
 
-/// A command of `verb` whose other fields have nothing to do with it.
+/// A command of `verb` whose other fields are random, whether the verb uses them or not.
 inline std::unique_ptr<CommandSample> sample_command(Random& random, ops::Verb verb) {
     auto sample = std::make_unique<CommandSample>();
     ops::Command& command = sample->command;
@@ -102,9 +102,9 @@ inline bool same_bytes(const void* left, const void* right, u64 bytes) {
     return bytes == 0 || std::memcmp(left, right, bytes) == 0;
 }
 
-/// Compares all but the credentials and where things lie.
+/// Compares all but the credentials and the addresses of buffers.
 inline void expect_same_command(const ops::Command& sent, const ops::Command& got) {
-    // Names each member, so that it does not compile once there is another one.
+    // Names each member, so that a new member breaks the build here.
     const auto& [verb, how, may_use_reserve, retry_reason, caller, handle, target, name, new_name,
                  name_length, new_name_length, mode, device, references, from, to, length, now,
                  change, text, text_bytes, buffer, buffer_bytes, walk] = sent;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two processes and one pool: the ring goes over a socket, its memory cannot be cut, the status
-// page cannot be written, and the commands of the client arrive as those of who it is.
+// Two processes and one pool: the ring is passed over a socket, its memory cannot be truncated, the
+// status page is read-only, and the client's commands arrive with the client's identity.
 #include "fs/ring/pool.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr u32 commands_sent = 1000;
 
-/// What the client process does; its exit code says at which line it failed.
+/// The client process; its exit code is the line at which it failed.
 int client_main(int socket) {
     RemoteRing remote;
     if (remote.receive(socket) != Errc::ok) return 1;
@@ -104,7 +104,7 @@ TEST(RingPool, AnotherProcessGetsARing) {
     close(sockets[0]);
 }
 
-/// Whether a page of the file can be changed by any way that begins with this descriptor.
+/// Whether a page of the file can be changed by any means that start from this descriptor.
 bool can_write(int file) {
     if (pwrite(file, "x", 1, 0) == 1) return true;
     if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0) return true;
@@ -117,7 +117,7 @@ bool can_write(int file) {
     return true;
 }
 
-/// As above, by its duplicate and by the file opened again, too.
+/// As above, also by a duplicate and by opening the file again.
 bool can_write_somehow(int file) {
     const std::string path = "/proc/self/fd/" + std::to_string(file);
     const int others[] = {dup(file), open(path.c_str(), O_RDWR), open(path.c_str(), O_WRONLY),
@@ -164,7 +164,7 @@ TEST(RingPool, WhatIsHandedOverIsSealed) {
     EXPECT_TRUE(can_write_somehow(files[0]));
     EXPECT_TRUE(can_write_somehow(files[1]));
     EXPECT_FALSE(can_write_somehow(files[2])) << "the status page";
-    // The daemon goes on writing where the client reads.
+    // The daemon can still write the page that the client reads.
     const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, files[2], 0);
     ASSERT_NE(page, MAP_FAILED);
     begin_parking(pool.status());

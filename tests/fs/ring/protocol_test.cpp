@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of rings at once: client threads and an engine on host threads, with rings small
-// enough to be full and to wrap all the time, commands of all sizes, completions out of order, and
-// an engine that parks whenever it finds nothing.
+// Both ends of rings at once: client threads and an engine on host threads, with rings small enough
+// to be full and to wrap all the time, commands of all sizes, completions out of order, and an
+// engine that parks whenever it finds nothing.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr u32 patience_ms = 60'000;
 
-/// What the engine of this test answers: a sum over the command, and its text in the buffer.
+/// The answer of this test's engine: a sum over the command, and its text in the buffer.
 u64 sum_of(const ops::Command& command) {
     u64 sum = static_cast<u64>(command.verb) + command.handle.inode * 3 + command.from * 5 +
               static_cast<u64>(command.now);
@@ -78,7 +78,7 @@ class HostEngine {
             held->ring = ring;
             if (!readers_[ring].take(held->received)) break;
             found = true;
-            // Some are kept for a while, so that the order of the answers is another one.
+            // Some are held back for a while, so that answers come in another order.
             if (random_.below(2) == 0) {
                 answer(*held);
             } else {
@@ -112,7 +112,7 @@ class HostEngine {
         begin_parking(pool_.status());
         if (!any_has_command() && !stops_.load(std::memory_order_relaxed)) {
             parks_.fetch_add(1, std::memory_order_relaxed);
-            // Far longer than the test: a lost wake shows.
+            // Far longer than the test takes: a lost wake is noticed.
             wait_for_wake(pool_.doorbell(), seen, patience_ms);
         }
         end_parking(pool_.status());
@@ -150,7 +150,7 @@ class HostEngine {
     std::thread thread_;
 };
 
-/// A command of this test: mostly small, now and then with a text and a buffer.
+/// A command of this test: mostly small, sometimes with a text and a buffer.
 std::unique_ptr<CommandSample> small_command(Random& random) {
     auto sample = std::make_unique<CommandSample>();
     ops::Command& command = sample->command;
@@ -180,7 +180,7 @@ void expect_answer(const CommandSample& sample, const ops::Reply& reply) {
     ASSERT_EQ(sample.buffer, sample.text);
 }
 
-/// Submits `count` commands, never more than some at once, and takes their replies.
+/// Submits `count` commands, never more than some at once, and collects their replies.
 void converse(RingClient& client, u64 seed, u64 count) {
     Random random(seed);
     struct Out {
@@ -203,7 +203,7 @@ void converse(RingClient& client, u64 seed, u64 count) {
             ++i;
         } else {
             ASSERT_EQ(ticket.code(), Errc::busy);
-            // Full by what others have out: let them.
+            // The ring is full with other threads' commands: let them go on.
             if (out.empty()) std::this_thread::yield();
         }
         const bool is_quiet = random.below(200) == 0;
@@ -238,7 +238,7 @@ TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
         }
         for (std::thread& thread : threads)
             thread.join();
-        // A loaded machine may have left the engine no idle moment until now.
+        // On a loaded machine the engine may not have been idle until here.
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
         while (engine.parks() == 0 && std::chrono::steady_clock::now() < deadline)
             std::this_thread::yield();
