@@ -10,7 +10,6 @@
 // thread, by all cores, and by a GPU where there is one.
 //
 //   dedup_mount_bench [--runs N] [--largest MIB]
-//
 // tools/plot_dedup.py --run [ARGUMENT...] runs it and draws its rows.
 #include <fcntl.h>
 #include <unistd.h>

@@ -142,8 +142,7 @@ void Copier::copy_directory(const Task& task, const Facts& facts, const Existing
     if (options_.verbose && node->created) {
         print_line({quote(source_path(task)), " -> ", quote(target_path(task))});
     }
-    // List before any child is queued, so that a target directory inside the source is found and
-    // refused.
+    // List before queuing any child, so that a target directory inside the source is refused.
     std::vector<Name> names;
     code = node->source->list(names);
     if (code != Errc::ok) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on many names of a mounted volume without a system call for each. The ring is memory
-// shared with the mount's daemon, whose engine runs thousands of commands at once. They run with
-// the credentials that the process had when it opened the ring, as reported by the kernel. Inodes
-// are named by handles: those of attached directories, and those found or created through this
-// ring.
+// shared with the mount's daemon, whose engine runs thousands of commands at once, with the
+// credentials that the kernel reports for the process that opened the ring. Inodes are named by
+// handles: those of attached directories, and those found or created through this ring.
 //
 //   auto ring = MountRing::open("/mnt/w", failure);
 //   const Result<Handle> in = ring->attach(::open("/mnt/w/in", O_PATH | O_DIRECTORY));

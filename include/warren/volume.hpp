@@ -207,8 +207,8 @@ struct ScanSteps {
 };
 
 /// Called by a long call, in its caller's thread and at most ten times a second, with the number of
-/// names done so far; if it returns false, the call ends with Errc::canceled. An engine on a GPU, or
-/// one with a metadata buffer of fixed size, may never call it. It must not throw.
+/// names done so far; if it returns false, the call ends with Errc::canceled. An engine on a GPU,
+/// or one with a metadata buffer of fixed size, may never call it. It must not throw.
 using ProgressCallback = std::function<bool(u64 done)>;
 
 /// Options of usage().

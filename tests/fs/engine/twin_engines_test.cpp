@@ -194,8 +194,8 @@ TEST(TwinEngines, agreeOnEveryAnswer) {
     }
 }
 
-/// Runs WARREN_OPERATIONS operations, by default a million, and expects the engines to agree. Several
-/// pairs of twins at once, to keep a GPU busy.
+/// Runs WARREN_OPERATIONS operations, by default a million, and expects the engines to agree.
+/// Several pairs of twins at once, to keep a GPU busy.
 void run_long(Dedup dedup) {
     const Seed seed;
     constexpr u64 operations_each = 12'500;
