@@ -54,8 +54,7 @@ class Index {
  public:
     struct Options {
         hash::Algorithm algorithm = hash::Algorithm::blake3;
-        std::string secret = {};            // key of the index; empty: entries have plain truncated
-                                            // digests
+        std::string secret = {};            // key of the index; empty: unkeyed digests
         u64 memory_bytes = 0;               // maximum memory for entries at any time; 0: no limit
         std::string spill_folder = "/tmp";  // for entries beyond the limit
     };
@@ -131,8 +130,7 @@ struct ReadWork {
     u64 asked_bytes = 0;     // bytes for which the time was predicted
     double predicted_cpu_seconds = 0;
     double predicted_gpu_seconds = 0;
-    double startup_seconds = 0;  // time the process waited for the GPU to start before the
-                                 // prediction
+    double startup_seconds = 0;  // until the GPU was ready, before the prediction
     std::string note;            // why the CPU was used although a GPU was requested
 };
 

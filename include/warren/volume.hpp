@@ -463,8 +463,7 @@ class Volume {
 /// Options of check_volume().
 struct CheckOptions {
     bool repair = false;
-    std::function<void(const std::string&)> report = {};  // called with one line per problem, which
-                                                          // names the path
+    std::function<void(const std::string&)> report = {};  // a line per problem, naming the path
     /// Runs the quick check, which examines all metadata in parallel; `automatic` means all cores.
     /// What it does not find sound gets the full check, which uses one core and less memory.
     EngineChoice engine = EngineChoice::automatic;

@@ -49,8 +49,7 @@ struct Removal {
 struct ClonedTree {
     u64 files = 0;  // names of files other than directories
     u64 directories = 0;
-    std::string failed;  // after an error in a tree: the path, from the source on, at which it
-                         // occurred
+    std::string failed;  // after an error in a tree: its path, from the source on
 };
 
 /// What a rebuild did to one directory.

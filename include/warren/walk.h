@@ -53,8 +53,7 @@ typedef struct {
     warren_walk_group* group;          // the processes that walk together; null: only this one
     const char* checkpoint;            // folder in which the state of the walk is saved; null: none
     uint32_t checkpoint_milliseconds;  // 0: 30,000
-    uint32_t resume;                   // 1: resume from the state in that folder; not with a cp
-                                       // scheduler
+    uint32_t resume;                   // 1: resume from that folder; not with a cp scheduler
     uint64_t queue_bytes;              // memory for the queue of rank 0, if it keeps one; 0: 48 MiB
 } warren_walk_options;
 

@@ -41,8 +41,7 @@ enum class Scheduler : u8 {
     cp_keep_one,  // a worker keeps one of the items that it found
     cp_directories,  // only directories go through rank 0: a worker visits the files that it finds
     drqs,            // a rank requests work from any other, chosen at random
-    pa_drqs,         // the first rank of a node also asks other nodes, the others ask within their
-                     // node
+    pa_drqs,         // the first rank of a node also asks other nodes, the others do not
     pa_drqs_list,  // a rank asks the ranks of its node, then the others (Algorithm 3 of the paper)
     batches        // drqs that exchanges messages only between batches of items, each ended by a
                    // barrier

@@ -20,8 +20,7 @@ namespace nb = nanobind;
 struct ElementType {
     std::string_view name;
     nb::dlpack::dtype code;
-    const char* format;  // of the buffer protocol; null: there is none, and the array is exposed as
-                         // bytes
+    const char* format;  // of the buffer protocol; null: exposed as bytes
 
     u64 bytes() const { return (u64{code.bits} + 7) / 8; }
 };

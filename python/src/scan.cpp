@@ -74,8 +74,7 @@ struct Rows {
     std::vector<std::vector<i64>> numbers;
     std::string names;
     std::vector<u64> name_ends;
-    std::vector<u64> parents;                                              // inode numbers, for
-                                                                           // paths
+    std::vector<u64> parents;                                              // inodes
     std::vector<std::pair<u64, std::pair<u64, std::string>>> directories;  // inode, parent and name
 };
 

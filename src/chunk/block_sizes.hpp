@@ -12,8 +12,7 @@ namespace warren::chunk {
 struct BlockSizes {
     u64 block_bytes = 256 * kib;      // the bitmap of a block fits into the L1 cache
     u64 least_for_threads = 1 * mib;  // for fewer bytes waking threads costs more than it gains
-    bool has_chains = true;           // follow chains of whole chunks, from 1 MiB on, before
-                                      // scanning blocks
+    bool has_chains = true;           // follow chains of chunks, from 1 MiB on
 };
 
 /// The sizes for all chunkers opened later. Requires: no chunker is being opened meanwhile.

@@ -116,8 +116,7 @@ class Selector {
     u64 lag_bytes_ = 0;           // from the cut to the end of the window
     u64 first_bytes_ = 0;         // from the start to the first end of a window that counts
     u64 last_bytes_ = 0;          // to the last one
-    u64 early_bytes_ = 0;         // fastcdc: to the first one tested with `mask` instead of
-                                  // `early_mask`
+    u64 early_bytes_ = 0;         // fastcdc: to the first one tested with `mask`
     u64 pending_ = no_candidate;  // counts only if the stream continues after it
     u64 head_bytes_ = 0;          // fastcdc: up to where the head of the chunk was examined
     u64 head_hash_ = 0;

@@ -11,8 +11,7 @@ namespace warren::dedup {
 
 struct CuttingRates {
     bool has_gpu = false;            // if false, the others are 0
-    double gpu_start_seconds = 0;    // to allocate a chunker and its memory, on a GPU that is in
-                                     // use
+    double gpu_start_seconds = 0;    // to open a chunker on a GPU that is in use
     double buffer_seconds_each = 0;  // per byte, to allocate and pin the buffer
     double gpu_seconds_each = 0;     // per byte, from pinned memory
 };

@@ -13,8 +13,7 @@ namespace warren::hash {
 struct DeviceSettings {
     u64 slot_bytes = 32 * mib;
     bool overlaps = true;            // copies and kernels of several slots run at once
-    bool stages_pageable = true;     // pageable memory is copied through the pipeline's pinned
-                                     // slots, not by the driver
+    bool stages_pageable = true;     // copy pageable memory through pinned slots
     bool uses_shared_memory = true;  // the windows of a block are copied there first
 };
 

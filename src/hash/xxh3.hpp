@@ -15,8 +15,7 @@ namespace warren::hash {
 struct Xxh3 {
     static constexpr u32 digest_bytes = 16;
     static constexpr u32 stripe_bytes = 64;
-    static constexpr u32 block_bytes = 1024;  // 16 stripes, after which the accumulators are
-                                              // scrambled
+    static constexpr u32 block_bytes = 1024;  // 16 stripes; then accumulators are scrambled
     static constexpr u32 block_stripes = block_bytes / stripe_bytes;
     static constexpr u64 most_short_bytes = 240;  // longer inputs use the accumulators
     static constexpr u32 lanes = 8;

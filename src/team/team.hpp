@@ -20,8 +20,7 @@ namespace warren {
 struct ThreadTeam {
     static constexpr u32 width = 1;
 
-    u32 worker = 0;  // number of the engine's worker, by which allocations and freeze-barrier
-                     // counters are distributed
+    u32 worker = 0;  // number of the worker; spreads allocations and barrier counters
 
     WARREN_HD u32 lane() const { return 0; }
     WARREN_HD bool is_leader() const { return true; }

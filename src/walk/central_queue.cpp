@@ -14,8 +14,7 @@ namespace warren::walk {
 
 namespace {
 
-constexpr u64 truncate_bytes = 1 * mib;  // free space at the file's end that is given back to the
-                                         // file system at once
+constexpr u64 truncate_bytes = 1 * mib;  // space at the file's end, freed at once
 
 u32 checksum_of(std::string_view bytes) {
     return crc32c(std::as_bytes(std::span(bytes)));
@@ -53,8 +52,7 @@ Errc CentralQueue::push(std::string batch) {
     while (used_bytes_ > memory_bytes_ && spilled_ < waiting_.size()) {
         Waiting& oldest = waiting_[spilled_];
         if (const Errc code = store_->write(end_, oldest.bytes); code != Errc::ok) {
-            store_->truncate(stored_ = end_);  // keep no part of what was written: other files may
-                                               // need the remaining space
+            store_->truncate(stored_ = end_);  // others may need the space
             return code;
         }
         oldest.checksum = checksum_of(oldest.bytes);

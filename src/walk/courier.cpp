@@ -21,8 +21,7 @@ constexpr double longest_refusal_seconds = 2e-3;  // longest pause after refused
 constexpr double meter_seconds = 0.25;
 constexpr i64 round_items_each = 8;  // items per worker and round of h-drqs-batches
 constexpr i64 all_items = i64{1} << 40;
-constexpr u32 round_pauses = 100;  // after so many pauses the courier no longer waits for the round
-                                   // to end
+constexpr u32 round_pauses = 100;  // pauses during which the end of a round is awaited
 
 double now_seconds() {
     timespec time{};

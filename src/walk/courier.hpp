@@ -31,8 +31,7 @@ namespace warren::walk {
 /// files.
 struct LinkQuery {
     ByteWriter files;          // device, inode, links
-    std::vector<Node*> nodes;  // nodes whose results get the amounts; null: the result of the whole
-                               // walk
+    std::vector<Node*> nodes;  // receive the amounts; null: the whole walk does
     std::string amounts;       // results, one after the other
     std::string firsts;        // the answers: '1' if the name was the first, else '0'
 };

@@ -24,8 +24,7 @@ namespace warren::walk {
 namespace {
 
 constexpr size_t buffer_bytes = 128 * kib;
-constexpr size_t sorted_buffer_bytes = 2 * mib;  // sorting by inode is more effective for larger
-                                                 // parts
+constexpr size_t sorted_buffer_bytes = 2 * mib;  // for a better order by inode
 constexpr u32 threads_most = 32;
 constexpr u32 open_least = 16;
 

@@ -17,10 +17,8 @@ namespace warren::walk {
 
 namespace {
 
-constexpr u64 names_a_look = 64;        // names after which the walk checks again whether statuses
-                                        // are slow
-constexpr u32 children_at_once = 4096;  // queued subdirectories from which a directory counts as
-                                        // large
+constexpr u64 names_a_look = 64;        // names between checks for slow statuses
+constexpr u32 children_at_once = 4096;  // of a large directory, at least
 
 /// The types of <dirent.h> are the upper bits of a mode.
 Type type_of_name(u8 type) {

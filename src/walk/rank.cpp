@@ -165,8 +165,7 @@ void Rank::serve_waiting(RankCallbacks& callbacks) {
 }
 
 void Rank::take_work(u32 from, const Message& message, RankCallbacks& callbacks) {
-    const u64 done_before = callbacks.items_done();  // read first: a worker may finish the item
-                                                     // during accept()
+    const u64 done_before = callbacks.items_done();  // a worker may finish it during accept()
     // Work that arrives after the end of an aborted walk is dropped, but acknowledged.
     if (ending_) {
         callbacks.decline(message.work);

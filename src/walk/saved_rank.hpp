@@ -68,8 +68,7 @@ struct SavedRank {
     };
 
     u64 work_batches = 0;          // in the file of the rank's queue; 0: no file
-    std::vector<u32> walks_since;  // the number of ranks of each run that has resumed the walk
-                                   // since
+    std::vector<u32> walks_since;  // ranks of each run that has resumed since
     Counts counts;
     std::string_view result;  // of the whole walk, on the rank that has it
     std::string_view caller;  // what Callbacks::save() returned

@@ -21,8 +21,7 @@ namespace warren::walk {
 /// more exchanges messages, as in walk/courier.hpp.
 struct SimulatedCosts {
     double directory = 12e-6;       // open, read and close a directory
-    double open = 2e-6;             // open and close a directory on the path to work that was
-                                    // received
+    double open = 2e-6;             // the same for one on the path to received work
     double levels = 10;             // directories on that path
     double name = 0.4e-6;           // read an entry's name
     double status = 1.22e-6;        // read its status
@@ -32,8 +31,7 @@ struct SimulatedCosts {
     double byte = 0.11e-9;          // of a message, on the sending side
     double message = 1.1e-6;        // send or receive one
     double wake = 5e-6;             // until a sleeping thread runs
-    double shortest_pause = 20e-6;  // between polls for messages from other nodes; doubles up to
-                                    // the next
+    double shortest_pause = 20e-6;  // between polls for far messages; doubles up to the next
     double longest_pause = 500e-6;
     double longest_refusal = 2e-3;  // after refused requests
     double quantum = 200e-6;        // granularity at which threads and polls are interleaved

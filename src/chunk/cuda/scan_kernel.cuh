@@ -16,8 +16,7 @@
 
 namespace warren::chunk::cuda {
 
-inline constexpr u32 row_bytes = stage_bytes + 16;  // rows of neighbouring lanes start in different
-                                                    // banks
+inline constexpr u32 row_bytes = stage_bytes + 16;  // neighbouring rows use other banks
 inline constexpr u32 buffer_bytes = 32 * row_bytes;
 inline constexpr u32 buffers = 3;  // the previous stage, the current one, the next one
 inline constexpr u32 copies = 16;  // of a table with 64-bit entries
@@ -99,8 +98,7 @@ struct RabinScan {
     static constexpr bool has_window = true;
     static constexpr u32 window = window_bytes;
 
-    const u64* entries;  // 256 for the top byte that leaves, 256 for the byte that leaves the
-                         // window
+    const u64* entries;  // 256 each for bytes that leave: at the top, the window
     u64 mask;            // shifted like the fingerprint
     u64 value;
     u32 raise;

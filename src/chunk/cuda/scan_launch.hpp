@@ -48,8 +48,7 @@ u64 most_listed(u64 most_bytes);
 struct ScanResult {
     gpu::DeviceBuffer<u64> bits;         // see bit_places()
     gpu::DeviceBuffer<u32> tile_counts;  // afterwards where each tile's part of the list begins
-    gpu::DeviceBuffer<u32> total;        // of candidates; if the list is too short for them, see
-                                         // `bits`
+    gpu::DeviceBuffer<u32> total;        // of candidates; if they exceed the list, see `bits`
     gpu::DeviceBuffer<u32> device_list;  // for selection on the device
     gpu::PinnedBuffer<u32> list;         // for selection on the host
     gpu::PinnedBuffer<u32> count;        // the total, for the host
@@ -84,8 +83,7 @@ Errc queue_scan(const DeviceRule& rule, const ScanStretch& stretch, const ScanRe
 Errc queue_list(const DeviceRule& rule, const ScanStretch& stretch, const ScanResult& result,
                 const gpu::Stream& stream);
 
-inline constexpr u32 candidate_threads = 256;  // per block of kernels that examine the windows of
-                                               // candidates
+inline constexpr u32 candidate_threads = 256;  // per block that examines candidates
 /// The number of such blocks for a stretch of `bytes` bytes.
 u32 candidate_blocks(const DeviceRule& rule, u64 bytes);
 

@@ -47,8 +47,7 @@ struct SelectProgress {
 struct SelectResult {
     gpu::DeviceBuffer<SegmentChain> chains;
     gpu::DeviceBuffer<i64> exits;      // per segment: where its last chunk ends
-    gpu::DeviceBuffer<u32> counts;     // chunks that end in each segment, then the sums of those
-                                       // before
+    gpu::DeviceBuffer<u32> counts;     // chunks that end in each, then prefix sums
     gpu::DeviceBuffer<u32> guesses;    // the ends found from a guess
     gpu::DeviceBuffer<u32> ends;       // those found from where the previous segment ends
     u32 most_ends = 0;                 // capacity of `guesses` and `ends` per segment
