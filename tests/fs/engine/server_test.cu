@@ -247,8 +247,8 @@ TEST_F(Server, TellsOfACommandThatTakesTooLong) {
     close();
 }
 
-/// While all workers are busy some commands have none: a client that waits for one still gets all
-/// completions, and the remaining commands run in a later epoch.
+/// While all workers are busy some commands have none: the poller that waits for a worker still
+/// reports late commands, and hands out the others in a later epoch.
 TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     Told told;
     open({.blocks = 1, .watchdog_ms = 10, .report = told.listener()});

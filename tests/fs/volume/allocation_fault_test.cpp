@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each allocation of memory within an operation fails once. The caller is told, nothing crashes and
-// nothing hangs, the volume is as it was before the operation or after it, and goes on.
+// Each memory allocation within an operation fails once. The caller gets an error, nothing crashes
+// or hangs, the volume is in its state before the operation or after it, and stays usable.
 //
-// Only what Warren allocates within the operation is counted, not what the test's disk does.
+// Only allocations of Warren within the operation are counted, not those of the test's disk.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -39,7 +39,7 @@ class Faults {
  public:
     explicit Faults(const OperationWay& way) : base_(way) {}
 
-    /// Lets one in `odds` of the operation's allocations fail, the first two in any case.
+    /// Makes one in `odds` of the operation's allocations fail, and always the first two.
     void fail_each(const OperationCase& operation, u64 odds, Random& random) {
         SCOPED_TRACE(operation.name);
         const Outcome whole = run(operation, never);
@@ -49,7 +49,7 @@ class Faults {
             if (nth > 2 && !random.one_in(odds)) continue;
             SCOPED_TRACE(testing::Message() << "allocation " << nth << " fails");
             const Outcome outcome = run(operation, nth);
-            // Workers share the work as it comes: not every run asks for memory as often.
+            // Workers divide the work at run time: the number of allocations varies between runs.
             if (!outcome.has_failed) continue;
             ++runs_;
             EXPECT_TRUE(outcome.code == Errc::ok || outcome.code == Errc::no_memory)
@@ -83,7 +83,7 @@ class Faults {
             outcome.has_failed = failing.has_failed();
         }
         release_operation_place(at);
-        // The memory is there again: so is the volume.
+        // Memory is available again, and so is the volume.
         const auto later = volume->create(anybody, at.root, "later", {});
         EXPECT_EQ(later.code(), Errc::ok);
         EXPECT_EQ(volume->unlink(anybody, at.root, "later"), Errc::ok);
@@ -102,7 +102,7 @@ class AllocationFault : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, AllocationFault, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-/// `many_odds`: for operations that ask for memory thousands of times.
+/// `many_odds`: for operations with thousands of allocations.
 void fail_operations(const OperationWay& way, u64 odds, u64 many_odds) {
     const Seed seed;
     Random random(seed.value());
@@ -126,7 +126,7 @@ TEST_P(AllocationFaultLong, ofAnOperationIsToldAndDoesNoHarm) {
     fail_operations(GetParam(), 1, 1);
 }
 
-/// A volume whose journal is to be replayed and on which a tree is to be freed.
+/// A volume with a journal to replay and a tree to free.
 std::unique_ptr<MemoryDisk> make_cut_volume() {
     const auto disk = make_memory_disk(volume_bytes);
     disk->start_recording();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two volumes that get the same items: the one under test many in a call, the other one by one, on
-// the CPU engine. After each call every item has got the same answer.
+// Two volumes that get the same items: the volume under test many in a call, the other one by one,
+// on the CPU engine. After each call every item must have got the same answer.
 //
-// Invariant: a directory's number in directories() means the same directory of both.
+// Invariant: an index into directories() names the same directory of both.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,11 +36,11 @@ class BatchTwins {
         u32 mode = 0100644;
     };
 
-    /// Whether the volume under test has an engine that does many items at once.
+    /// Whether the engine of the volume under test executes many items at once.
     bool makes_batches() { return many_->engine() != name_of(EngineChoice::cpu); }
     u32 directories() const { return static_cast<u32>(directories_.size()); }
 
-    /// A directory below another; its number.
+    /// Creates a directory below another; returns its index.
     u32 add_directory(u32 in, const std::string& name, u32 mode, const Caller& caller) {
         create(caller, {Item{in, 0, name, "", 040000 | mode}});
         return directories() - 1;
@@ -83,7 +83,7 @@ class BatchTwins {
         }
     }
 
-    /// Removes the names in `from`; with the mode of a directory as rmdir does.
+    /// Removes the names in `from`; items with the mode of a directory as rmdir does.
     void remove(const Caller& caller, const std::vector<Item>& items) {
         std::vector<Unlink> names;
         for (const Item& item : items)
@@ -117,7 +117,7 @@ class BatchTwins {
         }
     }
 
-    /// Compares all names and what they lead to.
+    /// Compares all names and the inodes behind them.
     void compare() {
         for (const Pair& pair : directories_) {
             const auto found = entries(*many_, pair.many);
@@ -138,7 +138,7 @@ class BatchTwins {
         ASSERT_EQ(many_->statistics().inodes_used, single_->statistics().inodes_used);
     }
 
-    /// How many blocks the tree of a directory takes.
+    /// The number of blocks of a directory's tree.
     u64 blocks(u32 directory) {
         const auto attributes = many_->attributes(directories_[directory].many);
         EXPECT_TRUE(attributes);
@@ -182,7 +182,7 @@ class BatchTwins {
     std::map<u64, u64> twin_of_;  // from the one volume's inodes to the other's
 };
 
-/// Files `first` to `end` of a directory, to be moved to other ones in turn.
+/// Files `first` to `end` of a directory, to be moved to other directories in turn.
 inline std::vector<BatchTwins::Item> files_to(u32 from, u32 first_target, u32 targets, u32 first,
                                               u32 end) {
     std::vector<BatchTwins::Item> items(end - first);

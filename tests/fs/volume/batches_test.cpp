@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// create_many(), move_many(), remove_many() and lookup_many() against the same items one by one on
-// another volume:
-// items that depend on each other, directories that the caller may not change, names that are none,
-// trees of every height, volumes that get full and journals that are too small for a batch.
+// create_many(), move_many(), remove_many() and lookup_many() against the same items one by one
+// on another volume: items that depend on each other, directories that the caller may not change,
+// invalid names, trees of every height, full volumes, and journals that are too small for a
+// batch.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -81,7 +81,7 @@ TEST(Batches, DoSoWithASmallJournal) {
     run_random(twins, seed.value(), 12, 20'000, 5'000);
 }
 
-/// So many files go into one directory, to another, and back in two halves.
+/// Creates files in one directory, moves them to another, and moves them back in two halves.
 void fill_and_move(u64 count) {
     SCOPED_TRACE(count);
     BatchTwins twins(512 * mib);
@@ -131,22 +131,22 @@ TEST(Batches, MoveFewFilesWhereTheyLie) {
     twins.create(root_user, files_to(1, 1, 1, 0, files));
     const u64 blocks = twins.blocks(1);
     ASSERT_GT(blocks, 20u);
-    // Each into a directory that has no leaf, or has one from the time before.
+    // One file into each directory, which has no leaf, or has one from earlier.
     move_there_and_back(twins, files_to(1, 2, directories, 0, directories));
     EXPECT_EQ(twins.blocks(2), 0u);
     twins.move(root_user, files_to(1, 2, directories, 0, directories));
     move_there_and_back(twins, files_to(1, 2, directories, directories, 3 * directories));
     EXPECT_EQ(twins.blocks(2), 1u);
-    // Into one, so many that its leaf holds them.
+    // Many files into one directory, as many as its leaf holds.
     move_there_and_back(twins, files_to(1, 2, 1, 500, 530));
-    // The large directory was not written anew.
+    // The large directory was not rewritten.
     EXPECT_EQ(twins.blocks(1), blocks);
-    // Other names within one directory.
+    // Renames within one directory.
     std::vector<BatchTwins::Item> items = files_to(1, 1, 1, 600, 630);
     for (BatchTwins::Item& item : items)
         item.new_name += "new";
     twins.move(root_user, items);
-    // Where a new name's hash falls is chance (the key is): a full leaf there is split.
+    // The hash of a new name is random (the key is): a full leaf there is split.
     EXPECT_GE(twins.blocks(1), blocks);
     EXPECT_LE(twins.blocks(1), blocks + items.size());
     twins.end();
@@ -157,7 +157,7 @@ TEST(Batches, MoveMoreThanLeavesHold) {
     twins.add_directory(0, "many", 0755, root_user);
     twins.add_directory(0, "few", 0755, root_user);
     twins.create(root_user, files_to(1, 1, 1, 0, 600));
-    // Into an empty directory; more than the leaf holds then; more than is looked at; then all out.
+    // Into an empty directory; more than its leaf holds; more than one pass reads; then all out.
     twins.move(root_user, files_to(1, 2, 1, 0, 60));
     twins.compare();
     EXPECT_EQ(twins.blocks(2), 1u);

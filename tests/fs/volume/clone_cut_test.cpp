@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power is cut after every write of a clone that takes several transactions: found is the
-// volume without the clone or with all of it, never a part, and what a cut leaves is freed.
+// The power is cut after every write of a clone that takes several transactions: afterwards the
+// volume has either no clone or all of it, and the remains of an interrupted clone are freed.
 // (Sequences of a small clone and another operation: sequence_cut_test.cpp.)
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;  // with the smallest journal
 
-/// More inodes than one transaction holds blocks of.
+/// The tree has more inodes than one transaction holds blocks of.
 Script make_base() {
     Script script;
     add_create(script, "/tree", 040755);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clones of files and trees: what they keep, what they share, what is refused, and that nothing is
-// left of one that failed. Random ones are among the random operations, cuts of the power in
+// Clones of files and trees: what they preserve, what they share, what is refused, and that a
+// failed clone leaves nothing behind. Random clones are among the random operations, power cuts in
 // clone_cut_test.cpp.
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ class Clone : public SharingVolume {
         return all;
     }
 
-    /// That the two look the same, with all below them.
+    /// Checks that the two look the same, with all below them.
     void expect_same(Handle one, Handle other, const std::string& path);
     void make_tree();
     u64 inodes() { return volume_->statistics().inodes_used; }
@@ -106,7 +106,7 @@ void Clone::expect_same(Handle one, Handle other, const std::string& path) {
     }
 }
 
-/// Every kind of file, in every form that contents can have.
+/// Every kind of file, with contents in every representation.
 void Clone::make_tree() {
     const Handle tree = make(root(), "tree", {.mode = 042751});
     const Handle inner = make(tree, "inner", {.mode = 040700});
@@ -160,7 +160,7 @@ TEST_P(Clone, KeepsEverythingAndSharesTheBlocks) {
     ASSERT_EQ(clone("/tree", root(), "copy"), Errc::ok);
     EXPECT_EQ(done_.files, 14u);
     EXPECT_EQ(done_.directories, 3u);
-    // Two names of three: the third one is outside.
+    // Two of three names: the third one is outside of the tree.
     EXPECT_EQ(volume_->attributes(at("/copy/named"))->links, 2u);
     ASSERT_TRUE(volume_->link({.check = false}, at("/copy/named"), root(), "outside too"));
     expect_same(at("/tree"), at("/copy"), "");
@@ -215,7 +215,7 @@ TEST_P(Clone, IsRefusedWhereItCannotBe) {
     ASSERT_EQ(volume_->unlink({.check = false}, root(), "gone"), Errc::ok);
     EXPECT_EQ(volume_->clone({.check = false}, gone, root(), "copy", done_), Errc::stale);
     EXPECT_EQ(list_names(*volume_, root()).size(), 2u);
-    // The name of an empty directory is taken over.
+    // The clone takes over the name of an empty directory.
     make(root(), "place", {.mode = 040711});
     ASSERT_EQ(clone("/tree/inner", root(), "place"), Errc::ok);
     expect_same(inner, at("/place"), "");
@@ -313,7 +313,7 @@ TEST_P(Clone, OnAFullVolumeLeavesNothing) {
     volume_.close_and_check();
 }
 
-/// Each file is one letter at any time: so is its clone, whatever is done to the tree meanwhile.
+/// A file consists of one letter at any time, and so must its clone, whatever others change.
 TEST_P(Clone, BesideWritersAndRenames) {
     const Seed seed;
     constexpr u64 files = 40;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names under change by many threads: what stays is found and listed exactly once, directories
-// never form a circle, link counts and data end up as the calls said.
+// Names that many threads change: unchanged names are found and listed exactly once, directories
+// never form a cycle, and link counts and data are in the end as the calls left them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ milliseconds some_time() {
 }
 
 std::string stable(u64 index) {
-    // Some are long, so that leaves fill up in both ways.
+    // Some names are long, so that leaves fill up by count and by bytes.
     return "stay" + std::to_string(index) + std::string(index % 10 == 0 ? 200 : 0, 's');
 }
 
@@ -34,7 +34,7 @@ class ConcurrencyOfNames : public testing::TestWithParam<u64> {
  protected:
     OpenOptions options() const { return {.workers = 2, .meta_buffer_bytes = GetParam()}; }
 
-    /// A directory whose stable names are there all the time.
+    /// A directory whose stable names exist throughout the test.
     Handle make_stable(Volume& volume) {
         const Handle directory = make_directory(volume, volume.root(), "d");
         for (u64 i = 0; i < stable_names; ++i)
@@ -42,7 +42,7 @@ class ConcurrencyOfNames : public testing::TestWithParam<u64> {
         return directory;
     }
 
-    /// Adds and removes names of its own without end, so that leaves split and go.
+    /// Adds and removes names of its own without end, so that leaves are split and freed.
     static void churn(Volume& volume, Handle directory, u32 self, const Deadline& deadline) {
         for (u64 round = 0; !deadline.is_over(); ++round) {
             const u64 count = 50 + round % 5 * 150;
@@ -131,7 +131,7 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
         bodies.push_back([&, i](Random&) { churn(*volume, directory, i, deadline); });
     }
     bodies.push_back([&](Random&) { rebuild(*volume, directory, deadline); });
-    // Other inodes come under the stable names, and names come and go by rename.
+    // Renames put other inodes under the stable names, and add and remove names.
     bodies.push_back([&](Random& random) {
         while (!deadline.is_over()) {
             EXPECT_EQ(
@@ -173,7 +173,7 @@ TEST_P(ConcurrencyOfNames, readdirAgainstEverything) {
     volume.close_and_check();
 }
 
-/// Directories move into each other at random: none may come below itself, none may be lost.
+/// Directories move into each other at random: none may end up below itself, none may be lost.
 TEST_P(ConcurrencyOfNames, movesOfDirectoriesMakeNoCircle) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());
@@ -188,7 +188,7 @@ TEST_P(ConcurrencyOfNames, movesOfDirectoriesMakeNoCircle) {
     for (u32 t = 0; t < executor; ++t) {
         bodies.push_back([&](Random& random) {
             while (!deadline.is_over()) {
-                // Each name is its directory's own, wherever that is.
+                // The name belongs to the directory, wherever that is.
                 const u64 which = random.below(count);
                 const auto at = volume->attributes(directories[which + 1]);
                 ASSERT_TRUE(at);
@@ -256,8 +256,8 @@ TEST_P(ConcurrencyOfNames, linksAgainstUnlinksAndCloses) {
     volume.close_and_check();
 }
 
-/// Every block of a file is written as a whole with one value: no reader may see two, and no byte
-/// that nobody wrote.
+/// Every block of a file is written as a whole with one value: no reader may see two values in a
+/// block, or a byte that no thread wrote.
 TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads on one volume. What a thread alone works on must be as its model says; what all work
-// on must keep the rules that hold whatever the order was: counts agree, nothing is lost, nothing
+// Many threads on one volume. A tree that one thread uses alone must match its model; a tree that
+// all use must keep the invariants that hold in any order: counts agree, nothing is lost, nothing
 // is found twice, the check finds nothing wrong.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ milliseconds some_time() {
     return milliseconds(1500 * test_load());
 }
 
-/// Answers that a call may get when others change the same names.
+/// Error codes that a call may return when other threads change the same names.
 bool is_fair(Errc code) {
     static const std::set<Errc> fair = {
         Errc::ok,           Errc::exists,        Errc::no_entry,     Errc::stale,
@@ -35,7 +35,7 @@ bool is_fair(Errc code) {
     return fair.contains(code);
 }
 
-/// Works on a tree that all threads share; only the kind of each answer can be foreseen.
+/// Works on a tree that all threads share; only the set of possible answers can be predicted.
 class SharedTree {
  public:
     SharedTree(Volume& volume, Handle root) : volume_(volume), root_(root) {}
@@ -197,7 +197,7 @@ class Concurrency : public testing::TestWithParam<u64> {
 constexpr u64 maps_for_executors[] = {0, 2 * mib};
 INSTANTIATE_TEST_SUITE_P(BlockMaps, Concurrency, testing::ValuesIn(maps_for_executors));
 
-/// Each thread has a tree of its own, compared answer by answer, and one that all of them share.
+/// Each thread has a tree of its own, compared answer by answer, and one that all share.
 TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
     const Seed seed;
     MemoryVolume volume(1 * gib, options());
@@ -226,7 +226,7 @@ TEST_P(Concurrency, everyOperationAtOnceAgreesWithTheModels) {
     volume.close_and_check();
 }
 
-/// A name made in a directory keeps it; a directory that was removed takes no name.
+/// A name created in a directory stays in it; a directory that was removed accepts no name.
 TEST_P(Concurrency, rmdirAgainstCreate) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());
@@ -270,8 +270,8 @@ TEST_P(Concurrency, rmdirAgainstCreate) {
     volume.close_and_check();
 }
 
-/// Whoever removes a directory and whoever closes it last come to free it together, while others
-/// make directories that get its number.
+/// The thread that removes a directory and the thread that closes it last free it together, while
+/// others create directories that reuse its inode number.
 TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());
@@ -306,8 +306,8 @@ TEST_P(Concurrency, removeTreeAgainstTheLastClose) {
     volume.close_and_check();
 }
 
-/// A file and a directory change places within a tree that goes, and across its edge: the removal
-/// does not mistake one for the other, and nobody is given a name of what is going.
+/// A file and a directory are exchanged within a tree that is being removed, and across its border:
+/// the removal does not mistake one for the other, and no lookup returns a name of the dying tree.
 TEST_P(Concurrency, exchangeAgainstRemoveTree) {
     constexpr u64 pairs = 40;
     const Seed seed;
@@ -354,7 +354,7 @@ TEST_P(Concurrency, exchangeAgainstRemoveTree) {
     volume.close_and_check();
 }
 
-/// What could be moved out of a tree before its removal is whole; all else is gone.
+/// Whatever could be moved out of a tree before its removal is whole; all else is gone.
 TEST_P(Concurrency, renameAgainstRemoveTree) {
     const Seed seed;
     MemoryVolume volume(256 * mib, options());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What contents cost the disk: nothing for a file that is gone before it was written, no reading
-// for blocks that are new. And that nothing is saved at the wrong moment: a file that goes between
-// a commit's cut and the writing of its contents is whole if the power goes next, and so is one
-// whose bytes were on their way while a commit came and went.
+// The disk I/O of file contents: none for a file that is removed before it was written, and no read
+// for new blocks. And no write is omitted wrongly: a file that is removed between a commit's
+// snapshot and the write-back of its contents is whole if the power is cut next, and so is a file
+// whose bytes were in flight while a commit began and ended.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ OpenOptions options_with(u64 file_buffer_bytes) {
     return options;
 }
 
-/// A disk that counts what is read, and does something else before its next write.
+/// A disk that counts reads, and runs a callback before its next write.
 class WatchedDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
@@ -57,7 +57,7 @@ void write_file(Volume& volume, const std::string& name, std::span<const std::by
     EXPECT_EQ(volume.release(file), Errc::ok);
 }
 
-/// Whether a block on the disk begins with eight of these.
+/// Whether a block on the disk begins with eight such bytes.
 bool is_on(MemoryDisk& disk, std::byte wanted) {
     std::vector<std::byte> bytes(disk.size_bytes());
     EXPECT_EQ(disk.read(0, bytes), Errc::ok);
@@ -78,7 +78,7 @@ TEST(ContentsIo, whatIsGoneBeforeACommitIsNotWritten) {
     const auto name_of_file = [](u64 number) { return "file" + std::to_string(number); };
     for (u64 i = 0; i < files; ++i)
         write_file(*volume, name_of_file(i), std::vector(mib, std::byte{'o'}));
-    // What a commit has shown is not used again before the next one.
+    // Blocks that a commit refers to are not reused before the next one.
     ASSERT_EQ(volume->sync(), Errc::ok);
     for (u64 i = 0; i < files; ++i) {
         const Result<Attributes> file = volume->lookup(anybody, volume->root(), name_of_file(i));
@@ -86,7 +86,7 @@ TEST(ContentsIo, whatIsGoneBeforeACommitIsNotWritten) {
         ASSERT_TRUE(volume->write(file->handle, 0, std::vector(mib, std::byte{'g'})));
         ASSERT_EQ(volume->unlink(anybody, volume->root(), name_of_file(i)), Errc::ok);
     }
-    // Cut to nothing, and written anew in part.
+    // Truncated to nothing, then partly rewritten.
     const Handle cut = open_new(*volume, "cut");
     ASSERT_TRUE(volume->write(cut, 0, std::vector(mib, std::byte{'g'})));
     AttributeChange change;
@@ -116,7 +116,7 @@ TEST(ContentsIo, whatACommitShowsIsWrittenAlthoughItIsGone) {
         write_file(*volume, name_of_file(i), std::vector(4096, static_cast<std::byte>(1 + i)));
     log->start_recording();
     disk.before_write = [&] {
-        // The cut has been taken. Then so much is written that what is dirty is looked through.
+        // The snapshot has been taken. Enough is written for a scan of the dirty blocks.
         std::thread([&] {
             for (u64 i = 0; i < files; ++i)
                 EXPECT_EQ(volume->unlink(anybody, volume->root(), name_of_file(i)), Errc::ok);
@@ -143,7 +143,7 @@ TEST(ContentsIo, whatACommitShowsIsWrittenAlthoughItIsGone) {
 TEST(ContentsIo, bytesAreThereBeforeTheirFileAlthoughACommitComesBetween) {
     const auto log = make_memory_disk(volume_bytes);
     WatchedDisk disk(*log);
-    // With an engine that has memory of its own a commit waits for bytes on their way.
+    // With an engine that has memory of its own a commit waits for bytes in flight.
     OpenOptions options;
     options.workers = 1;
     options.engine = EngineChoice::cpu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree is removed while others change so much that whatever commit is made for the removal's next
-// step, the journal is too full for it again before the step's turn comes. It must come to an end.
+// A tree is removed while other threads change so much that after each commit for the removal's
+// next step the journal is full again before the step starts. The removal must still end.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@
 namespace warren {
 namespace {
 
-/// Others who change something as soon as a commit has taken its copies: in its flushes.
+/// Makes changes as soon as a commit has taken its snapshot: during its flushes.
 class CrowdedDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
@@ -55,13 +55,13 @@ TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
 
     const core::StoreState& state = *implementation->store().state;
     const u64 room = relaxed_load(state.journal_room);
-    // So much that operations find room, and steps do not.
+    // Enough that operations still find journal room, and removal steps do not.
     const u64 crowded = room - core::journal_room_min;
     ASSERT_GT(crowded + room / 4 + ops::dirtied_when_full(implementation->store(), workers), room);
     u64 commits = 0;
     disk.executor = [&] {
         ++commits;
-        // Without an end of its own the removal gets an error.
+        // If the removal does not end by itself it gets an error.
         if (commits > 10'000) disk.fails = true;
         AttributeChange touch;
         touch.which = AttributeChange::modified;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged metadata and blocks that cannot be read are the matter of the object that they belong to:
-// it answers an error, never other bytes than its own, and everything else goes on, writing too.
+// Damaged metadata and unreadable blocks affect only the object that they belong to: access to it
+// returns an error and never another object's bytes; everything else stays usable, writes included.
 #include <map>
 #include <string>
 
@@ -11,7 +11,7 @@
 namespace warren::test {
 namespace {
 
-/// What a volume answers about one path: codes, and what the contents are.
+/// A volume's answers about one path: error codes, and the contents.
 std::string answers_about(Volume& volume, const std::string& path) {
     const Result<Attributes> found = volume.resolve(anybody, path);
     if (!found) return "resolve " + std::to_string(static_cast<int>(found.code()));
@@ -43,7 +43,7 @@ class DamageStays : public CheckTest {
         EXPECT_EQ(volume->close(), Errc::ok);
     }
 
-    /// The damage is done: these paths and what lies below them answer errors, no others.
+    /// The damage is in place: only these paths and those below them return errors.
     void expect_only(const std::vector<std::string>& damaged) {
         const auto copy = disk().copy();
         const auto volume = open_on(*copy, {.workers = 1});
@@ -104,7 +104,7 @@ TEST_F(DamageStays, withTheNamesOfADamagedLeaf) {
     expect_only({"/directory"});
 }
 
-/// To pack it would be to move its names from itself into itself.
+/// Packing the directory would move names from that leaf into itself.
 TEST_F(DamageStays, withTheDirectoryWhereTwoPairsLeadToOneLeaf) {
     change_block<format::TreeNode>(tree_block(directory, 1), [](format::TreeNode& node) {
         node.pairs[1].child = node.pairs[0].child;
@@ -146,7 +146,7 @@ TEST(DamageOfContents, isToldAndNeverReadAsZeros) {
             EXPECT_EQ(got.code(), failed ? Errc::io : Errc::ok);
             EXPECT_TRUE(failed || found == wanted);
             volume.faults().set_plan({});
-            // The next one who asks gets the bytes: nothing wrong was kept.
+            // The next read gets the bytes: no bad data was cached.
             EXPECT_TRUE(volume->read(again, 0, found));
             EXPECT_EQ(found, wanted);
             ASSERT_EQ(volume->release(again), Errc::ok);
@@ -155,7 +155,7 @@ TEST(DamageOfContents, isToldAndNeverReadAsZeros) {
     }
 }
 
-/// What a removal has freed before it met the damage has numbers for others.
+/// Inodes that a removal freed before it met the damage have numbers that others may reuse.
 TEST(DamageStaysInADyingTree, andInodesThatGetItsNumbersAreSafe) {
     const auto disk = make_memory_disk(64 * mib);
     Handle doomed;

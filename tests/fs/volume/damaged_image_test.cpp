@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage of any kind, met by an open volume: no byte of the metadata, changed, with or without a
-// checksum that agrees, makes the engine crash, hang or read outside of the disk. It may answer
-// errors, and what a forged block makes it believe; a check survives what it leaves.
+// Damage of any kind, met by an open volume: no changed byte of the metadata, whether the checksum
+// was recomputed or not, makes the engine crash, hang or read outside of the disk. It may return
+// errors, or believe a forged block; a check survives the resulting volume.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using test::ImageEditor;
 
 constexpr u64 visits_max = 400;  // a forged directory may lead in a circle
 
-/// A volume whose last transaction is in the journal and nowhere else.
+/// A volume whose last transaction is only in the journal.
 std::unique_ptr<MemoryDisk> make_unreplayed() {
     ImageBuilder image(16 * mib);
     test::build_one_of_everything(image, 30, 20);
@@ -50,7 +50,7 @@ std::unique_ptr<MemoryDisk> make_unreplayed() {
     return cut;
 }
 
-/// Places of blocks that hold metadata or a journal.
+/// Addresses of blocks that hold metadata or a journal.
 std::vector<u64> metadata_places(Disk& disk) {
     ImageEditor editor(disk);
     const format::Superblock& superblock = editor.superblock();
@@ -64,7 +64,7 @@ std::vector<u64> metadata_places(Disk& disk) {
     return places;
 }
 
-/// Looks at all that can be reached; the answers may be anything but retry_reasons of the engine.
+/// Reads all that can be reached; any answer is right except an internal retry reason.
 class Visitor {
  public:
     explicit Visitor(Volume& volume) : volume_(volume) {}
@@ -125,7 +125,7 @@ class Visitor {
     u64 visits_ = 0;
 };
 
-/// Some changes in each directory that was found, and some of what the image began with.
+/// Makes some changes in each directory that was found, and to part of the original contents.
 void change(Volume& volume, const std::vector<Handle>& directories) {
     const std::vector<std::byte> data(6000, std::byte{1});
     for (u64 i = 0; i < directories.size() && i < 20; ++i) {
@@ -160,7 +160,7 @@ void change(Volume& volume, const std::vector<Handle>& directories) {
     Visitor::expect(volume.sync());
 }
 
-/// Opens, looks, changes and closes; then a check with and without repair.
+/// Opens, reads, changes and closes; then a check with and without repair.
 void use_damaged(Disk& disk, const OpenOptions& options) {
     Failure failure;
     {
@@ -187,8 +187,8 @@ void use_damaged(Disk& disk, const OpenOptions& options) {
 
 enum class Seal : u8 { broken, forged };
 
-/// Makes the checksums over the block at `place` right. False for blocks whose checksum cannot be:
-/// those of a journal, which has one over all.
+/// Recomputes the checksums of the block at `place`. False where that is impossible: in a journal,
+/// which has one checksum over all blocks.
 bool forge_seal(Disk& disk, u64 place) {
     ImageEditor editor(disk);
     const Block block = editor.read(place);
@@ -211,7 +211,7 @@ bool forge_seal(Disk& disk, u64 place) {
 
 class DamagedImage : public testing::TestWithParam<Seal> {
  protected:
-    /// Flips a bit of one byte in a copy of the disk and uses it.
+    /// Flips a bit of one byte in a copy of the disk and uses the volume.
     void flip_one(MemoryDisk& disk, u64 place, u64 at) {
         const std::string what = std::to_string(place) + " + " + std::to_string(at) +
                                  (GetParam() == Seal::forged ? " sealed again" : "");
@@ -226,7 +226,7 @@ class DamagedImage : public testing::TestWithParam<Seal> {
         ++count_;
     }
 
-    /// Flips bytes that are chosen at random, mostly of words that are not zero.
+    /// Flips random bytes, mostly of words that are not zero.
     void flip_some(MemoryDisk& disk, u64 seed, milliseconds time) {
         const Deadline deadline(time);
         const std::vector<u64> places = metadata_places(disk);

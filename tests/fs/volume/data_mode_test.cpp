@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each data mode promises about contents when the power is cut, and what it does not: for
-// every promise a workload that would break it, for every weaker mode a cut at which it is broken.
-// All at the smallest file buffer, and what goes without one also without.
+// What each data mode guarantees about contents after a power cut, and what it does not: for every
+// guarantee a workload that would break it, for every weaker mode a cut that does break it. All
+// with the smallest file buffer, and where no buffer is needed also without one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::vector<std::byte> letters(u64 version) {
     return std::vector<std::byte>(file_bytes, static_cast<std::byte>('a' + version % 26));
 }
 
-/// Files that are overwritten in place one after the other, a new letter each time.
+/// Files that are overwritten in place one after the other, with a new letter each time.
 struct Overwrites {
     std::unique_ptr<MemoryDisk> log = make_memory_disk(volume_bytes);
     std::vector<u64> step_events;             // by step: events at its end
@@ -97,7 +97,7 @@ struct Overwrites {
     }
 };
 
-/// The letter of each file; nothing for one that shows a mixture.
+/// The letter of each file; nothing for a file that shows a mixture.
 std::vector<std::optional<std::byte>> letters_in(Volume& volume) {
     std::vector<std::optional<std::byte>> found;
     for (u64 i = 0; i < file_count; ++i) {
@@ -146,7 +146,7 @@ TEST_P(DataModes, contentsAreOfOneMomentIfTheJournalHasThem) {
         ASSERT_EQ(volume->close(), Errc::ok);
         ASSERT_TRUE(expect_clean(*image));
     }
-    // Else the test would not know the modes apart.
+    // Otherwise the test could not tell the modes apart.
     EXPECT_TRUE(other_moments > 0 || GetParam().data == DataMode::journal);
 }
 
@@ -156,7 +156,7 @@ TEST_P(DataModes, whatWasSyncedIsThere) {
     Overwrites work;
     work.run(GetParam().options(), random, 25);
     for (const auto& [event, steps] : work.synced) {
-        // All that came later is lost.
+        // All later writes are lost.
         const auto image = work.log->image_after(event, {.drop = true, .seed = random.next()});
         const auto volume = open_on(*image, {.workers = 1});
         ASSERT_TRUE(volume);
@@ -185,8 +185,8 @@ TEST_P(DataModes, onlyWritebackShowsForeignBytes) {
     ASSERT_EQ(volume->close(), Errc::ok);
     u64 foreign = 0;
     for (u64 event = 0; event <= log->event_count(); ++event) {
-        // Each write that may be lost is lost alone, of the first 64: a bit each. Then some of them
-        // at random.
+        // Each of the first 64 writes that may be lost is lost alone: one bit each. Then random
+        // sets of them.
         std::vector<Cut> cuts;
         for (u64 i = 0; i < std::min<u64>(log->count_unflushed(event), 64); ++i)
             cuts.push_back({.lost = u64{1} << i});
@@ -232,7 +232,7 @@ TEST_P(DataModes, randomOperationsLoseNothingSynced) {
         SCOPED_TRACE(testing::Message() << "cut seed " << cut.seed);
         const auto image = recording.disk().image_after(event, cut);
         if (GetParam().data == DataMode::writeback) {
-            // Contents may be foreign; all else is sound.
+            // Contents may be foreign; everything else is sound.
             ASSERT_TRUE(open_on(*image, {.workers = 1}));
             ASSERT_TRUE(expect_clean(*image));
         } else {

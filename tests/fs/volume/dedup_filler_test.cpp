@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index of deduplication is filled from what the volume held when it was opened, beside all
-// other work, and closing does not wait for it.
+// The deduplication index is filled in the background from the contents of the volume at the time
+// of its opening; other work goes on, and closing does not wait.
 #include "fs/volume/dedup_filler.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ OpenOptions filling(u64 bytes_per_second, u64 meta_buffer_bytes = 0) {
 
 class DedupFilling : public testing::TestWithParam<u64> {
  public:
-    /// Opens the volume again, with a fresh index.
+    /// Opens the volume again, with an empty index.
     void reopen(const OpenOptions& options) {
         if (volume_ != nullptr) {
             EXPECT_EQ(volume_->close(), Errc::ok);
@@ -73,7 +73,7 @@ TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
         total += bytes.size();
         write_new("of " + std::to_string(bytes.size()), bytes);
     }
-    // With holes and blocks of zeros, of which nothing is read or known.
+    // With holes and blocks of zeros, which are neither read nor indexed.
     const Handle sparse = write_new("sparse", files[2]);
     put(*volume_, sparse, 5 * mib, Bytes(16 * block));
     reopen(filling(unlimited, GetParam()));
@@ -88,7 +88,7 @@ TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
     close_and_check();
 }
 
-/// The index knows one anchor in two, yet nothing is lost of long runs.
+/// The index knows one anchor in two, yet nothing of long runs is lost.
 TEST_P(DedupFilling, AVolumeThatIsLargerThanTheIndexIsSampled) {
     reopen(filling(0, GetParam()));
     const Bytes bytes = random_bytes(random_, 20 * mib);
@@ -117,7 +117,7 @@ TEST_P(DedupFilling, WhatCannotBeReadIsLeftOut) {
     reopen(filling(0, GetParam()));
     const Bytes bytes = random_bytes(random_, 4 * mib);
     write_new("first", bytes);
-    // Slow enough to begin with the contents after the disk fails.
+    // Slow enough that the filler reads contents only after the disk fails.
     reopen(filling(16 * kib, GetParam()));
     faults_.set_plan({.writes = false, .flushes = false, .nth = 1});
     const auto deadline = Clock::now() + 60s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volume::dedupe_range(): what it shares, what it refuses, and that it never changes what a file
-// shows, whoever writes meanwhile and whenever the power goes.
+// Volume::dedupe_range(): what it shares, what it refuses, and that it never changes the contents
+// of a file, despite concurrent writers and power cuts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class DedupeRange : public SharingVolume {
                            u64 length) {
         return volume_->dedupe_range({}, source, offset, target, target_offset, length);
     }
-    /// Expects that so many bytes are shared, by as many calls as it takes.
+    /// Expects that so many bytes are shared, in as many calls as necessary.
     void expect_deduped(Handle source, Handle target, u64 length) {
         for (u64 done = 0; done < length;) {
             const Result<Deduped> step = dedupe(source, done, target, done, length - done);
@@ -53,7 +53,7 @@ TEST_P(DedupeRange, EqualFilesCostTheBlocksOfOne) {
     const Attributes was = *volume_->attributes(target);
     expect_deduped(source, target, bytes.size());
     ASSERT_EQ(volume_->sync(), Errc::ok);
-    // The counts of at most eleven frames, leaves of extents.
+    // Reference counts of at most eleven block groups, and leaves of extents.
     EXPECT_LE(used_blocks(*volume_) + bytes.size() / block + 1, before + 14);
     const Attributes is = *volume_->attributes(target);
     EXPECT_EQ(is.size, was.size);
@@ -227,7 +227,7 @@ TEST_P(DedupeRange, AVolumeWithoutSharedBlocksSharesNothing) {
     EXPECT_EQ(volume_->share_range(source, 0, target, 0, block).code(), Errc::not_supported);
 }
 
-/// Writes blocks of few different bytes to a file, so that many are equal to others.
+/// Writes blocks of few different values to a file, so that many are equal.
 void write_blocks(Volume& volume, Handle file, Bytes& bytes, u64 seed, u64 count) {
     Random random(seed);
     for (u64 i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
@@ -278,7 +278,7 @@ TEST_P(DedupeRange, WritersOfBothSidesKeepTheirBytes) {
 
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, DedupeRange, testing::ValuesIn(block_maps));
 
-/// A step that dedupes a range of the file at `from` with the one at `to`.
+/// A step that dedupes a range of the file at `from` with one of the file at `to`.
 void add_dedupe(Script& script, const std::string& from, u64 offset, const std::string& to,
                 u64 target_offset, u64 length) {
     script.add_on("dedupe with " + from, to, [=](auto& system, Handle target) {
@@ -293,7 +293,7 @@ std::string path_of(u64 number) {
     return "/f" + std::to_string(number);
 }
 
-/// Steps on files of few different bytes: most dedupe, some write or cut a file short.
+/// Steps on files of few different bytes: most dedupe, some write or truncate a file.
 Script make_workload(u64 seed, u64 steps) {
     Script script;
     Random random(seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk commands where an engine's meta buffer has room for a part of what they need: each command
-// of theirs waits for its own blocks, and all comes out as with everything in memory.
+// Bulk commands on an engine whose meta buffer holds only a part of the blocks they need: each of
+// their commands waits for its own blocks, and the results are those with all metadata in memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class EngineMetaBufferBulk : public EngineMetaBufferTest {
             made.push_back(result->handle);
         }
     }
-    /// What a scan of the tree meets.
+    /// The rows that a scan of the tree visits.
     u64 count_below(Handle directory) {
         std::atomic<u64> count = 0;
         EXPECT_EQ(volume_->scan(anybody, directory,
@@ -78,7 +78,7 @@ TEST_F(EngineMetaBufferBulk, doesWhatItDoesWithAllInMemory) {
     make_tree();
     EXPECT_EQ(count_below(tree_), directories * (files + 1));
     const Handle other = make_directory(volume_->root(), "other");
-    // A third moves to another directory, the names of another third go.
+    // A third of the names moves to another directory, another third is removed.
     std::vector<Move> moves;
     std::vector<Unlink> removals;
     std::vector<std::string> from(files);
@@ -125,7 +125,7 @@ TEST_F(EngineMetaBufferBulk, doesWhatItDoesWithAllInMemory) {
     close_and_check();
 }
 
-/// Each look for a circle needs more blocks one after the other than there are.
+/// Each search for a cycle reads more blocks in a row than the buffer holds.
 TEST_F(EngineMetaBufferBulk, movesDirectoriesBelowAPathLongerThanTheBuffer) {
     const Handle aside = make_directory(volume_->root(), "aside");
     const Handle top = make_directory(volume_->root(), "top");
@@ -133,7 +133,7 @@ TEST_F(EngineMetaBufferBulk, movesDirectoriesBelowAPathLongerThanTheBuffer) {
     std::vector<std::string> names(format::inodes_per_block - 1);
     for (u64 level = 0; level < buffer_blocks + 50; ++level) {
         lowest = make_directory(lowest, "d");
-        // The next level's inode lies in another block.
+        // Makes the next level's inode lie in another block.
         std::vector<Creation> creations;
         for (u64 i = 0; i < names.size(); ++i) {
             names[i] = std::to_string(level * names.size() + i);
@@ -177,7 +177,7 @@ TEST_F(EngineMetaBufferBulk, leavesOthersAtWork) {
             const std::string name = std::to_string(random.below(1u << 30));
             EXPECT_EQ(volume_->create(anybody, home, name, {}).code(), Errc::ok);
             EXPECT_EQ(volume_->unlink(anybody, home, name), Errc::ok);
-            // What goes is there or not, and never anything else.
+            // A file that is being removed is found or not; there is no other answer.
             const Handle parent = parents_[random.below(directories)];
             const Errc found =
                 volume_->lookup(anybody, parent, file_name(random.below(files))).code();

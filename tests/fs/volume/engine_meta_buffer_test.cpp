@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A meta buffer in the memory of an engine that has its own, at the smallest size that a volume
-// takes. The bodies that bring blocks and let others go are run by a thread and by a team of four
-// lanes and compared with a model; whole volumes hold more metadata than fit.
+// The meta buffer of an engine with memory of its own, at the smallest size that a volume accepts.
+// The functions that load and evict blocks are run by a thread and by a team of four lanes and
+// compared with a model; whole volumes hold more metadata than fit.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ constexpr u64 buffer_blocks = small_meta_buffer / format::block_size;
 constexpr u64 place_count = 3 * buffer_blocks;
 const Caller anybody{.check = false};
 
-/// The block that lies at a place: every word says where, but for the first.
+/// The block at an address: every word but the first holds the address.
 Block block_of(u64 place, u64 first) {
     Block block;
     std::fill(std::begin(block.words), std::end(block.words), place);
@@ -41,7 +41,7 @@ Block block_of(u64 place, u64 first) {
     return block;
 }
 
-/// A meta buffer and what must be in it.
+/// A meta buffer and the blocks that it must contain.
 class Buffer {
  public:
     Buffer() {
@@ -52,7 +52,7 @@ class Buffer {
     const core::Store& store() { return memory_.store(); }
     core::HeadTable& table() { return *memory_.store().heads; }
 
-    /// Places a block that is not there; what went must have been free to go.
+    /// Loads a block that is not there; an evicted block must have been evictable.
     template <class By>
     void place(By& by, u64 place, u64 first) {
         const Block block = block_of(place, first);
@@ -93,7 +93,7 @@ class Buffer {
         EXPECT_EQ(std::memcmp(&wanted, &block, sizeof block), 0);
     }
 
-    /// Holds a block, or lets it go if it is held.
+    /// Holds a block, or releases it if it is held.
     template <class By>
     void toggle_hold(By& by, u64 place) {
         if (held_.erase(place) != 0) {
@@ -114,7 +114,7 @@ class Buffer {
         store().dirty[place / format::block_size / 64] ^= u64{1} << place / format::block_size % 64;
         if (dirty_.erase(place) == 0) dirty_.insert(place);
     }
-    /// Takes the dirty blocks as a commit does: they are clean and held then. Their places.
+    /// Takes the dirty blocks as a commit does, which makes them clean and held; their addresses.
     template <class By>
     std::vector<u64> cut(By& by) {
         store().state->metadata_frames_end = 1 + place_count / format::blocks_per_frame;
@@ -167,7 +167,7 @@ TYPED_TEST(PlaceBlock, neverLetsGoWhatIsUsedOrDirty) {
     Random random(seed.value());
     Buffer buffer;
     TypeParam by;
-    // How many blocks are kept from going changes, up to all of them.
+    // The number of blocks that may not be evicted changes, up to all of them.
     u64 keeps = 1;
     for (u64 i = 0; i < 2000 && !this->HasFailure(); ++i) {
         if (i % 200 == 0) keeps = 1 + random.below(8);
@@ -292,7 +292,7 @@ TEST_F(EngineMetaBuffer, holdsAVolumeOfManyTimesItsSize) {
         for (u64 i = 0; i < files; ++i)
             made[d].push_back(make(parents[d], name(i)));
     }
-    // Removed and looked for at once: the number is stale although its block is not written.
+    // Looked up at once after removal: the number is stale although its block is not written.
     for (u64 d = 0; d < directories; ++d) {
         for (u64 i = d; i < files; i += 7) {
             ASSERT_EQ(volume_->unlink(anybody, parents[d], name(i)), Errc::ok);
@@ -345,7 +345,7 @@ TEST_F(EngineMetaBuffer, servesManyThreads) {
     close_and_check();
 }
 
-/// Stops before a write behind the journal until it is told to go on.
+/// Blocks before a write that follows the journal until it is released.
 class PausingDisk final : public PassingDisk {
  public:
     explicit PausingDisk(Disk& below) : PassingDisk(below) {
@@ -389,8 +389,8 @@ class PausingDisk final : public PassingDisk {
     State state_ = State::passing;
 };
 
-/// A commit is durable and nothing of it has come to its place: what it holds must not leave the
-/// meta buffer, for the disk has what was there before.
+/// A commit is durable and none of its blocks has been written in place: the meta buffer must not
+/// evict the blocks it holds, for the disk still has their old contents.
 void read_while_a_commit_writes(std::string_view engine) {
     constexpr u64 file_count = 6400;  // their inodes alone take more blocks than there are
     constexpr u64 changed_step = 200;
@@ -426,7 +426,7 @@ void read_while_a_commit_writes(std::string_view engine) {
     Errc synced = Errc::io;
     std::thread committing([&] { synced = volume->sync(); });
     EXPECT_TRUE(pausing.wait_until_stopped());
-    // Second chance: what may go is gone when all others have come twice.
+    // Second chance: an evictable block is evicted once all others have been used twice.
     for (u64 i = 0; i < 2 * file_count; ++i) {
         if (i % changed_step < 16) continue;
         EXPECT_TRUE(volume->attributes(files[i % file_count]));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check says and what an open volume does must follow the same rules. Each field of each
-// structure of a volume gets boundary values and values at random, with checksums that agree, and
-// two rules are asked: all of a volume that the check calls clean can be listed, read, written
-// beside and removed, and then its space is free; and what can be read before a repair can be read
-// after it, as it was.
+// The check and an open volume must follow the same rules. Each field of each structure of a
+// volume gets boundary values and random values, with correct checksums, and two rules are tested:
+// if the check calls a volume clean, all of it can be listed, read, written beside and removed,
+// and then its space is free; and whatever can be read before a repair can be read after it,
+// unchanged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ using test::ImageEditor;
 
 constexpr u64 visits_max = 300;  // a forged directory may lead in a circle
 
-/// Some bytes of a volume's metadata that mean one thing.
+/// Some bytes of a volume's metadata with a single meaning.
 struct Field {
     std::string name;
     u64 place;  // of its block
@@ -45,7 +45,7 @@ struct Field {
     u32 bytes;
 };
 
-/// All fields of some structures of a volume; of an array, one element in use and the one behind.
+/// All fields of some structures of a volume; of an array, one used element and the one behind it.
 class FieldList {
  public:
     explicit FieldList(ImageBuilder& image) : image_(image), editor_(image.disk()) {
@@ -155,7 +155,7 @@ class FieldList {
     std::map<u16, u32> blocks_;
 };
 
-/// The values that a field of `bytes` bytes gets; `old` is what it has.
+/// The values to try in a field of `bytes` bytes; `old` is its value.
 std::vector<u64> values_for(const Field& field, u64 old, Random& random) {
     const u32 bits = field.bytes * 8;
     const u64 all = bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
@@ -171,11 +171,11 @@ std::vector<u64> values_for(const Field& field, u64 old, Random& random) {
     return values;
 }
 
-/// What is told about the objects of a volume that can be read, by path.
+/// The answers about the readable objects of a volume, by path.
 using Survey = std::map<std::string, std::string>;
 
-/// Reads all that can be reached, and notes what can be read without an error. `failed`: the paths
-/// of what cannot.
+/// Reads all that can be reached, and records what can be read without an error. `failed`: the
+/// paths of the rest.
 class Surveyor {
  public:
     explicit Surveyor(Volume& volume) : volume_(volume) {}
@@ -205,11 +205,11 @@ class Surveyor {
         }
     }
 
-    /// Reads one object; whether that went well.
+    /// Reads one object; whether that succeeded.
     bool look(const Attributes& at, const std::string& path) {
         const u32 type = at.mode & 0170000;
         std::string text = std::to_string(at.mode);
-        // A directory that is written anew may take more blocks or fewer.
+        // A directory that is rewritten may take more blocks or fewer.
         if (type != 0040000) text += " " + std::to_string(at.size);
         char names[5000];
         const Result<u64> listed = volume_.list_attributes(at.handle, names);
@@ -258,7 +258,7 @@ Survey survey_of(Disk& disk, std::vector<std::string>* failed = nullptr) {
     return surveyor.found;
 }
 
-/// Writes beside everything, then removes everything, and answers what is in use then.
+/// Writes beside everything, then removes everything; returns the usage after that.
 std::string empty_volume(MemoryDisk& disk, bool by_trees) {
     std::string used;
     {
@@ -300,7 +300,7 @@ std::string empty_volume(MemoryDisk& disk, bool by_trees) {
     return used;
 }
 
-/// Whether two objects claim one thing, so that a repair must take it from one of them.
+/// Whether two objects claim the same resource, so that a repair must take it from one of them.
 bool is_contested(const test::Outcome& outcome) {
     for (const char* text : {"not its own", "second name", "must have no name", "lies in itself",
                              "overlap", "makes no sense", "is there twice"}) {
@@ -324,7 +324,7 @@ class FieldMutation : public testing::Test {
         }
     }
 
-    /// Tries up to `count` values of each field that it takes.
+    /// Tries up to `count` values of each field.
     void run(u64 count, u64 seed) {
         Random random(seed);
         const FieldList list(image_);
@@ -355,7 +355,7 @@ class FieldMutation : public testing::Test {
     }
 
  private:
-    /// Whether the check calls the volume clean with the field changed.
+    /// Whether the check calls the volume with the changed field clean.
     bool try_one(const Field& field, Block block, u64 value, bool by_trees) {
         const auto disk = pristine_->copy();
         std::memcpy(reinterpret_cast<char*>(&block) + field.at, &value, field.bytes);
@@ -390,8 +390,8 @@ class FieldMutation : public testing::Test {
         }
     }
 
-    /// What could be read as it was before the field was changed is as it was; what could be read
-    /// otherwise can be read.
+    /// Whatever was readable before the field was changed is unchanged; whatever was readable with
+    /// the changed field still is.
     void expect_kept(const Survey& seen, const Survey& after, const test::Outcome& outcome) {
         for (const auto& [path, text] : seen) {
             const auto kept = after.find(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume that is full says so and loses nothing; what is there can be read, removed and, after
-// that, made again. And a directory with as many colliding names as it can hold.
+// A full volume returns errors and loses nothing; its contents can be read, removed and then
+// created again. And a directory with as many colliding names as it can hold.
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_volume.hpp"
@@ -27,7 +27,7 @@ std::vector<std::byte> bytes_of(u64 index, u64 length) {
     return bytes;
 }
 
-/// What was put into a volume until it was full.
+/// What was written to a volume until it was full.
 struct Filling {
     struct File {
         std::string name;
@@ -38,7 +38,7 @@ struct Filling {
     Errc end = Errc::ok;
 };
 
-/// Makes files of `length` bytes, in directories of 500, until something says no.
+/// Creates files of `length` bytes, in directories of 500, until the volume refuses one.
 Filling fill(Volume& volume, u64 length) {
     Filling filling;
     Handle directory;
@@ -120,7 +120,7 @@ TEST_P(FullVolume, losesNothingAndCanBeEmptiedAndFilledAgain) {
             EXPECT_EQ(volume->sync(), Errc::ok);
         }
         ASSERT_EQ(counts.size(), 3u);
-        // Of the eight frames of such a volume at least four can be filled with data.
+        // Of the eight block groups of such a volume at least four can be filled with data.
         EXPECT_GE(counts[0], 4 * 2 * mib / 300'000);
         EXPECT_GE(counts[1] + counts[0] / 20 + 5, counts[0]) << "space has been lost";
         EXPECT_GE(counts[2] + counts[0] / 20 + 5, counts[0]) << "space has been lost";
@@ -148,7 +148,7 @@ TEST_P(FullVolume, refusesEachKindOfGrowthAndTakesEachKindOfRemoval) {
     EXPECT_EQ(volume->unlink(anybody, volume->root(), "removed"), Errc::ok);
     EXPECT_EQ(volume->release(removed), Errc::ok);
     EXPECT_EQ(volume->attributes(moved)->parent, target.inode);
-    // What was freed can be used: the volume commits by itself before it says no.
+    // Freed space can be used: the volume commits by itself before it refuses a write.
     EXPECT_TRUE(volume->write(open, 0, std::span(data).first(100'000)));
     AttributeChange change;
     change.which = AttributeChange::size;
@@ -157,8 +157,8 @@ TEST_P(FullVolume, refusesEachKindOfGrowthAndTakesEachKindOfRemoval) {
     volume.close_and_check();
 }
 
-/// What data leave free is of no use to names: the tree must go without a block for the names that
-/// its directories get between two steps.
+/// The space that data leave free cannot be used for names: the tree must go without a block for
+/// the names that its directories get between two steps.
 TEST_P(FullVolume, removesATreeWhereNamesFindNoBlock) {
     MemoryVolume volume(64 * mib, options());
     const u64 inodes_before = volume->statistics().inodes_used;
@@ -168,7 +168,7 @@ TEST_P(FullVolume, removesATreeWhereNamesFindNoBlock) {
         const Handle inner = make_directory(*volume, tree, std::to_string(i));
         make_file(*volume, inner, "f");
     }
-    // The orphan directory has a leaf: else no tree could be detached.
+    // The orphan directory needs a leaf, or no tree could be detached.
     const Handle open = make_file(*volume, volume->root(), "open");
     ASSERT_EQ(volume->open_file(open), Errc::ok);
     ASSERT_EQ(volume->unlink(anybody, volume->root(), "open"), Errc::ok);
@@ -255,7 +255,7 @@ TEST(CollidingNames, areKeptApart) {
         Random random(seed.value());
         std::map<std::string, u64> made;
         for (u64 i = 0; i < 300; ++i) {
-            // Long names leave room for few in a leaf: one hash goes on over many leaves.
+            // Long names leave room for few in a leaf: one hash extends over many leaves.
             const std::string name =
                 std::to_string(i) + std::string(random.below(i % 7 == 0 ? 240 : 20), 'n');
             const auto file = volume->create(anybody, volume->root(), name, {});

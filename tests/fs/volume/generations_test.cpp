@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A number of an inode never means two files under one generation: not after a cut either, which
-// loses what was made since the last commit, whether that was one file or a hundred thousand.
-// Somebody may still know them: a kernel, an NFS client.
+// A pair of inode number and generation never names two files: not even after a power cut, which
+// loses what was created since the last commit, be it one file or a hundred thousand. A kernel or
+// an NFS client may still hold such handles.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -33,14 +33,14 @@ class Generations : public testing::TestWithParam<const char*> {
         EXPECT_TRUE(seen_.emplace(file.inode, file.generation).second)
             << file.inode << "." << file.generation << " means two files";
     }
-    /// Makes and removes files, which takes numbers again and again and dirties a few blocks.
+    /// Creates and removes files, which reuses numbers again and again and dirties a few blocks.
     void make_and_remove(Volume& volume, u64 count) {
         for (u64 i = 0; i < count && !HasFailure(); ++i) {
             note(make_file(volume, volume.root(), "f"));
             ASSERT_EQ(volume.unlink(anybody, volume.root(), "f"), Errc::ok);
         }
     }
-    /// The same by batches.
+    /// The same in batches.
     void make_and_remove_many(Volume& volume, u64 count, u64 batches) {
         std::vector<std::string> names;
         for (u64 i = 0; i < count; ++i)
@@ -64,7 +64,7 @@ class Generations : public testing::TestWithParam<const char*> {
                 ASSERT_EQ(code, Errc::ok);
         }
     }
-    /// What is on the disk if the power fails now, with nothing open.
+    /// The disk after a power cut at this moment, with nothing open.
     static std::unique_ptr<MemoryDisk> cut(std::unique_ptr<Volume> volume, MemoryDisk& disk) {
         auto image = disk.copy();
         volume.reset();
@@ -117,7 +117,7 @@ TEST_P(Generations, thatAreNotGivenAreNotUsedUp) {
     }
 }
 
-/// As if so many files had been made since the last commit that no more may be.
+/// As if as many files had been created since the last commit as are allowed.
 TEST(GenerationsOnTheHost, thatRunOutAreRaisedByACommit) {
     const auto disk = make_memory_disk(volume_bytes);
     VolumeImplementation* implementation = nullptr;

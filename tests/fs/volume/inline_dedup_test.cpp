@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenOptions::dedup: what is written can be read, whatever was shared, and equal bytes cost blocks
-// once. Blocks are counted after a commit: what a write replaces is in use until then.
+// OpenOptions::dedup: written data can be read back, whatever was shared, and equal data takes
+// blocks once. Blocks are counted after a commit: replaced blocks are in use until then.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class Deduplicated : public testing::TestWithParam<u64> {
         return used_blocks(*volume_);
     }
     u64 shared() { return volume_->dedup_statistics().shared_bytes; }
-    /// A file that takes all the space there is for contents.
+    /// A file that takes all the space available for contents.
     Handle fill_data() {
         const Handle full = open_new("full");
         for (u64 end = 0;;) {
@@ -59,7 +59,7 @@ class Deduplicated : public testing::TestWithParam<u64> {
             end += *done;
         }
     }
-    /// Links that take all the space there is for metadata, a block each; returns how many.
+    /// Links that take all the space available for metadata, a block each; returns how many.
     u64 fill_metadata() {
         const std::string target(1000, 't');
         CreateOptions link;
@@ -81,7 +81,7 @@ TEST_P(Deduplicated, TheSameBytesCostTheBlocksOfOneFile) {
     open_with("first", bytes);
     const u64 before = used();
     const Handle second = open_with("second", bytes);
-    // The counts of at most three frames, leaves of extents.
+    // Reference counts of at most three block groups, and leaves of extents.
     EXPECT_LE(used(), before + 6);
     EXPECT_EQ(shared(), bytes.size());
     EXPECT_EQ(contents(*volume_, second), bytes);
@@ -167,7 +167,7 @@ TEST_P(Deduplicated, ARunMayEndWithAHole) {
     volume_.close_and_check();
 }
 
-/// The index knows nothing of it when a file changes.
+/// The index is not told when a file changes.
 TEST_P(Deduplicated, WhatTheIndexNamesMayHaveChanged) {
     const Bytes bytes = random_bytes(random_, 2 * run);
     const Handle first = open_with("first", bytes);
@@ -232,7 +232,7 @@ TEST_P(Deduplicated, OnAFullVolumeWhatIsWrittenCanBeRead) {
     volume_.close_and_check();
 }
 
-/// Each round leaves one block more for counts, so that sharing ends later and later within a run.
+/// Each round leaves one more block for counts, so that sharing ends later within a run.
 TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
     constexpr u64 extent = 256 * block;
     const Bytes bytes = random_bytes(random_, 9 * extent);
@@ -363,7 +363,7 @@ TEST(RememberedDedup, AnOptionOverridesWhatTheVolumeWasMadeWith) {
     }
 }
 
-/// The feature means nothing without shared blocks: only a caller that insists hears of it.
+/// The feature has no effect without shared blocks: only a caller that requires it gets an error.
 TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
     MemoryDisk disk(16 * mib);
     ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", {}, true).code, Errc::ok);

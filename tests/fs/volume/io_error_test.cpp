@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each I/O of a small workload fails once: by itself, with all after it, and torn. The caller is
-// told, nothing crashes, and the volume opens again in a state that it may be in.
+// Each I/O of a small workload fails once: alone, with all later ones, and torn. The caller gets an
+// error, nothing crashes, and the volume opens again in one of the permitted states.
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_volume.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
 
-/// What the volume holds before the first I/O fails.
+/// The contents of the volume before the first I/O fails.
 Script make_base() {
     Script script;
     add_create(script, "/old", 040755);
@@ -28,7 +28,7 @@ Script make_base() {
     return script;
 }
 
-/// Some of everything, with two syncs.
+/// Some of every operation, with two syncs.
 Script make_work() {
     Script script;
     add_create(script, "/new", 040755);
@@ -48,7 +48,7 @@ Script make_work() {
     add_resize(script, "/old/file1", 70'000);
     add_allocate(script, "/old/file1", Allocate::punch_hole, 4096, 8192);
     add_allocate(script, "/new/file8", Allocate::reserve, 0, 40'000);
-    // An engine that brings its metadata by few requests asks the disk for contents all the same.
+    // An engine that loads its metadata by few requests still asks the disk for contents.
     for (u64 i = 0; i < 12; ++i) {
         script.add_on("read", "/old/file1", [i](auto& system, Handle file) {
             std::vector<std::byte> bytes(30'000);
@@ -66,7 +66,7 @@ Script make_work() {
     return script;
 }
 
-/// A volume with the base on it, closed, and the states of the work.
+/// A closed volume with the initial contents, and the states of the workload.
 struct Setup {
     std::unique_ptr<MemoryDisk> disk = make_memory_disk(volume_bytes);
     Script work = make_work();
@@ -89,7 +89,7 @@ struct Setup {
     }
 };
 
-/// What one run with a failing I/O came to.
+/// The result of one run with a failing I/O.
 struct Outcome {
     bool was_opened = false;
     bool was_told = false;  // some call answered an error
@@ -100,7 +100,7 @@ struct Outcome {
 
 enum class AfterError : u8 { stop, go_on };
 
-/// How the volume is opened.
+/// The options with which the volume is opened.
 struct Way {
     const char* name;
     u64 meta_buffer_bytes = 0;
@@ -154,7 +154,7 @@ Outcome run_work(const Script& work, Disk& disk, const Way& way, AfterError then
     return outcome;
 }
 
-/// Opens the volume after the errors are over and compares it with what it may hold.
+/// Opens the volume after the errors have ended and compares it with the permitted states.
 void expect_sound(Setup& setup, MemoryDisk& disk, const Outcome& outcome, AfterError then) {
     const auto volume = open_on(disk, {.workers = 1});
     ASSERT_TRUE(volume);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each request to the disk within an operation, or within the commit that follows it, fails once.
-// The caller is told, nothing crashes and nothing hangs; after a read the volume goes on, after a
-// write or flush it does or does not as `errors` says. What the disk has then is as it was before
-// the operation or after it.
+// Each disk request within an operation, or within the commit that follows it, fails once. The
+// caller gets an error, nothing crashes or hangs; after a failed read the volume stays usable,
+// after a failed write or flush it does or does not, as `errors` says. The disk then holds the
+// state before the operation or the one after it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -41,10 +41,10 @@ constexpr FaultPlan writes{.reads = false, .is_once = true};
 /// Runs operations with failing requests on copies of one volume.
 class Faults {
  public:
-    /// Of an operation's requests of one sort about `most` fail.
+    /// About `most` of an operation's requests of one kind fail.
     Faults(const OperationWay& way, u64 most) : way_(way), base_(way), most_(most) {}
 
-    /// Lets the operation's requests of the plan's sorts fail, one in each run.
+    /// Makes the operation's requests of the kinds in the plan fail, one in each run.
     void fail_each(const OperationCase& operation, FaultPlan plan) {
         SCOPED_TRACE(operation.name);
         const Outcome whole = run(operation, plan);
@@ -55,7 +55,7 @@ class Faults {
                          << (plan.reads ? "read " : "write or flush ") << plan.nth << " fails");
             if (whole.requests > most_ && random_.below(whole.requests) >= most_) continue;
             const Outcome outcome = run(operation, plan);
-            // Workers share the work as it comes: not every run asks the disk as often.
+            // Workers divide the work at run time: the number of disk requests varies between runs.
             if (!outcome.has_failed) continue;
             ++runs_;
             const bool is_told = outcome.code != Errc::ok || outcome.synced != Errc::ok;
@@ -131,8 +131,8 @@ std::string name_of_way(const testing::TestParamInfo<OperationWay>& way) {
 class IoFault : public testing::TestWithParam<OperationWay> {};
 INSTANTIATE_TEST_SUITE_P(Ways, IoFault, testing::ValuesIn(ways), name_of_way);
 
-/// All requests on the host's engine. On a device a bulk command with a small meta buffer has some
-/// 1,600, and each of its runs takes a quarter of a second.
+/// All requests on the host's engine. On a device a bulk command with a small meta buffer makes
+/// some 1,600 requests, and each of its runs takes a quarter of a second.
 TEST_P(IoFault, ofAnOperationIsToldAndDoesNoHarm) {
     fail_requests(GetParam(), 256 / case_step);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows and parts that many items are done in, held to what they promise on random items.
+// The rows and parts in which many items are executed, checked with random items.
 #include "fs/volume/item_parts.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(ItemParts, ARowEndsWhereANameComesAgain) {
     }
 }
 
-/// One directory, and so many that each worker gets some.
+/// One directory, with enough items for each worker.
 TEST(ItemParts, ItemsOfOneNameRunInTheirOrder) {
     const Seed seed;
     std::mt19937_64 random(seed.value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an inode lives: names, opens and the references of a kernel keep it or its number, and
-// nothing keeps it longer.
+// How long an inode lives: names, opens and the references of a kernel keep the inode or its
+// number, and nothing else does.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -39,7 +39,7 @@ TEST_P(Lifetimes, anOpenFileOutlivesItsNameAndGoesWithItsLastClose) {
     EXPECT_EQ(volume().attributes(file).code(), Errc::stale);
     EXPECT_EQ(volume().release(file), Errc::stale);
     EXPECT_EQ(volume().statistics().inodes_used, 2u);
-    // The first leaf of a directory stays or goes; nothing else may.
+    // The first leaf of a directory may stay; everything else must be freed.
     EXPECT_LE(free_before - volume().statistics().blocks_free, 2u);
     volume_.close_and_check();
 }
@@ -80,7 +80,7 @@ TEST_P(Lifetimes, aHeldNumberIsNotUsedAgainUntilItIsForgotten) {
     }
     for (const Handle handle : handles)
         volume().forget(handle, 1);
-    // There are 8176 numbers in a frame: all of them come round before a second frame is made.
+    // A group has 8176 numbers: all of them are reused before a second group is allocated.
     u64 again = 0;
     for (int i = 0; i < 8100; ++i) {
         again += held.contains(make_file(volume(), root(), "x" + std::to_string(i)).inode);
@@ -108,7 +108,7 @@ TEST_P(Lifetimes, aRemovedDirectoryThatIsOpenTakesNothingIn) {
     volume_.close_and_check();
 }
 
-/// What is open or held in a removed tree gives back all that it kept.
+/// Open or held inodes of a removed tree give back all that they kept.
 TEST_P(Lifetimes, openAndHeldInodesOfRemovedTreesLeaveNothingBehind) {
     std::set<u64> numbers;
     for (int round = 0; round < 600; ++round) {
@@ -149,14 +149,14 @@ TEST_P(Lifetimes, aHandleOfTheLastLifeOfANumberIsStale) {
     volume_.close_and_check();
 }
 
-/// At close nobody can come back to what was open: it is freed, whatever its size.
+/// At close no client can return to open files: each is freed, whatever its size.
 TEST_P(Lifetimes, closingFreesWhatWasOpen) {
     const Handle kept = make_file(volume(), root(), "kept");
     ASSERT_EQ(volume().open_file(kept), Errc::ok);
     for (int i = 0; i < 500; ++i) {
         const auto file = volume().create(anybody, root(), "f", {.open = true});
         ASSERT_TRUE(file);
-        // In pieces that do not lie side by side, so that some take several steps.
+        // In pieces that are not adjacent, so that some take several steps.
         for (u64 piece = 0; i == 0 && piece < 300; ++piece)
             ASSERT_TRUE(volume().write(file->handle, piece * 8192, std::as_bytes(std::span("x"))));
         ASSERT_EQ(volume().unlink(anybody, root(), "f"), Errc::ok);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much as a volume shall take: a million names in a directory, ten thousand directories in each
-// other, files of terabytes, the smallest and the largest volume, a full one, names that all
+// The limits of a volume: a million names in a directory, ten thousand nested directories,
+// files of terabytes, the smallest and the largest volume, a full one, names that all
 // collide.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::string number_name(u64 index) {
     return "entry number " + std::to_string(index);
 }
 
-/// Makes entries by batches, as fast as a volume takes them.
+/// Creates entries in batches, as fast as a volume accepts them.
 void make_many(Volume& volume, Handle directory, u64 begin, u64 end) {
     constexpr u64 batch = 10'000;
     for (u64 at = begin; at < end; at += batch) {
@@ -41,7 +41,7 @@ void make_many(Volume& volume, Handle directory, u64 begin, u64 end) {
     }
 }
 
-/// How many names are listed; fails the test if one is listed twice.
+/// The number of names listed; fails the test if one is listed twice.
 u64 count_names(Volume& volume, Handle directory) {
     std::unordered_set<u64> inodes;
     u64 count = 0;
@@ -75,7 +75,7 @@ void fill_a_directory(u64 entries, u64 meta_buffer_bytes, u64 volume_bytes) {
     EXPECT_EQ(volume->rebuild(anybody, directory, rebuilt), Errc::ok);
     EXPECT_EQ(rebuilt.entries, (entries + 3) / 4);
     EXPECT_LT(rebuilt.blocks_after, rebuilt.blocks_before);
-    // A leaf of short names holds 84 of them after packing, and a node some 250 leaves.
+    // A leaf holds 84 short names after packing, and a node some 250 leaves.
     EXPECT_LT(rebuilt.blocks_after, rebuilt.entries / 40 + 10);
     volume.close();
     volume.open();
@@ -254,7 +254,7 @@ void make_comb(u64 bytes, u64 volume_bytes, u64 meta_buffer_bytes) {
         EXPECT_EQ(got[50], std::byte{9});
         EXPECT_EQ(got[150], std::byte{0});
     }
-    // From the front, so that leaves and nodes go before others; then where they were.
+    // From the front, so that leaves and nodes before others are freed; then back where they were.
     EXPECT_EQ(volume->allocate(file, Allocate::punch_hole, 0, bytes / 8 * 5), Errc::ok);
     EXPECT_LE(volume->attributes(file)->blocks, teeth / 8 * 3 + teeth / 80 + 10);
     EXPECT_EQ(volume->release(file), Errc::ok);
@@ -283,7 +283,7 @@ TEST(LimitsLong, aFileOf64GibibytesWithEverySecondBlock) {
     make_comb(64 * gib, 64 * gib, 0);
 }
 
-/// Makes a volume of this size, with a few files, and finds in it again what was written.
+/// Creates a volume of this size, with a few files, and reads back what was written.
 void try_size(u64 size) {
     SCOPED_TRACE(testing::Message() << size << " bytes");
     MemoryVolume volume(size, {.workers = 1});
@@ -318,7 +318,7 @@ TEST(Limits, aVolumeOf16Tebibytes) {
 }
 
 TEST(Limits, smallestRoomForACommitTakesTheRemovalOfATree) {
-    // The smallest journal there is, and contents may have half of it.
+    // The smallest possible journal, and contents may use half of it.
     MemoryVolume volume(16 * mib, {.workers = 2, .data = DataMode::journal});
     const u64 inodes = volume->statistics().inodes_used;
     const Handle tree = make_directory(*volume, volume->root(), "tree");
@@ -341,7 +341,7 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     ASSERT_EQ(make_volume_on(*disk, "image", 16 * mib, "", zero).code, Errc::ok);
     ASSERT_EQ(grow_volume_on(*disk, "image", 1 * gib, zero).code, Errc::ok);
     MemoryVolume volume(std::move(disk), {.workers = 2});
-    // The names of few leaves, whose inodes have more bitmaps than a commit holds blocks.
+    // Names in few leaves, whose inodes have more bitmaps than a commit holds blocks.
     constexpr u64 frames = 140;
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     const Handle tree = make_directory(*volume, volume->root(), "tree");
@@ -354,7 +354,7 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
         others.push_back(directory);
     }
     ASSERT_EQ(volume->sync(), Errc::ok);
-    // Much of the next commit is full already.
+    // Much of the next commit is already full.
     AttributeChange change{.which = AttributeChange::mode, .new_mode = 0700};
     for (u64 i = 0; i < 80; ++i)
         ASSERT_TRUE(volume->set_attributes(anybody, others[i], change));
@@ -365,8 +365,8 @@ TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     volume.close_and_check();
 }
 
-/// `upper` directories of as many, with a file in each of these, beside much that the next commit
-/// holds already.
+/// `upper` directories with as many directories each, with a file in each of these, while much of
+/// the next commit is already full.
 void remove_wide_tree(u64 size_bytes, u64 upper, u32 workers) {
     SCOPED_TRACE(workers);
     MemoryVolume volume(size_bytes, {.workers = workers});
@@ -391,8 +391,8 @@ void remove_wide_tree(u64 size_bytes, u64 upper, u32 workers) {
     volume.close_and_check();
 }
 
-/// Workers that take all lower directories out of the upper ones at once would leave the orphan
-/// directory more leaves than a commit holds; so would those that end them all in one step.
+/// If workers detached the lower directories of all upper ones at once, the orphan directory would
+/// get more leaves than a commit holds; likewise if they freed all of them in one step.
 TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
     for (const u32 workers : {2, 16, 64}) {
         if (is_sanitized && workers != 16) continue;
@@ -402,7 +402,7 @@ TEST(Limits, aWideTreeIsRemovedThoughTheJournalIsSmall) {
     remove_wide_tree(256 * mib, 110, 64);
 }
 
-/// Each name that goes changes a file that stays, and many go at once.
+/// Each name that is removed changes a file that stays, and many are removed at once.
 TEST(Limits, aTreeOfLinksIsRemovedThoughTheJournalIsSmall) {
     MemoryVolume volume(66 * mib, {.workers = 16});
     const Handle kept = make_directory(*volume, volume->root(), "kept");
@@ -414,7 +414,7 @@ TEST(Limits, aTreeOfLinksIsRemovedThoughTheJournalIsSmall) {
         files.push_back(make_file(*volume, kept, number_name(i)));
     for (u64 i = 0; i < directories; ++i) {
         const Handle directory = make_directory(*volume, tree, std::to_string(i));
-        // Those of one directory lie far from each other.
+        // The files linked in one directory lie far from each other.
         for (u64 k = 0; k < links; ++k)
             ASSERT_TRUE(
                 volume->link(anybody, files[k * directories + i], directory, std::to_string(k)));
@@ -429,7 +429,7 @@ TEST(Limits, aTreeOfLinksIsRemovedThoughTheJournalIsSmall) {
     volume.close_and_check();
 }
 
-/// A bulk step keeps lists of a million directories.
+/// A bulk step keeps lists of up to a million directories.
 TEST(LimitsLong, aTreeOfMoreDirectoriesThanAListHolds) {
     constexpr u64 upper = 1100;
     MemoryVolume volume(16 * gib, {.workers = 4});

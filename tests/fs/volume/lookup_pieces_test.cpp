@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups in pieces against a stream that answers in whatever order, has few slots, little room
-// for names, and fails.
+// Look-ups in pieces against a stream that answers in any order, has few slots, little room for
+// names, and fails.
 #include "fs/volume/lookup_pieces.hpp"
 
 #include <gtest/gtest.h>
@@ -18,18 +18,18 @@
 namespace warren {
 namespace {
 
-/// Answers a name with its length and its first word; a name that begins with "left" is left, one
-/// that begins with "none" is not there.
+/// Answers a name with its length and its first word; a name that begins with "left" is left to the
+/// caller, one that begins with "none" is not there.
 class FakeStream final : public LookupStream {
  public:
     FakeStream(const LookupStreamShape& shape, u64 seed)
         : shape_(shape), random_(seed), slots_(shape.slots, Slot(shape)) {}
 
     u64 starts() const { return starts_; }
-    /// Pieces from this one on fail: the even ones when they are started, for want of memory or
-    /// because of the device, the others later.
+    /// Pieces from this one on fail: the even ones at their start, for lack of memory or by a
+    /// device error, the others later.
     void fail_from(u64 piece) { fails_from_ = piece; }
-    /// A piece is done at one in so many questions.
+    /// One in so many queries finds a piece done.
     void take_long(u64 odds) { done_odds_ = odds; }
 
     LookupStreamShape shape() const override { return shape_; }
@@ -110,7 +110,7 @@ Errc wanted_code(const std::string& name) {
     return name.starts_with("none") ? Errc::no_entry : Errc::ok;
 }
 
-/// The answers. Expects that what is said to be left is what has Errc::retry, each once.
+/// The answers. Expects that exactly the items with Errc::retry are reported as left, once each.
 std::vector<Result<Attributes>> look_up(FakeStream& stream, const std::vector<Question>& questions,
                                         u32 workers) {
     std::vector<Lookup> lookups;
@@ -136,7 +136,7 @@ std::vector<Result<Attributes>> look_up(FakeStream& stream, const std::vector<Qu
 TEST(LookupPieces, AnswerEveryItem) {
     const Seed seed;
     Random random(seed.value());
-    // Room for one name of any length at a time, for few, for more than there are.
+    // Room for one name of any length at a time, for a few, for more than there are.
     for (const LookupStreamShape& shape :
          {LookupStreamShape{1, 1, 32}, LookupStreamShape{2, 64, 32}, LookupStreamShape{3, 100, 170},
           LookupStreamShape{24, 16'384, 65'536}}) {
@@ -144,7 +144,7 @@ TEST(LookupPieces, AnswerEveryItem) {
             SCOPED_TRACE(std::to_string(shape.items_max) + " by " + std::to_string(workers));
             const auto questions = random_questions(random, 1 + random.below(5000));
             FakeStream stream(shape, random.next());
-            // For so long that whoever has nothing to do waits in each of the ways.
+            // Slow enough that a worker without work goes through every kind of wait.
             if (shape.items_max >= 100) stream.take_long(1 + random.below(300));
             const auto answers = look_up(stream, questions, workers);
             for (std::size_t i = 0; i < questions.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine takes the memory of a stream of look-ups: for very long, while all others go on, or in
-// vain, and then the look-ups are answered in another way.
+// An engine allocates the memory of a stream of look-ups: it takes very long while all other work
+// goes on, or it fails and the look-ups are answered in another way.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,18 +22,18 @@ namespace {
 /// What a test tells an engine about memory for look-ups, and hears.
 class Room {
  public:
-    /// From now on it is refused.
+    /// From here on it is refused.
     void refuse() {
         const std::lock_guard lock(mutex_);
         code_ = Errc::no_memory;
     }
-    /// Who asks for it waits from now on, or no longer.
+    /// Makes requests for memory wait from here on, or releases them.
     void hold(bool is_held) {
         const std::lock_guard lock(mutex_);
         is_held_ = is_held;
         changed_.notify_all();
     }
-    /// Waits until somebody has asked. False if nobody has for very long.
+    /// Waits until a thread has requested memory. False if none has for very long.
     bool wait_until_asked() {
         std::unique_lock lock(mutex_);
         return changed_.wait_for(lock, patience, [&] { return asked_ > 0; });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files whose contents lie in the engine's memory too: whatever is done to a file through its
-// volume shows in its mappings, what is written in a mapping reaches the file by write_back() and
-// not before, and a mapping outlives its file's name.
+// Files whose contents also lie in the engine's memory: every change of a file through its volume
+// appears in its mappings, bytes written to a mapping reach the file by write_back() and not
+// before, and a mapping outlives its file's name.
 //
-// The model of a file is its bytes, that of a mapping its own copy of a part of them, brought up to
-// date by the rules of mapped_file.hpp. Device memory is looked at through copy_out().
+// The model of a file is its bytes, that of a mapping its own copy of a part of them, updated by
+// the rules of mapped_file.hpp. Device memory is read through copy_out().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,14 +100,14 @@ class MappedModel {
         Bytes bytes;
     };
 
-    /// What the file has in [offset, offset + length), zeros behind its end.
+    /// The file's bytes in [offset, offset + length), zeros behind its end.
     Bytes part_of_file(u64 offset, u64 length) const {
         Bytes bytes(length);
         const u64 end = std::min<u64>(offset + length, bytes_.size());
         if (offset < end) std::copy_n(bytes_.begin() + i64(offset), end - offset, bytes.begin());
         return bytes;
     }
-    /// Lets the parts show what the file has in [begin, end), but for `except`.
+    /// Updates the parts with the file's bytes in [begin, end), but for `except`.
     void show(u64 begin, u64 end, const Part* except = nullptr) {
         for (Part& part : parts_) {
             const u64 first = std::max(begin, part.offset);
@@ -267,7 +267,7 @@ TEST(MapFile, keepsAnUnlinkedFilesContents) {
     ASSERT_EQ(volume->unlink(anybody, volume->root(), "file"), Errc::ok);
     ASSERT_EQ(volume->sync(), Errc::ok);
     const u64 free_before = volume->statistics().blocks_free;
-    // Whoever takes blocks now must not take the file's.
+    // A file that allocates blocks here must not get those of the mapped file.
     const Handle other = create_open(*volume, "other");
     ASSERT_TRUE(volume->write(other, 0, some_bytes(random, 20 * mib)));
     ASSERT_EQ(volume->sync(), Errc::ok);
@@ -296,7 +296,7 @@ TEST(MapFile, refusesWhatCannotBeMapped) {
     EXPECT_EQ(volume->map_file({file.inode, file.generation + 1}, {}, mapped), Errc::stale);
     EXPECT_EQ(mapped, nullptr);
     ASSERT_TRUE(volume->write(file, 0, Bytes(5000)));
-    // More than any machine has, and then more than any GPU has that has memory of its own.
+    // More than any machine has, and then more than any GPU with memory of its own has.
     EXPECT_EQ(volume->map_file(file, {.length = u64{1} << 58}, mapped), Errc::no_memory);
     if (volume->engine() == name_of(EngineChoice::cuda)) {
         EXPECT_EQ(volume->map_file(file, {.length = 2 * tib}, mapped), Errc::no_memory);
@@ -366,7 +366,7 @@ TEST(MapFile, keepsWhatCouldNotBeWrittenBack) {
     EXPECT_EQ(volume->release(file), Errc::ok);
 }
 
-/// Writers and a mapping that comes and goes: in the end each mapping has what the file has.
+/// Writers and a mapping that is created and dropped: in the end each mapping equals the file.
 TEST(MapFile, followsConcurrentWriters) {
     MemoryVolume volume(64 * mib);
     const Handle file = create_open(*volume, "file");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata that are not in memory, asked for by several at once: on a disk that answers when it is
-// told to, and on one that fails. In each of the three ways in which blocks come into memory.
+// Metadata that are not in memory and are requested by several threads at once: on a disk that
+// completes reads on request, and on one that fails; by each of the three ways to load blocks.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -21,14 +21,14 @@ namespace {
 
 constexpr u64 file_count = 6400;  // their inodes alone take more blocks than the smallest buffer
 
-/// Passes on what it gets as it is.
+/// Forwards all calls unchanged.
 class WholeDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
     Errc read_many(std::span<const DiskRead> reads) override { return below().read_many(reads); }
 };
 
-/// Where metadata blocks go.
+/// The frames of metadata blocks.
 struct Way {
     const char* name;
     bool is_engines;  // the memory of an engine that has its own
@@ -43,7 +43,7 @@ class MetadataMisses : public testing::TestWithParam<Way> {
             files_.push_back(make_file(*volume_, volume_->root(), name_of(i)));
         for (const Handle& file : files_)
             by_block_[block_of(file)].push_back(file);
-        // Full ones: no operation looks there for a free inode.
+        // Keep full blocks: no operation searches them for a free inode.
         std::erase_if(by_block_, [](const auto& block) { return block.second.size() != 16; });
         ASSERT_GT(by_block_.size(), 380u);
         reopen();
@@ -62,7 +62,7 @@ class MetadataMisses : public testing::TestWithParam<Way> {
             [this](VolumeImplementation& volume) { implementation_ = &volume; });
         ASSERT_NE(volume_, nullptr) << failure.message;
     }
-    /// Nothing is in memory then but the block of one file's inode, `warm_`, and their bitmap.
+    /// Afterwards only the block of one file's inode, `warm_`, and their bitmap are in memory.
     void reopen() {
         ASSERT_EQ(volume_->close(), Errc::ok);
         volume_ = nullptr;
@@ -82,13 +82,13 @@ class MetadataMisses : public testing::TestWithParam<Way> {
     std::string name_of(Handle file) const {
         return name_of(static_cast<u64>(std::ranges::find(files_, file) - files_.begin()));
     }
-    /// The buffer that the loader is to fill; null: the host's.
+    /// The buffer that the loader fills; null: the host's.
     MetaBuffer* buffer() { return implementation_->engine_buffer(); }
     std::future<Errc> ask(Handle file) {
         return std::async(std::launch::async,
                           [this, file] { return volume_->attributes(file).code(); });
     }
-    /// Expects `wanted` for five who ask for files of one block while it is read, all by one read.
+    /// Expects `wanted` for five threads that ask for files of one block during its single read.
     void expect_one_read(const std::vector<Handle>& files, Errc wanted) {
         const u64 place = block_of(files[0]);
         disk_.hold(place);
@@ -110,8 +110,8 @@ class MetadataMisses : public testing::TestWithParam<Way> {
         for (const Handle& file : files_)
             ASSERT_EQ(volume_->attributes(file).code(), Errc::ok);
     }
-    /// Looks at many files, one by one and all at once; how many could not be read. The others are
-    /// what they must be.
+    /// Reads the attributes of many files, one by one and all at once; returns how many could not
+    /// be read. The others must be right.
     u64 look() {
         u64 failed = 0;
         const auto judge = [&](const Result<Attributes>& found, Handle file) {
@@ -226,7 +226,7 @@ TEST_P(MetadataMisses, FailAtEachRead) {
             failed = faults_.failed_count();
             faults_.set_plan({});
             EXPECT_TRUE(told == 0 || failed != 0) << nth;
-            // One that fails once in a batch is made good.
+            // A request that fails once in a batch is repeated.
             EXPECT_TRUE(told != 0 || failed == 0 || is_once) << nth;
             EXPECT_EQ(look(), 0u) << "read " << nth;
         } while (failed != 0 && !HasFailure());
@@ -240,7 +240,7 @@ TEST_P(MetadataMisses, KeepReferencesWhateverIsEvicted) {
     std::vector<std::function<void(Random&)>> bodies;
     for (u64 t = 0; t < 4; ++t) {
         bodies.push_back([this, t](Random& random) {
-            // Each has one in four of the inodes of a block.
+            // Each thread owns one in four of the inodes of a block.
             std::map<u64, u64> holds;
             std::set<u64> removed;
             for (u64 i = 0; i < 4000 * test_load(); ++i) {
@@ -275,7 +275,7 @@ TEST_P(MetadataMisses, KeepReferencesWhereMemoryRunsOut) {
     for (bool has_failed = true; has_failed && !HasFailure();) {
         reopen();
         ASSERT_FALSE(HasFatalFailure());
-        // Others each time, for they are removed.
+        // Other files each time, for they are removed.
         std::vector<Handle> opened;
         for (u64 i = 0; i < open_count; ++i)
             opened.push_back(files_of(1 + nth / 16 * open_count + i)[nth % 16]);
@@ -308,7 +308,7 @@ TEST_P(MetadataMisses, OfManyPlacesHaveEachItsAnswer) {
     places.insert(places.end(), 3, block_of(files_of(81)[0]));
     const u64 unreadable = block_of(files_of(40)[0]);
     disk_.set_failing(unreadable, true);
-    // Somebody else reads one of them.
+    // Another thread reads one of them.
     const u64 others = block_of(files_of(10)[0]);
     disk_.hold(others);
     auto other = ask(files_of(10)[0]);
@@ -333,7 +333,7 @@ TEST_P(MetadataMisses, OfManyPlacesHaveEachItsAnswer) {
 
 TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
     const Seed seed;
-    // More callers than there may be reads of whole batches.
+    // More callers than reads of whole batches are allowed at once.
     constexpr u64 callers = 2 * MetaLoader::reads_max / MetaLoader::batch_max;
     const auto body = [this](Random& random) {
         for (u64 round = 0; round < 20; ++round) {
@@ -372,7 +372,7 @@ TEST_P(EngineMisses, OfWhatWasThereAndIsGoneWhileItWasReadBringNothingOld) {
     const Handle file = files_of(10)[0];
     const u64 place = block_of(file);
     ASSERT_TRUE(volume_->attributes(file));
-    // As by somebody who missed it before it came.
+    // A thread that missed the block before it was loaded.
     disk_.hold(place);
     auto late = std::async(std::launch::async,
                            [&] { return implementation_->loader().load(place, &buffer); });

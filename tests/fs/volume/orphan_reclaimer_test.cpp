@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was removed and not yet freed when a volume was cut off is freed while the volume is used
-// again: opening does not wait for it, nor does closing, a damaged orphan keeps nobody from
-// anything, and a write that finds no space gets what the orphans give back.
+// Files that were removed and not yet freed at a crash are freed while the volume is in use again:
+// neither open nor close waits for that, a damaged orphan blocks no other work, and a write that
+// finds no space gets the space of orphans.
 #include "fs/volume/orphan_reclaimer.hpp"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ Opened open_at_once(Disk& disk) {
     return open_at_once(std::make_unique<FaultDisk>(disk));
 }
 
-/// The lines that were told while one lives.
+/// Collects the report lines during its lifetime.
 class Notices {
  public:
     Notices() {
@@ -65,7 +65,7 @@ class Notices {
     std::vector<std::string> lines_;
 };
 
-/// A volume that was cut off with `count` files open that have `bytes` bytes each and no name.
+/// A volume that crashed with `count` open files of `bytes` bytes each and without a name.
 std::unique_ptr<MemoryDisk> make_cut_off(u64 volume_bytes, u64 count, u64 bytes) {
     MemoryVolume volume(volume_bytes, {.workers = 2});
     const std::vector<std::byte> data(bytes, std::byte{'o'});
@@ -103,7 +103,7 @@ TEST(OrphanReclaimer, keepsNobodyFromOpening) {
         for (int i = 0; i < 100; ++i) {
             const auto made = volume->create_unnamed(anybody, volume->root(), {.open = true});
             ASSERT_TRUE(made);
-            // An engine may put the file among the orphans.
+            // An engine may place the file near the orphans.
             if (block_of(made->handle) != block &&
                 block_of(made->handle) != block_of(volume->root()))
                 place = block_of(made->handle);
@@ -195,7 +195,7 @@ TEST(OrphanReclaimer, stopsWhenTheVolumeIsClosed) {
     for (u64 used = 3002; used > 2; ++openings) {
         ASSERT_LT(openings, 3000u);
         auto opened = open_at_once(*disk);
-        // One of them at least goes, as slow as the machine may be.
+        // At least one of them is freed, however slow the machine is.
         while (opened->statistics().inodes_used >= used)
             std::this_thread::yield();
         ASSERT_EQ(opened->close(), Errc::ok);
@@ -304,7 +304,7 @@ TEST(OrphanReclaimer, leavesAloneWhatIsRemovedWhileItRuns) {
     expect_clean(*disk);
 }
 
-/// Opening takes as long as to read the names of the orphans; with what it took before.
+/// Opening takes as long as reading the orphans' names; compared with its time before.
 TEST(OrphanReclaimer, ofAHundredThousandLong) {
     const auto disk = make_cut_off(512 * mib, 100'000, 200);
     const auto milliseconds_since = [](Clock::time_point begin) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power is cut after every event of a workload, with later writes lost, torn and in any order.
-// Each time the volume opens, the check finds nothing, and it holds all that was synced: it is in
-// one of the states between the last sync that came back and the operation that was running.
+// The power is cut after every event of a workload, with later writes lost, torn and reordered.
+// Each time the volume opens, the check finds nothing, and it holds all that was synced: one of the
+// states between the last completed sync and the operation that was running.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST_P(PowerCut, afterEveryEventLosesNothingSynced) {
     const CutRecording recording = record(seed.value(), 400 * test_load(), GetParam());
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure(); ++event) {
         const auto image = recording.disk().image_after(event);
-        // The check must be able to tell before anybody has opened the volume again.
+        // The check must also accept the volume before an open has replayed the journal.
         if (event % 4 == 0) expect_clean(*image);
         expect_state_after(*image, recording, event);
     }
@@ -83,7 +83,7 @@ void grow_files(Volume& volume, Random& random) {
     }
 }
 
-/// How many of the grown files show anything but their letter.
+/// How many of the grown files show a byte other than their letter.
 u64 count_foreign_bytes(Volume& volume) {
     u64 wrong = 0;
     for (u64 i = 0; i < grown_files; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata brought into memory frame by frame: afterwards nothing is loaded on demand, what is
-// damaged on disk is found by whoever wants it and harms nothing else.
+// Metadata loaded ahead block group by block group: afterwards nothing is loaded on demand; a
+// damaged block is reported to the operation that needs it and harms nothing else.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ const Caller anybody{.check = false};
 constexpr u32 directories = 20;
 constexpr u32 files = 300;
 
-/// A volume with some directories full of files, of which every third is gone again. Closed.
+/// A volume with some directories full of files, every third of them removed. Closed.
 std::unique_ptr<MemoryDisk> make_filled_disk() {
     auto disk = make_memory_disk(256 * mib);
     auto volume = open_on(*disk, {.workers = 2, .engine = EngineChoice::cpu});
@@ -33,7 +33,7 @@ std::unique_ptr<MemoryDisk> make_filled_disk() {
     return disk;
 }
 
-/// An open volume whose loader a test can use before anything else does.
+/// An open volume whose loader a test can use before any other thread does.
 struct Started {
     VolumeImplementation* implementation = nullptr;
     std::unique_ptr<Volume> volume;
@@ -49,7 +49,7 @@ struct Started {
         for (u64 frame = 0; frame < frames; ++frame)
             implementation->loader().load_frame(frame);
     }
-    /// How many names are there.
+    /// The number of existing names.
     u64 look_up_all() {
         u64 found = 0;
         for (u32 d = 0; d < directories; ++d) {
@@ -81,7 +81,7 @@ TEST(Preload, LeavesNothingToLoad) {
 
 TEST(Preload, LeavesWhatIsDamagedToWhoeverWantsIt) {
     const auto disk = make_filled_disk();
-    // A block of names of the directory made last: a flipped byte in its heap.
+    // A block of names of the directory created last: a flipped byte in its heap.
     u64 damaged = 0;
     u64 last_owner = 0;
     for (u64 place = 0; place < disk->size_bytes(); place += format::block_size) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory whose names go in the order of its tree keeps its keys in order: whole nodes go, the
-// first child of an inner node among them, and names may come again where they were.
+// A directory whose names are removed in the order of its tree keeps its keys in order: whole nodes
+// are freed, the first child of an inner node among them, and new names may use their key ranges.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ TEST(PruneOrder, namesThatGoAndComeInTheOrderOfTheirKeysKeepATreeInOrder) {
         volume.close_and_check();
         volume.open();
         EXPECT_EQ(in_order(*volume).size(), names_count - gone);
-        // The same keys again: they lie before all that are left.
+        // The same keys again: they lie before all remaining ones.
         for (u64 i = gone; i-- > 0;)
             ASSERT_TRUE(volume->create(anybody, volume->root(), names[i], {}));
         EXPECT_EQ(in_order(*volume), names);

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Runs until the time is over or something is wrong; the number of operations.
+/// Runs until the time is over or a check fails; returns the number of operations.
 u64 run_random(MemoryVolume& volume, u64 seed, milliseconds time, const RandomPlan& plan = {}) {
     const auto end = steady_clock::now() + time;
     Random random(seed + 1);

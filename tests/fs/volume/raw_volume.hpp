@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes read by the text of the format alone, without the code that opens them: what the tests of
-// make, grow and the superblock compare with.
+// Reads volumes by the text of the format alone, without the code that opens them: the reference
+// for the tests of make, grow and the superblock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using format::FrameKind;
 using format::Inode;
 using format::Superblock;
 
-/// Zeros by discarding: a memory disk then needs no memory for them.
+/// Zeros by discarding: a memory disk then allocates no memory for them.
 inline ZeroRange by_discard(Disk& disk) {
     return [&disk](u64 offset, u64 length) { return disk.discard(offset, length); };
 }
@@ -56,7 +56,7 @@ inline Block read_block(Disk& disk, u64 place) {
     return block;
 }
 
-/// What the frame table says, by kind; blocks in use are counted bit by bit.
+/// The frame table's block groups by kind; blocks in use are counted bit by bit.
 struct Census {
     u64 frames[5] = {};
     u64 blocks_used = 0;
@@ -112,7 +112,7 @@ inline void expect_directory(Disk& disk, const Superblock& superblock, u64 numbe
     }
 }
 
-/// Everything that the format says about a volume without files.
+/// All that the format specifies about a volume without files.
 inline void expect_empty_volume(Disk& disk, u64 size_bytes) {
     Superblock superblock{};
     SuperblockNotes notes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that other threads remove, truncate and write while read() and read_many() read them: they
-// give their own bytes or an error, although other files get their blocks before they are read.
+// Files that other threads remove, truncate and write during read() and read_many(): a read gives
+// the file's own bytes or an error, even if other files get its blocks before they are read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void write_words(Volume& volume, Handle file, u64 offset, u64 bytes, u64 word) {
     EXPECT_TRUE(volume.write(file, offset, std::as_bytes(std::span(words))));
 }
 
-/// A file "old" in the directory "d", and what happens between the mapping of it and the reading.
+/// A file "old" in the directory "d", and a change between its mapping and the read.
 class ReadManyRace : public testing::Test {
  protected:
     static constexpr u64 bytes = 8192;
@@ -54,7 +54,7 @@ class ReadManyRace : public testing::Test {
     }
 
     /// Calls `read` for the old file. Before the disk reads it, another thread makes `change` and
-    /// gives its blocks to the new file.
+    /// writes the new file, which gets the old one's blocks.
     void race(const std::function<void()>& change, const std::function<void()>& read) {
         const u64 place = *volume_->address_of(old_, 0);
         std::atomic<bool> is_first{true};
@@ -138,7 +138,7 @@ TEST_F(ReadManyRace, aSingleReadDoesSoToo) {
     EXPECT_EQ(volume_->release(old_), Errc::ok);
 }
 
-/// Threads that make files, whose words are all the file's number, and remove and truncate them,
+/// Threads that create files whose words all hold the file's number, and remove and truncate them,
 /// beside threads that read them.
 class Crowd {
  public:
@@ -269,7 +269,7 @@ TEST(ReadManyCrowd, everyFileHasItsOwnBytes) {
     const std::unique_ptr<MemoryDisk> disk = make_memory_disk(16 * mib);
     WatchedDisk watched(*disk);
     const std::unique_ptr<Volume> volume = open_on(watched);
-    // Others may go on between mapping and reading.
+    // Other threads may run between mapping and reading.
     watched.before_read = [](u64) { std::this_thread::yield(); };
     Crowd crowd(*volume, seed, 40 * test_load());
     crowd.run();

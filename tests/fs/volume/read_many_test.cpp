@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of many files in one call, beside what single reads give: in the order of their addresses
-// or not, some of them twice, of files that are removed, and on a disk that fails.
-// read_many_race_test.cpp has what other threads may do meanwhile.
+// Parts of many files in one call, compared with single reads: in the order of their addresses or
+// not, some of them twice, of removed files, and on a disk that fails. For concurrent changes see
+// read_many_race_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ class ReadMany : public testing::TestWithParam<u64> {
             const Handle file =
                 volume_->create(anybody, volume_->root(), std::to_string(i), {.open = true})
                     ->handle;
-            // Inline, a block, many; some with a hole in front.
+            // Inline, one block, many blocks; some with a hole in front.
             const u64 sizes[] = {0, 100, 4096, random_.below(size_max)};
             Bytes contents(sizes[random_.below(4)]);
             for (std::byte& byte : contents)

@@ -308,7 +308,7 @@ class ReadVolumeTest(unittest.TestCase):
         self.assertEqual(owners['/size-1'], 4242)
         self.assertEqual(owners['/size-128'], os.lstat(self.source + b'/size-128').st_uid)
         self.check()
-        # Reading leaves it where it is; a repair replays it and finds nothing to mend.
+        # Reading does not remove it; a repair replays it and finds nothing to correct.
         self.assertEqual(read_image(self.image)['replayed'], 2)
         warren('fsck', '--repair', self.image)
         self.assertEqual(read_image(self.image)['replayed'], 0)

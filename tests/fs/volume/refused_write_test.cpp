@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that refuses a write of an open volume, contents or metadata, whichever of them it is and
-// whoever brings it there. By default that is the last change: its writer is told, somebody hears
-// why, all that would change something answers EROFS and is kept from the disk, and all that was
-// there is read as before. With errors=continue the others go on.
+// A disk that refuses a write of an open volume, be it contents or metadata, and whichever thread
+// issues it. By default the volume then becomes read-only: the writer gets the error, the report
+// names the reason, further changes get EROFS and do not reach the disk, and all earlier data can
+// be read as before. With errors=continue other changes go on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ const Way ways[] = {{.name = "Direct"},
                     {.name = "Journal", .data = DataMode::journal},
                     {.name = "Writeback", .data = DataMode::writeback}};
 
-/// What a volume said of refusals.
+/// The refusals that a volume has reported.
 struct Heard {
     std::mutex mutex;
     std::vector<DiskRefusal> refusals;
@@ -83,7 +83,7 @@ Bytes contents_of(Volume& volume, Handle file) {
     return bytes;
 }
 
-/// A volume with files, all synced; then its disk may fail.
+/// A volume with files, all synced; from then on its disk may fail.
 class RefusingVolume {
  public:
     RefusingVolume(const Way& way, ErrorMode errors)
@@ -109,7 +109,7 @@ class RefusingVolume {
     Handle folder() const { return folder_; }
 
     void expect_kept_is_whole() { EXPECT_TRUE(contents_of(*volume_, kept_) == kept()); }
-    /// Nothing changes any more, nothing reaches the disk, reads go on.
+    /// Changes are refused, nothing reaches the disk, reads go on.
     void expect_read_only() {
         faults().set_plan({.reads = false});  // it would take writes again: none may come
         expect_changes_refused();
@@ -124,7 +124,7 @@ class RefusingVolume {
             Errc::ok);
         EXPECT_EQ(names, 20u);
     }
-    /// Closes the volume and opens it again, with a disk that works. What was synced is there.
+    /// Closes the volume and opens it again on a working disk. What was synced is there.
     void expect_sound_after_all() {
         faults().set_plan({});
         static_cast<void>(volume_->close());
@@ -191,7 +191,7 @@ class RefusingVolume {
     Handle folder_;
 };
 
-/// Writes a new file until somebody is told: by write, else by fsync.
+/// Writes a new file until an error is returned: by write, else by fsync.
 Errc write_and_sync(Volume& volume, Handle file, u64 length) {
     const Bytes bytes(32 * kib, std::byte{'n'});
     for (u64 done = 0; done < length;) {
@@ -263,7 +263,7 @@ TEST_P(RefusedWrite, leavesTheOthersAloneIfTheyShallContinue) {
     EXPECT_EQ(volume->sync(), Errc::ok);
     EXPECT_TRUE(volume.heard().refusals.empty());
     EXPECT_EQ(volume->release(file), Errc::ok);
-    // A commit that fails is the last change in any case.
+    // After a failed commit the volume is read-only in either mode.
     EXPECT_TRUE(volume->create(anybody, volume->root(), "another", {}));
     volume.faults().set_plan(all_writes);
     EXPECT_EQ(volume->sync(), Errc::io);
@@ -293,7 +293,7 @@ TEST_P(RefusedWrite, isNotWhatItsCallerOrTheSpaceOrAReadIsToBlameFor) {
     volume.faults().set_plan({.writes = false, .flushes = false, .nth = 1});
     Bytes room(kept_bytes);
     static_cast<void>(volume->read(volume.kept_file(), 0, room));
-    // The buffer that the journal of contents takes by itself holds all of it.
+    // In journal mode the file buffer is larger, and holds all of it.
     EXPECT_EQ(volume.faults().failed_count() > 0, GetParam().data != DataMode::journal);
     volume.faults().set_plan({});
     EXPECT_TRUE(volume->write(file, 0, bytes));
@@ -314,7 +314,7 @@ TEST_P(RefusedWrite, meetsManyWhoWriteAndAllComeToAnEnd) {
         for (u64 writer = 0; writer < 4; ++writer) {
             bodies.emplace_back([&, writer](Random& mine) {
                 const std::string name = "new" + std::to_string(writer);
-                // The others write until all are told.
+                // The others write until every writer has got the error.
                 const Result<Attributes> made =
                     volume->create(anybody, volume->root(), name, {.open = true});
                 const Bytes bytes(16 * kib, std::byte{'n'});
@@ -350,8 +350,8 @@ TEST_P(RefusedWrite, meetsManyWhoWriteAndAllComeToAnEnd) {
     }
 }
 
-/// On an engine that shows where contents are before they are written, what others left in the
-/// blocks must not be seen, however many are told at once.
+/// On an engine that makes block addresses visible before the contents are written, the old
+/// contents of the blocks must not become readable, however many writes fail at once.
 TEST(RefusedWriteOfAPiece, showsNothingOfWhatWasInItsBlocks) {
     const Seed seed;
     Random random(seed.value());
@@ -391,8 +391,8 @@ TEST(RefusedWriteOfAPiece, showsNothingOfWhatWasInItsBlocks) {
     }
 }
 
-/// Who is refused because another was must not be the first that the volume hears of: its error
-/// would be told for good.
+/// A writer whose request failed with another one must not return before the volume knows of the
+/// refusal, or its error would be reported for good.
 TEST(RefusedWriteOfTheDisk, isToldToNobodyBeforeTheVolumeKnows) {
     const auto memory = make_memory_disk(volume_bytes);
     auto faults = std::make_unique<FaultDisk>(*memory);

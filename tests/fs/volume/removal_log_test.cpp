@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes to the journal, and when. A bulk removal logs bitmaps: that is a fraction of the inodes
-// that go, which are not written at all; bench/journal_bench states the figure for a million files.
-// A journal that is full commits by itself.
+// What is written to the journal, and when. A bulk removal logs bitmaps: far fewer blocks than
+// those of the removed inodes, which are not written; bench/journal_bench gives the figure for a
+// million files. When the journal is full the volume commits by itself.
 #include <gtest/gtest.h>
 
 #include "fs/commit/superblock_io.hpp"
@@ -14,7 +14,7 @@ namespace {
 constexpr u64 directories = 20;
 constexpr u64 files_each = 1000;
 
-/// Bytes that the log of `disk` has written into the journal.
+/// The bytes that were written to the journal, by the log of `disk`.
 u64 journal_bytes(MemoryDisk& disk) {
     format::Superblock superblock;
     EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
@@ -30,7 +30,7 @@ u64 journal_bytes(MemoryDisk& disk) {
     return bytes;
 }
 
-/// Removes what is in `top`, and `top`.
+/// Removes the entries of `top`, and `top`.
 using Remove = void (*)(Volume& volume, Handle top);
 
 void remove_as_a_tree(Volume& volume, Handle) {
@@ -92,7 +92,7 @@ TEST_P(FullJournal, commitsThoughNobodyAsks) {
     volume.disk().stop_recording();
     ASSERT_LT(made, files_max) << "nothing was written";
     EXPECT_GT(journal_bytes(volume.disk()), 0u);
-    // What is on the disk now, of a volume that nobody has synced or closed.
+    // The disk at this moment, of a volume that was neither synced nor closed.
     const auto image = volume.disk().image_after(volume.disk().event_count());
     EXPECT_TRUE(expect_clean(*image));
     const auto opened = open_on(*image);

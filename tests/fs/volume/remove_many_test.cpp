@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// remove_many() against unlink() and remove_directory() one by one: names that go where they lie,
-// directories that are written anew or lose all they have, directories that get empty on the way,
-// and what files held, which must be free afterwards.
+// remove_many() against unlink() and remove_directory() one by one: names removed in place,
+// directories that are rewritten or lose all names, directories that become empty within the call,
+// and the contents of the files, which must be free afterwards.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +22,7 @@ TEST(RemoveMany, RemoveFewFilesWhereTheyLie) {
     ASSERT_GT(blocks, 20u);
     twins.remove(root_user, files_to(1, 1, 1, 100, 200));
     EXPECT_EQ(twins.blocks(1), blocks) << "it was written anew";
-    // Of some there is nothing left, and one is named twice.
+    // Some are gone already, and one is named twice.
     std::vector<BatchTwins::Item> items = files_to(1, 1, 1, 150, 300);
     items[90].name = items[70].name;
     twins.remove(root_user, items);
@@ -33,7 +33,7 @@ TEST(RemoveMany, RemoveFewFilesWhereTheyLie) {
 }
 
 TEST(RemoveMany, RemoveAllFilesOfADirectory) {
-    // Trees of one leaf, of several, and with nodes; even numbers go where they lie.
+    // Trees of one leaf, of several, and with nodes; even numbers are removed in place.
     for (const u32 count : {16u, 77u, 300u, 1000u, 1001u, 5000u}) {
         SCOPED_TRACE(count);
         BatchTwins twins(512 * mib);
@@ -49,7 +49,7 @@ TEST(RemoveMany, RemoveAllFilesOfADirectory) {
     }
 }
 
-/// Leaves of several get empty, but not all of them.
+/// Several leaves become empty, but not all of them.
 TEST(RemoveMany, RemoveAllFilesButAFew) {
     for (const u32 count : {300u, 1000u}) {
         SCOPED_TRACE(count);
@@ -69,12 +69,12 @@ TEST(RemoveMany, RemoveAllFilesButAFew) {
     }
 }
 
-/// Directories are empty when what was in them went before them in the same call, and only then.
+/// A directory can be removed only if its entries came before it in the same call.
 TEST(RemoveMany, RemoveDirectoriesInOrder) {
     BatchTwins twins(512 * mib);
     std::vector<BatchTwins::Item> items;
     for (u32 i = 0; i < 40; ++i) {
-        // Each in the one before, then in the root.
+        // Each inside the previous one, then in the root.
         const u32 in = i < 20 ? i : 0;
         twins.add_directory(in, "directory" + std::to_string(i), 0755, root_user);
         twins.create(root_user, files_to(i + 1, i + 1, 1, 0, 30));
@@ -100,7 +100,7 @@ TEST(RemoveMany, RemoveDirectoriesInOrder) {
     twins.end();
 }
 
-/// A row of files, each of which holds something else.
+/// Files of all kinds in turn, each with other contents.
 class Kinds {
  public:
     explicit Kinds(Volume& volume) : volume_(volume) {
@@ -108,7 +108,7 @@ class Kinds {
         other_ = make("other", 040755, {});
     }
 
-    /// Makes `count` files, each kind in turn.
+    /// Creates `count` files, each kind in turn.
     void fill(u32 count) {
         for (u32 i = 0; i < count; ++i) {
             names_.push_back("file" + std::to_string(i));
@@ -123,7 +123,7 @@ class Kinds {
         volume_.remove_many(root_user, names, results);
         return results;
     }
-    /// Ends what keeps files from going: other names, and being open.
+    /// Removes what keeps files alive: other names, and opens.
     void let_go() {
         for (const std::string& name : linked_)
             EXPECT_EQ(volume_.unlink(root_user, other_, name), Errc::ok) << name;
@@ -196,7 +196,7 @@ TEST(RemoveMany, GiveBackAllThatRemovedFilesHeld) {
         kinds.let_go();
         ASSERT_EQ(volume->sync(), Errc::ok);
         EXPECT_EQ(volume->statistics().inodes_used, before.inodes_used);
-        // Directories whose leaves went keep none; frames of inodes stay.
+        // Directories without leaves keep no block; inode groups stay.
         EXPECT_GE(volume->statistics().blocks_free + 1, before.blocks_free);
         EXPECT_EQ(volume->attributes(kinds.in())->blocks, 0u);
         volume.close_and_check();

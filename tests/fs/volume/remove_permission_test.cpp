@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree goes only if its caller may remove all of it, whatever others change between the check and
-// the moment when it loses its name.
+// A tree is removed only if its caller may remove all of it, whatever others change between the
+// check and the detachment of its name.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,8 +32,8 @@ constexpr u8 closing_acl[] = {2,  0, 0, 0,                      //
                               16, 0, 7, 0, 255, 255, 255, 255,  //
                               32, 0, 0, 0, 255, 255, 255, 255};
 
-/// The remover's tree "t" with a directory "t/inner" of somebody else's, open to all, and what may
-/// come into it.
+/// The remover's tree "t" with another user's directory "t/inner", writable by all, and the files
+/// that may appear in it.
 class RemovePermission : public testing::TestWithParam<std::string> {
  protected:
     void SetUp() override { open(); }
@@ -85,7 +85,7 @@ class RemovePermission : public testing::TestWithParam<std::string> {
     bool is_there(const std::string& path) {
         return static_cast<bool>(volume_->resolve(anybody, path));
     }
-    /// What becomes of the tree if `meddle` happens between the check and the detachment.
+    /// The fate of the tree if `meddle` happens between the check and the detachment.
     Errc detach_after(const std::function<void()>& meddle) {
         ops::Command command = command_on(root(), remover);
         set_name(command, "t");
@@ -172,7 +172,7 @@ TEST_P(RemovePermission, detachmentSeesWhatMayRefuseTheRemover) {
     }
 }
 
-/// What others do all the time must not keep a tree from going at once.
+/// Constant changes by others must not prevent the removal as a whole.
 TEST_P(RemovePermission, detachmentMindsNothingElse) {
     const auto meddle = [&] {
         make(owner, inner_, "new", 0100600);
@@ -200,8 +200,8 @@ TEST_P(RemovePermission, whatIsClosedStopsTheRemoval) {
     EXPECT_TRUE(is_there("/t/inner/f"));
 }
 
-/// Where the rights of the remover depend on more than directories' own permissions, the tree goes
-/// name by name, with the same answer.
+/// Where the remover's rights depend on more than the permissions of directories, the tree is
+/// removed name by name, with the same answer.
 TEST_P(RemovePermission, emptyAndStickyDirectoriesGoAsWithRm) {
     EXPECT_EQ(volume_->unlink(owner, inner_, "f"), Errc::ok);
     make(remover, inner_, "mine", 0100600);
@@ -224,7 +224,7 @@ TEST_P(RemovePermission, emptyAndStickyDirectoriesGoAsWithRm) {
     EXPECT_FALSE(is_there("/t"));
 }
 
-/// A directory that its owner has closed while its path was still there keeps what it holds.
+/// A directory that its owner made inaccessible while its path still existed keeps its entries.
 TEST_P(RemovePermission, whatWasClosedInTimeStays) {
     const Seed seed;
     constexpr u32 directories = 150;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every block of metadata gets back what it had on the disk before, one block at a time, and the
-// volume is used. Nothing crashes and nothing hangs. A block that says that it is another inode's,
-// or of another life of its own, is found out by every reader: what belongs to it answers
-// Errc::corrupt, never names or bytes of others, and all else goes on as if nothing were wrong.
+// Every metadata block gets back its earlier contents on the disk, one block at a time, and
+// the volume is used. Nothing crashes or hangs. If the contents belong to another inode or
+// another generation, every reader detects that: access to the object returns Errc::corrupt,
+// never names or bytes of others, and everything else works as if nothing were wrong.
 //
-// What is in its place of the same life of the same inode, and blocks of inodes, bitmaps, the frame
-// table and counts of references, cannot be told from what belongs there (docs/DESIGN.md, Stale
+// Earlier contents of the same generation, and earlier inode blocks, bitmaps, frame table
+// and reference counts, cannot be told from the present ones (docs/DESIGN.md, Stale
 // metadata).
 #include <gtest/gtest.h>
 
@@ -46,13 +46,13 @@ void expect_final(const Result<T>& result) {
     expect_final(result.code());
 }
 
-/// What one reader said, and the single things that it told.
+/// One reader's answer, and the single facts that it returned.
 struct Answer {
     Errc code = Errc::ok;
     std::set<std::string> told = {};
 
     friend bool operator==(const Answer&, const Answer&) = default;
-    /// Whether this is what `sound` is, or says that there is damage and tells nothing else.
+    /// Whether this equals `sound`, or reports corruption and returns no other facts.
     bool is_sound_or_corrupt(const Answer& sound) const {
         return *this == sound || (code == Errc::corrupt && std::ranges::includes(sound.told, told));
     }
@@ -61,7 +61,7 @@ struct Answer {
 /// By path and reader.
 using Answers = std::map<std::pair<std::string, std::string>, Answer>;
 
-/// Asks every kind of reader.
+/// Calls every kind of reader.
 class Reader {
  public:
     explicit Reader(Volume& volume) : volume_(volume) {}
@@ -172,7 +172,7 @@ class Reader {
     u64 visits_ = 0;
 };
 
-/// Changes what `path` leads to in every way; the answers may be anything but retry_reasons.
+/// Changes the object at `path` in every way; any answer is right except a retry reason.
 void change(Volume& volume, const std::string& path) {
     const auto found = volume.resolve(anybody, path);
     expect_final(found);
@@ -238,7 +238,7 @@ void remove(Volume& volume, const std::string& path) {
     expect_final(volume.remove_tree(owner, in->handle, path.substr(slash + 1), removal));
 }
 
-/// How a volume with a block put back is opened.
+/// The options for opening a volume with a replayed block.
 struct Way {
     std::string engine;
     u64 meta_buffer_bytes;
@@ -253,7 +253,7 @@ std::vector<Way> ways() {
 
 class ReplayedBlocks : public testing::Test {
  protected:
-    /// Records a volume, and what all readers say of it while it is sound.
+    /// Builds a volume, and records the answers of all readers while it is sound.
     void record(u64 seed) {
         disk_ = record_reused_blocks(seed);
         ASSERT_TRUE(expect_clean(*disk_));
@@ -266,7 +266,7 @@ class ReplayedBlocks : public testing::Test {
         EXPECT_EQ(volume->close(), Errc::ok);
     }
 
-    /// Whose a content is, seen from the inode that has the block now.
+    /// The owner of earlier contents, from the point of view of the inode that has the block.
     enum class Owner : u8 { unknown, same, earlier_life, other };
 
     Owner owner_of(const EarlierContent& content) {
@@ -284,7 +284,7 @@ class ReplayedBlocks : public testing::Test {
         return owner == Owner::earlier_life || owner == Owner::other;
     }
 
-    /// What there is, as it could have been when the number of its owner was another inode's.
+    /// The block's contents, as if its owner's number had then belonged to another inode.
     EarlierContent earlier_life_of(u64 place) {
         EarlierContent content{place, {}, {}, test::ImageEditor(*disk_).read(place)};
         auto& header = reinterpret_cast<format::BlockHeader&>(content.block);
@@ -386,7 +386,7 @@ class ReplayedBlocks : public testing::Test {
         EXPECT_GT(told, 0u) << "nobody has noticed";
     }
 
-    /// Of what has nothing to do with `owner`, which was removed as far as that went.
+    /// Expects unchanged answers about objects unrelated to `owner`, which was removed if possible.
     void expect_others_as_they_were(const std::string& owner, const Answers& found) {
         const std::string parent = owner.substr(0, std::max<u64>(owner.rfind('/'), 1));
         for (const auto& [key, sound] : sound_) {
@@ -399,7 +399,7 @@ class ReplayedBlocks : public testing::Test {
         }
     }
 
-    /// A check takes what the use has left, and repairs it.
+    /// A check accepts the volume after its use, and repairs it.
     void check_after(Disk& disk) {
         BoundedDisk bounded(disk);
         expect_final(test::check_once(bounded, false, false).failure.code);
@@ -420,7 +420,7 @@ TEST_F(ReplayedBlocks, ofEveryKindAreFoundOutOrHarmless) {
     const Seed seed;
     Random random(seed.value());
     record(seed.value());
-    // By what there is, what there was, and whose that was: some of each.
+    // By present kind, earlier kind, and owner: some of each.
     std::map<std::tuple<BlockKind, BlockKind, Owner>, std::vector<const EarlierContent*>> groups;
     for (const EarlierContent& content : contents_)
         groups[{content.kind_now, content.kind, owner_of(content)}].push_back(&content);
@@ -435,11 +435,11 @@ TEST_F(ReplayedBlocks, ofEveryKindAreFoundOutOrHarmless) {
     }
     std::printf("[ CONTENTS ] %zu, of %zu sorts, %llu put back\n", contents_.size(), groups.size(),
                 static_cast<unsigned long long>(count));
-    // Superblock, frame table, bitmap, inodes, reference counts, and the six that are owned.
+    // Superblock, frame table, bitmap, inodes, reference counts, and the six kinds with an owner.
     EXPECT_EQ(kinds.size(), 11u);
 }
 
-/// The same bytes, but of an earlier life of their owner: nothing else tells what is wrong.
+/// The same bytes with an earlier generation of their owner: only that is wrong.
 TEST_F(ReplayedBlocks, thatNameAnEarlierGenerationAreFoundOut) {
     const Seed seed;
     Random random(seed.value());
@@ -457,7 +457,7 @@ TEST_F(ReplayedBlocks, thatNameAnEarlierGenerationAreFoundOut) {
     }
 }
 
-/// All contents of one workload, shared out among processes.
+/// All earlier contents of one workload, divided among processes.
 class ReplayedBlocksPart : public ReplayedBlocks, public testing::WithParamInterface<u64> {
  public:
     static constexpr u64 parts = 8;

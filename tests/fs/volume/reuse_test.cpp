@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are freed while a commit is under way. That commit still holds them in use, so nobody
-// may write to them before the next one has freed them: after a cut the old file would show the new
-// one's bytes, and the disk is told to forget freed blocks when the commit that frees them is
-// durable, whatever has been written there.
+// Blocks that are freed during a commit. On disk that commit still has them in use, so nothing may
+// write to them before the next commit has freed them: after a power cut the old file would show
+// the new one's bytes, and the blocks freed by a commit are discarded when it is durable, whatever
+// has been written there.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ std::vector<std::byte> bytes_of(char letter) {
 TEST(Reuse, whatIsFreedDuringItsCommitWaitsForTheNext) {
     const std::unique_ptr<MemoryDisk> disk = make_memory_disk(64 * mib);
     WatchedDisk watched(*disk);
-    // The commit of another engine waits until data that are under way have been written.
+    // The commit of another engine waits until data in flight have been written.
     const std::unique_ptr<Volume> volume = open_on(watched, {.engine = EngineChoice::cpu});
     const Handle root = volume->root();
     const Handle old_file = volume->create(anybody, root, "old", {.open = true})->handle;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume on a file that is reached by io_uring: the power is cut between the requests that the
-// kernel has finished, and each of them fails once. What was synced is there, the check finds
+// A volume on a file accessed by io_uring: the power is cut between the requests that the
+// kernel has completed, and each request fails once. What was synced is there, the check finds
 // nothing.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ TEST_P(UringVolume, losesNothingSyncedWhenThePowerIsCut) {
 
 constexpr u64 kept_bytes = 300'000;
 
-/// Makes a file of one letter; the first error that was met.
+/// Creates a file of one letter; returns the first error.
 Errc write_file(Volume& volume, const std::string& name, char letter) {
     const Result<Attributes> made = volume.create(anybody, volume.root(), name, {.open = true});
     if (!made) return made.code();

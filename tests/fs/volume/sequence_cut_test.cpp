@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sequence of one and of two operations from a small set, each followed by an fsync of what
-// it touched or only the second, on a small volume full of what others left in its blocks. The
-// power is cut after every write, with the writes since the last flush lost in every combination or
-// in samples of them, torn and reordered. Found must be what an fsync had made durable, or a state
-// between two operations after it; contents never show a byte that was not written to the file.
+// Every sequence of one or two operations from a small set, with an fsync after each operation or
+// only after the second, on a small volume whose blocks hold old data. The power is cut after every
+// write, with the writes since the last flush lost in every combination or in samples of them, torn
+// and reordered. The volume must then hold what an fsync had made durable, or a state between two
+// operations after it; contents never show a byte that was not written to the file.
 //
-// The set is closed under what the operations need of each other: a sequence whose second operation
-// cannot be done in the model either is not counted.
+// The set includes all that the operations require of each other: a sequence whose second operation
+// fails in the model too is not counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
 
-/// The operations, and by index the path that fsync makes durable behind each.
+/// The operations, and by index the path that is fsynced after each.
 struct Alphabet {
     Script script;
     std::vector<std::string> synced;
@@ -115,7 +115,7 @@ Script make_base() {
     return script;
 }
 
-/// What all sequences begin with.
+/// The initial contents for all sequences.
 struct Base {
     std::unique_ptr<MemoryDisk> disk = make_memory_disk(volume_bytes);
     ModelFileSystem model;
@@ -144,7 +144,7 @@ bool is_possible(const Base& base, const Alphabet& set, const Sequence& sequence
         sequence.letters, [&](u64 letter) { return set.at(letter).on_model(model) == Errc::ok; });
 }
 
-/// Every sequence of one and two operations that can be done.
+/// Every sequence of one or two operations that is possible.
 std::vector<Sequence> make_sequences(const Base& base, const Alphabet& set) {
     std::vector<Sequence> all;
     const auto add = [&](const Sequence& sequence) {
@@ -170,7 +170,7 @@ std::string text_of(const Alphabet& set, const Sequence& sequence) {
     return text + "; fsync";
 }
 
-/// The volume as a sequence finds it.
+/// The volume at the start of a sequence.
 struct Way {
     const char* name;
     OpenOptions options;
@@ -188,7 +188,7 @@ Errc sync_path(Volume& volume, const std::string& path) {
     return handle ? volume.sync_file(*handle) : handle.code();
 }
 
-/// Does the sequence on a volume of its own, from `disk` on, whose log `log` is.
+/// Runs the sequence on a volume of its own, starting from `disk`, whose log is `log`.
 void run_sequence(const Base& base, const Alphabet& set, const Sequence& sequence, Disk& disk,
                   MemoryDisk& log, const Way& way, CutRecording& out) {
     ModelFileSystem model = base.model;
@@ -210,7 +210,7 @@ void run_sequence(const Base& base, const Alphabet& set, const Sequence& sequenc
         ASSERT_EQ(sync_path(*volume, set.synced[letter]), Errc::ok) << set.synced[letter];
         out.note_sync();
     }
-    // Nothing else is written before the cut: that is the hardest time for what fsync promised.
+    // Nothing else is written before the cut: the hardest case for what fsync guarantees.
     log.stop_recording();
     ASSERT_GT(log.event_count(), 0u) << "nothing was recorded";
 }
@@ -239,7 +239,7 @@ void look_at(const Base& base, const Alphabet& set, const Sequence& sequence, co
     const CutFigures figures = for_each_cut(
         recording, bounds, seed,
         [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
-    // Open, operation, fsync: less would mean that the harness looks at nothing.
+    // Open, operation, fsync: with fewer states the harness would test nothing.
     ASSERT_GT(figures.states, figures.cuts);
     ++totals.sequences;
     totals.figures += figures;
@@ -256,7 +256,7 @@ class SequenceCuts : public testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, SequenceCuts, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-/// Looks at all sequences of one operation and at one of `stride` of those of two; what it saw.
+/// Tests all sequences of one operation and one of `stride` of those of two; returns the totals.
 Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
     const Seed seed;
     const Base base;
@@ -286,14 +286,14 @@ TEST_P(SequenceCutsLong, ofOneAndTwoOperations) {
               1000u);
 }
 
-/// A disk that says it has flushed and has not.
+/// A disk that reports flushes as done without doing them.
 class LyingDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;
     Errc flush() override { return Errc::ok; }
 };
 
-/// What is wrong with a cut; for a harness that must find something.
+/// The errors found for a cut; for a harness that must find some.
 std::string what_is_wrong(MemoryDisk& image, const CutRecording& recording, u64 event) {
     Failure failure;
     const auto volume =
@@ -307,7 +307,7 @@ TEST(SequenceCutsHarness, findsADiskThatDoesNotFlush) {
     const Base base;
     const Alphabet set = make_alphabet();
     for (u64 letter = 0; letter < set.size() && !HasFailure(); ++letter) {
-        // Blocks reserved behind the end of a file show in nothing that is compared.
+        // Blocks reserved behind the end of a file do not affect the comparison.
         if (set.at(letter).text.starts_with("allocate (1)")) continue;
         if (!is_possible(base, set, {{letter}})) continue;
         CutRecording recording;

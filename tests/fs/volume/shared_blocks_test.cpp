@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that share blocks: each keeps its own contents whatever is done to the other, blocks are
+// Files that share blocks: each keeps its own contents whatever happens to the other, blocks are
 // counted once, and a check counts the same references.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST_P(SharedBlocks, TwoFilesCostTheBlocksOfOne) {
     const Handle target = open_new("target");
     share(source, target);
     EXPECT_EQ(contents(*volume_, target), bytes);
-    // The counts of at most four frames, a leaf of extents perhaps.
+    // The reference counts of at most four block groups, and perhaps a leaf of extents.
     EXPECT_LE(used_blocks(*volume_) - before, 8u);
     EXPECT_EQ(volume_->attributes(target)->blocks, volume_->attributes(source)->blocks);
     remove(source, "source");
@@ -104,7 +104,7 @@ TEST_P(SharedBlocks, AFileThatWasCutShortGetsItsBytesBack) {
     volume_.close_and_check();
 }
 
-/// One step frees all of them, and their counts are one block.
+/// One step frees all of them, and their counts lie in one block.
 TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
     constexpr u64 count = 100;
     const Bytes bytes = random_bytes(random_, count * block);
@@ -120,7 +120,7 @@ TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
     volume_.close_and_check();
 }
 
-/// The last commit has both files at the blocks that the second one has alone when it is written.
+/// In the last commit both files share blocks that only the second one has when it writes to them.
 TEST_P(SharedBlocks, ACrashShowsNoBytesThatTheOtherFileWroteSince) {
     const Bytes bytes = random_bytes(random_, 20 * block);
     const Handle source = open_new("source");
@@ -161,8 +161,8 @@ TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
     volume_.close_and_check();
 }
 
-/// Damages the counts of the first frame that has some, which `change` is given with their place
-/// and the block of the frame table.
+/// Damages the counts of the first block group that has some; `change` gets the address of the
+/// counts and the block of the frame table.
 void damage_counts(
     Disk& disk,
     const std::function<void(format::ReferenceBlock& counts, format::FrameEntry& entry)>& change) {
@@ -232,7 +232,7 @@ TEST_P(SharedBlocks, DamagedCountsAreFoundAndCountedAgain) {
     volume_.close_and_check();
 }
 
-/// Without counts that can be read, nothing that needs them changes.
+/// Without readable counts, operations that need them change nothing.
 TEST_P(SharedBlocks, DamagedCountsAreAnErrorUntilTheyAreRepaired) {
     const Bytes bytes = random_bytes(random_, mib);
     const Handle source = open_new("source");
@@ -257,7 +257,7 @@ TEST_P(SharedBlocks, DamagedCountsAreAnErrorUntilTheyAreRepaired) {
     volume_.open();
 }
 
-/// Neither wraps around nor changes anything; other counts of the block may have every bit.
+/// The count neither wraps around nor changes; other counts of the block may have every bit.
 TEST_P(SharedBlocks, ACountThatIsFullIsNotRaised) {
     const Handle source = open_new("source");
     put(*volume_, source, 0, Bytes(8 * block, std::byte{1}));
@@ -288,14 +288,14 @@ TEST_P(SharedBlocks, ACountThatIsFullIsNotRaised) {
     volume_.open();
 }
 
-/// A file as it should be, and its handle.
+/// The expected contents of a file, and its handle.
 struct Modelled {
     std::string name;
     Handle file;
     Bytes bytes;
 };
 
-/// Random changes of files that share much, compared with the model.
+/// Random changes of files that share many blocks, compared with the model.
 class RandomSharing {
  public:
     RandomSharing(MemoryVolume& volume, u64 seed) : volume_(volume), random_(seed) {}
@@ -413,7 +413,7 @@ class RandomSharing {
     static bool overlap(u64 one, u64 other, u64 length) {
         return std::max(one, other) - std::min(one, other) < (length + block - 1) / block * block;
     }
-    /// Dedupes ranges that mostly have been made equal before.
+    /// Dedupes ranges that mostly were made equal before.
     void dedupe(Modelled& source) {
         Modelled& target = pick();
         const u64 offset = pick_offset() / block * block;
@@ -473,7 +473,7 @@ TEST_P(SharedBlocks, RandomChangesAgainstAModel) {
     sharing.remove_all();
     volume_.close_and_check();
     volume_.open();
-    // What remains are counts that say nothing, and inodes' frames.
+    // Only counts of zero and the inode groups remain.
     EXPECT_LE(used_blocks(*volume_), before + 1024);
 }
 

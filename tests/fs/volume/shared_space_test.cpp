@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a file is shared and how much is its own, beside a model that knows for each block of
-// each file which block of the volume it is.
+// How much of a file is shared and how much is exclusive, against a model that knows for each block
+// of each file which block of the volume it is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class SharedSpace : public SharingVolume {
 };
 
 TEST_P(SharedSpace, WhatNothingElseRefersToIsExclusiveAgain) {
-    // More block groups than one step counts, and a block that is not full at the end.
+    // More block groups than one step counts, the last of them partial.
     constexpr u64 blocks = 12 * 512;
     const Handle source = open_new("source");
     write(source, 0, blocks * block - 100);
@@ -49,7 +49,7 @@ TEST_P(SharedSpace, WhatNothingElseRefersToIsExclusiveAgain) {
     share(source, target);
     expect_space(source, blocks, blocks);
     expect_space(target, blocks, blocks);
-    // df: the same blocks once. A count for each block group, and leaves of extents.
+    // df: the same blocks once. A count block for each block group, and leaves of extents.
     EXPECT_LE(used_blocks(*volume_) - before, 20u);
     write(target, 700 * block + 10, 1);
     expect_space(source, blocks, blocks - 1);
@@ -129,7 +129,7 @@ TEST_P(SharedSpace, AScanTellsItForEachFile) {
     EXPECT_EQ(found[""], (std::array<u64, 2>{20, 15}));
 }
 
-/// Files of whole blocks; of each block its number, which no other has had.
+/// Files of whole blocks; for each block its number, which is never reused.
 class BlockModel {
  public:
     BlockModel(MemoryVolume& volume, u64 seed) : volume_(volume), random_(seed) {
@@ -225,7 +225,7 @@ class BlockModel {
         }
     }
     void write(File& file, u64 first, u64 count) {
-        // Now and then a part of the first and of the last block only.
+        // Sometimes only a part of the first and of the last block.
         const u64 cut = random_.below(2) == 0 ? random_.below(block / 2) : 0;
         const std::vector<std::byte> bytes(count * block - 2 * cut, std::byte{7});
         const Result<u64> done = volume_->write(file.handle, first * block + cut, bytes);

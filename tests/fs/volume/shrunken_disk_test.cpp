@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image whose end is cut off under an open volume. Nothing is written to it any more: a write
-// behind the new end would make the image longer again, with zeros where files were, and an fsync
-// would promise what is gone. What was cut off cannot be read, what is left can.
+// An image that is truncated under an open volume. Nothing more is written to it: a write behind
+// the new end would extend the image again, with zeros where files were, and an fsync would
+// acknowledge lost data. The truncated part cannot be read, the rest can.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -78,7 +78,7 @@ class ShrunkenDisk : public testing::TestWithParam<Way> {
     }
     u64 size() const { return std::filesystem::file_size(image()); }
 
-    /// Files that cannot be read; those that can hold what was written.
+    /// Files that cannot be read; those that can have the bytes that were written.
     u64 count_lost() {
         u64 lost = 0;
         for (u64 i = 0; i < file_count; ++i) {
@@ -121,7 +121,7 @@ TEST_P(ShrunkenDisk, takesNothingMoreAndShowsNoZeros) {
     Random random(seed.value());
     cut(files_begin + (5 + random.below(20)) * mib + random.below(mib));
     EXPECT_GT(count_lost(), 0u);
-    // Behind the end that is left, in place and new.
+    // Behind the remaining end, in place and new.
     u64 taken = 0;
     for (u64 i = 0; i < file_count; ++i)
         taken += volume_->write(files_[i], 0, bytes_of(i)) ? 1 : 0;
@@ -133,7 +133,7 @@ TEST_P(ShrunkenDisk, takesNothingMoreAndShowsNoZeros) {
     expect_told_once();
     EXPECT_EQ(volume_->create(anybody, volume_->root(), "late", {}).code(), Errc::read_only);
     EXPECT_EQ(volume_->write(files_[0], 0, bytes_of(0)).code(), Errc::read_only);
-    // Its size alone does not bring back what is lost.
+    // Restoring the size alone does not bring back lost data.
     std::filesystem::resize_file(image(), volume_bytes);
     end_ = volume_bytes;
     expect_no_sync();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Much more than the smallest buffers have room for. Many more inodes are referred to, by a kernel
-// or by open files: each keeps its references, its number and its contents, whatever is evicted
-// meanwhile. And a volume far larger than memory, of which four times the buffers are in use all
-// over, agrees with a model at each step.
+// Far more than the smallest buffers hold. Many more inodes are referred to, by a kernel or by open
+// files: each keeps its references, its number and its contents, whatever is evicted. And a volume
+// far larger than memory, where the blocks in use exceed the buffers four times, agrees with a
+// model at each step.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ TEST_F(SmallMetaBuffer, keepsEveryReference) {
     expect_all();
     remove_some();
     expect_all();
-    // A number that is held is nobody else's, although its inode is gone.
+    // A held number is not reused, although its inode is gone.
     for (u64 i = 0; i < 2000; ++i) {
         const Handle fresh = make_file(*volume_, volume_->root(), "fresh" + std::to_string(i));
         for (const Held& one : held_)
@@ -114,7 +114,7 @@ TEST_F(SmallMetaBuffer, keepsEveryReference) {
     volume_.close_and_check();
 }
 
-/// Counts who reads the block at one place.
+/// Counts the reads of the block at one address.
 class WatchedDisk final : public Disk {
  public:
     explicit WatchedDisk(Disk& below) : below_(below) {}
@@ -163,7 +163,7 @@ TEST(SmallMetaBufferOrder, whatIsUsedAgainStaysAndTheRestGoes) {
     ASSERT_EQ(volume->close(), Errc::ok);
 }
 
-/// What a file of LargeVolume is to hold: nothing but within a window somewhere in a large hole.
+/// The expected contents of a file of LargeVolume: a hole with data in one window only.
 struct ModelFile {
     Handle handle;
     u64 size = 0;
@@ -179,7 +179,7 @@ class LargeVolume : public testing::TestWithParam<DataMode> {
     static constexpr u64 files = 16'000;            // their inodes: four times the meta buffer
 
     void SetUp() override {
-        // A sparse file in memory where that is possible: what is tested waits for no disk then.
+        // A sparse file in memory where possible: the test then waits for no disk.
         std::string pattern = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/var/tmp";
         pattern += "/warren_XXXXXX";
         ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -273,7 +273,7 @@ class LargeVolume : public testing::TestWithParam<DataMode> {
             Errc::ok);
         std::fill_n(file.window.begin() + static_cast<std::ptrdiff_t>(at), length, std::byte{});
     }
-    /// Of a random part that reaches over the window on both sides, or of all of it.
+    /// A random part that exceeds the window on both sides, or all of it.
     void expect_contents(const ModelFile& file, Random& random, bool all = false) {
         const u64 before = std::min<u64>(file.window_begin, all ? 4096 : random.below(6000));
         const u64 begin = file.window_begin - before;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What statistics() calls available is what the next write of contents gets: all of it, and nothing
-// of it when a write has been refused. What is removed comes back whole, for contents and for
-// inodes, whatever had it before.
+// The next write of contents gets all the space that statistics() calls available, and none is
+// available once a write has been refused. Removed space comes back completely, for contents and
+// for inodes, whatever used it before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,20 +17,20 @@
 namespace warren {
 namespace {
 
-// A file takes so many blocks besides its contents: leaves of its directory, its tree of extents.
+// The blocks that a file takes besides its contents: leaves of its directory, its extent tree.
 constexpr u64 metadata_blocks_max = 8;
 
 class Space : public testing::TestWithParam<u64> {
  protected:
     static constexpr u64 size_bytes = 32 * mib;
 
-    /// What is available after a commit: an engine with memory of its own tells it only then.
+    /// Available space after a commit: an engine with memory of its own updates it only then.
     Statistics settled() {
         EXPECT_EQ(volume_->sync(), Errc::ok);
         EXPECT_EQ(volume_->sync(), Errc::ok);
         return volume_->statistics();
     }
-    /// Writes a file in pieces of `piece` bytes, then of a block, until there is no space. Answers
+    /// Writes a file in pieces of `piece` bytes, then of a block, until there is no space. Returns
     /// how many blocks of it were written.
     u64 write_until_full(const std::string& name, u64 piece) {
         const auto made = volume_->create(anybody, volume_->root(), name, {.open = true});
@@ -51,8 +51,8 @@ class Space : public testing::TestWithParam<u64> {
         EXPECT_EQ(volume_->release(made->handle), Errc::ok);
         return size / 4096;
     }
-    /// Makes files of `length` bytes, or of up to so many if there is a Random, until one is
-    /// refused; how many.
+    /// Creates files of `length` bytes, or of up to so many if there is a Random, until one is
+    /// refused; returns how many.
     u64 make_until_full(u64 length, Random* random = nullptr) {
         const std::vector<std::byte> bytes(length, std::byte{0x5a});
         for (u64 count = 0;; ++count) {
@@ -78,7 +78,7 @@ class Space : public testing::TestWithParam<u64> {
         for (const auto& [name, inode] : list_names(*volume_, volume_->root()))
             EXPECT_EQ(volume_->unlink(anybody, volume_->root(), name), Errc::ok) << name;
     }
-    /// All that was there at first can be had again, by this volume and by the next to open it.
+    /// All of the initial space is available again, on this volume and after the next open.
     void expect_all_back(const Statistics& first) {
         for (const bool is_open_again : {false, true}) {
             if (is_open_again) volume_.close_and_check();
@@ -126,7 +126,7 @@ TEST_P(Space, nothingIsAvailableWhenFilesOfAnySizeAreRefused) {
 }
 
 TEST_P(Space, directoriesWhoseTreesHaveGoneHaveNoBlocks) {
-    // More than may wait for a commit, and one whose trees take several leaves.
+    // More than may wait for a commit, and a file whose tree has several leaves.
     std::vector<Handle> parents;
     const auto add = [&](const Handle& parent, const std::string& name) {
         make_file(*volume_, make_directory(*volume_, parent, name), "inside");
@@ -155,7 +155,7 @@ TEST_P(Space, whatInodesHadGoesToContents) {
     make_until_full(0);
     EXPECT_LE(settled().blocks_available, metadata_blocks_max);
     remove_all();
-    // No commit in between: who finds no space makes those that it takes.
+    // No commit in between: an operation that finds no space commits by itself.
     const u64 written = write_until_full("large", 128 * kib);
     EXPECT_GE(written + format::blocks_per_frame + metadata_blocks_max, first.blocks_available);
     remove_all();
@@ -172,7 +172,7 @@ TEST_P(Space, whatContentsHadBetweenTwoCommitsGoesToInodes) {
     EXPECT_GE(again + again / 50, inodes);
     remove_all();
     expect_all_back(first);
-    // What a volume had for contents when it was closed is nobody's when it is opened.
+    // The space reserved for contents at close belongs to no one at the next open.
     write_until_full("large", 128 * kib);
     EXPECT_EQ(volume_->sync(), Errc::ok);
     remove_all();
@@ -190,7 +190,7 @@ void make_files(Volume& volume, const std::string& name) {
         make_file(volume, directory, std::to_string(i));
 }
 
-/// Fills the file of one letter until there is no space; its size.
+/// Fills the file of one letter until there is no space; returns its size.
 u64 write_letters(Volume& volume) {
     const Handle file = volume.lookup(anybody, volume.root(), "letters")->handle;
     EXPECT_EQ(volume.open_file(file), Errc::ok);
@@ -205,7 +205,7 @@ u64 write_letters(Volume& volume) {
     return size;
 }
 
-/// How long the file of letters is, and nothing else is in it; 0 if it is not there.
+/// The size of the letter file, which holds nothing else; 0 if it does not exist.
 u64 letters_in(Volume& volume) {
     const auto found = volume.lookup(anybody, volume.root(), "letters");
     if (!found) return 0;
@@ -218,8 +218,8 @@ u64 letters_in(Volume& volume) {
     return found->size;
 }
 
-/// A frame of inodes becomes one of contents within a few commits, and the other way round: no
-/// replay may bring back what was there before.
+/// A block group of inodes becomes one of contents within a few commits, and the reverse: no replay
+/// may restore its earlier contents.
 TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
     const Seed seed;
     CutRecording recording;
@@ -227,7 +227,7 @@ TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
     KeepingDisk keeping(recording.disk());
     const auto volume = open_on(keeping, {.workers = 1});
     ASSERT_NE(volume, nullptr);
-    // Its inode lies in the first frame: the others lose all of theirs.
+    // Its inode lies in the first block group: the others lose all of theirs.
     make_file(*volume, volume->root(), "letters");
     make_files(*volume, "first");
     ASSERT_EQ(volume->sync(), Errc::ok);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power is cut while SQLite writes, at every write of it. Each time the database opens,
-// SQLite's own check finds nothing, and it holds exactly what it held after some transaction: the
-// last one whose commit had come back, or a later one.
+// The power is cut at each write of SQLite. Each time the database opens, SQLite's own check finds
+// nothing, and it holds exactly the rows after some transaction: the last one whose commit had
+// returned, or a later one.
 //
-// In journal_mode=delete a transaction is durable once the journal's name is gone for good, for
-// which SQLite asks with synchronous=extra only; in journal_mode=wal with synchronous=full.
+// In journal_mode=delete a transaction is durable once the removal of the journal's name is, which
+// SQLite ensures with synchronous=extra only; in journal_mode=wal with synchronous=full.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ const std::string all_rows = "select a, b from t order by a";
 struct Mode {
     const char* name;
     std::string pragmas;
-    /// Transactions whose commit has come back and that a cut may undo all the same.
+    /// Transactions whose commit has returned and that a power cut may undo all the same.
     u64 undone_max;
 };
 const Mode modes[] = {
@@ -33,13 +33,13 @@ const Mode modes[] = {
     {"DeleteFull", "pragma journal_mode=delete; pragma synchronous=full", 1},
     {"Wal", "pragma locking_mode=exclusive; pragma journal_mode=wal; pragma synchronous=full", 0}};
 
-/// The database as it was at the end of each transaction.
+/// The database at the end of each transaction.
 struct Recording {
     CutRecording cuts;
     std::vector<u64> digests;
 };
 
-/// One transaction: some rows are added, changed and removed; pages go and come back.
+/// One transaction: some rows are added, changed and removed; pages are allocated and freed.
 std::string transaction(Random& random, u64 number) {
     std::string sql = "begin;";
     for (u64 i = 0; i < 1 + random.below(4); ++i) {
@@ -62,7 +62,7 @@ void run_transactions(Volume& volume, SqliteFiles& files, const Mode& mode, Rand
         out.cuts.note_state();
         out.cuts.note_sync();
     };
-    // Small, so that transactions are larger than what SQLite keeps in memory.
+    // Small, so that transactions are larger than SQLite's page cache.
     ASSERT_EQ(SqliteFiles::run(database, "pragma page_size=1024; pragma cache_size=5"), "");
     ASSERT_EQ(SqliteFiles::run(database, mode.pragmas + "; pragma wal_autocheckpoint=20"), "");
     std::string chosen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A metadata write that the disk has lost: in the block's place is what an inode of the same number
-// had there before, with a right checksum. It may lead to what belongs to others by now. A
-// caller who follows it is told of the damage, and nobody sees or changes what is not his.
+// A metadata write that the disk has lost: the block still holds the contents of an earlier inode
+// of the same number, with a right checksum, and may point to blocks that belong to others. A
+// caller that follows it gets an error, and can neither read nor change another inode's data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<std::byte> bytes_of(char letter, u64 blocks) {
     return std::vector<std::byte>(blocks * block_size, static_cast<std::byte>(letter));
 }
 
-/// An ACL that gives `user` all that the owner has, and nobody else anything.
+/// An ACL that gives `user` all that the owner has, and nothing to others.
 std::vector<std::byte> acl_for(u32 who) {
     std::vector<std::byte> value;
     const auto add = [&](u32 number, u32 bytes) {
@@ -64,7 +64,7 @@ class StaleOwner : public testing::TestWithParam<u64> {
         EXPECT_TRUE(volume_->set_attributes(root, volume_->root(), all));
     }
 
-    /// From here on what was freed can be used again.
+    /// From here on freed blocks can be used again.
     void end_life() {
         EXPECT_EQ(volume_->sync(), Errc::ok);
         EXPECT_EQ(volume_->sync(), Errc::ok);
@@ -84,8 +84,8 @@ class StaleOwner : public testing::TestWithParam<u64> {
         EXPECT_EQ(volume_->release(file), Errc::ok);
     }
 
-    /// Closes the volume, puts back what the block at `place` had in the life before of its inode,
-    /// and opens the volume on the engine of the tests.
+    /// Closes the volume, puts back the contents that the block at `place` had for the earlier
+    /// inode, and opens the volume on the engine of the tests.
     void lose_last_write_of(u64 place, BlockKind kind) {
         EXPECT_EQ(volume_->close(), Errc::ok);
         disk_->stop_recording();
@@ -138,7 +138,7 @@ TEST_P(StaleOwner, ofExtentsShowsAndChangesNobodysFile) {
     cut.which = AttributeChange::size;
     EXPECT_EQ(volume_->set_attributes(user, mine, cut).code(), Errc::corrupt);
     EXPECT_EQ(volume_->release(mine), Errc::ok);
-    // What the removal leaves of it must not give the other's blocks to a third.
+    // The remains after the removal must not give the other's blocks to a third file.
     static_cast<void>(volume_->unlink(user, volume_->root(), "mine"));
     end_life();
     write(create(user, volume_->root(), "third", 0100600), 0, bytes_of('t', 512));
@@ -267,8 +267,8 @@ TEST_P(StaleOwner, ofALinksTargetIsNotShown) {
 class StaleName : public testing::TestWithParam<u64> {};
 INSTANTIATE_TEST_SUITE_P(BlockMaps, StaleName, testing::ValuesIn(block_maps));
 
-/// A name that the directory itself had before cannot be told from one that it has. But no walk
-/// goes round for ever.
+/// An earlier name of the same directory cannot be told from a present one. But no walk may loop
+/// for ever.
 TEST_P(StaleName, leadsNobodyInACircle) {
     Watchdog watchdog;
     const auto disk = make_directory_circle();
@@ -289,7 +289,7 @@ TEST_P(StaleName, leadsNobodyInACircle) {
     EXPECT_TRUE(is_final(volume->close()));
 }
 
-/// Nor where each directory of the circle says that it lies there.
+/// Not even if each directory of the cycle names its parent in the cycle.
 TEST_P(StaleName, leadsNobodyInACircleThatAgrees) {
     Watchdog watchdog;
     const auto disk = make_directory_circle();

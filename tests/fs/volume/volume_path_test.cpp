@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many paths at once lead where each of them leads alone: through links, ".", "..", loops, files,
-// names that are not there, and slashes at the end.
+// Many paths resolved at once give the results of each alone: through links, ".", "..", loops,
+// files, missing names, and trailing slashes.
 #include "warren/volume_path.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ const Caller root_user{};
 
 constexpr const char* names[] = {"a", "b", "c", "file", "link", "loop", "up", "none"};
 
-/// Directories a, b and c below each other to a depth of 3, each with a file and links.
+/// Nested directories a, b and c to a depth of 3, each with a file and links.
 void fill(Volume& volume, Handle directory, u32 depth) {
     for (const char* name : {"a", "b", "c"}) {
         if (depth == 3) break;

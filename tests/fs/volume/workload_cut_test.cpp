@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs rely on when the power is cut: a file that is replaced by rename is the old one or
-// the new one, an item of a bulk command is done or not, and a volume that is full keeps what it
-// said yes to.
+// Guarantees that programs rely on after a power cut: a file replaced by rename is the old one or
+// the new one, an item of a bulk command is done or not, and a full volume keeps the writes that it
+// has accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::vector<std::byte> read_all(Volume& volume, const Attributes& file) {
 /// How a program replaces a file.
 enum class Replacing : u8 { with_fsync, without_fsync };
 
-/// Writes a version aside and renames it over the file.
+/// Writes a version to another file and renames it over the file.
 void replace_file(Volume& volume, u64 version, Replacing how) {
     const auto made = volume.create(anybody, volume.root(), "file.new", {.open = true});
     ASSERT_TRUE(made);
@@ -128,8 +128,8 @@ std::string item_name(u64 number) {
     return "item" + std::to_string(number) + std::string(number % 40, '-');
 }
 
-/// Makes many names by one command, moves them by another, and syncs behind each. States: nothing,
-/// made, moved.
+/// Creates many names by one command, moves them by another, and syncs after each. States: nothing,
+/// created, moved.
 CutRecording record_bulk(std::string_view engine) {
     CutRecording out;
     out.log = make_memory_disk(volume_bytes);
@@ -172,7 +172,7 @@ CutRecording record_bulk(std::string_view engine) {
     return out;
 }
 
-/// Each item is where one of the states [first, last] has it, once, and whole.
+/// Each item is as in one of the states [first, last], once, and complete.
 void expect_items_whole(Volume& volume, u64 first, u64 last) {
     std::vector<Handle> folders;
     for (u64 i = 0; i < folder_count; ++i) {
@@ -209,7 +209,7 @@ void cut_bulk(u64 seed, const CutBounds& bounds) {
         figures += for_each_cut(recording, bounds, seed, [&](MemoryDisk& image, u64 event) {
             const auto volume = open_on(image, {.workers = 1});
             ASSERT_TRUE(volume);
-            // A command may be under way: the state behind the last one that came back too.
+            // A command may be in progress: the state after the last completed one is possible too.
             const u64 last = std::min<u64>(recording.last_state(event) + 1, 2);
             expect_items_whole(*volume, recording.first_state(event), last);
             ASSERT_EQ(volume->close(), Errc::ok);
@@ -230,8 +230,8 @@ TEST(WorkloadCutsLong, leaveEachItemOfABulkCommandDoneOrNot) {
         cut_bulk(seed.part(round), {.subsets_of_max = 8, .samples = 20});
 }
 
-/// A volume that is full, and what is done on it: each step is taken by the model only so far as
-/// the volume took it.
+/// A full volume, and the operations on it: the model applies each step only as far as the volume
+/// accepted it.
 class FullDiskWorkload {
  public:
     explicit FullDiskWorkload(u64 seed) : random_(seed) {
@@ -251,7 +251,7 @@ class FullDiskWorkload {
         refusals_ = 0;
         for (u64 i = 0; i < steps && !testing::Test::HasFailure(); ++i)
             step();
-        // Few steps may have made more room than they took.
+        // The steps may have freed more space than they took.
         while (refusals_ == 0 && !testing::Test::HasFailure())
             write_new_file();
         EXPECT_EQ(volume_->sync(), Errc::ok);
@@ -264,7 +264,7 @@ class FullDiskWorkload {
     }
 
  private:
-    /// Reserves blocks that no comparison has to read, all but some.
+    /// Reserves almost all blocks, in a way that no comparison has to read.
     void reserve_most() {
         constexpr u64 step = 64 * kib;
         const Handle spare = make_file(*volume_, volume_->root(), "spare");
