@@ -68,8 +68,8 @@ std::vector<Option> all_options(const Page& page) {
     if (page.opens_images || page.chooses_processor) {
         options.push_back({engine_option, "engine", "ENGINE",
                            page.chooses_processor
-                               ? "what computes: {} (default: $WARREN_ENGINE, auto)"
-                               : "what works on images: {} (default: $WARREN_ENGINE, auto)",
+                               ? "processor that computes: {} (default: $WARREN_ENGINE, else auto)"
+                               : "engine for images: {} (default: $WARREN_ENGINE, else auto)",
                            names_of<engine_names>});
     }
     options.push_back({help_option, "help", nullptr, "show this page"});

@@ -21,8 +21,8 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "FILE...",
     .summary =
-        "Write the contents of files to standard output: IMAGE:/path inside a volume that is not "
-        "mounted, or a path of the host.",
+        "Print the contents of files on standard output: IMAGE:/path inside a volume that is "
+        "not mounted, or a path of the host.",
     .options = options,
     .examples =
         "  warren cat v.img:/etc/hosts\n"
@@ -76,6 +76,6 @@ int command_cat(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command cat_command = {"cat", "write out contents", page, command_cat};
+const Command cat_command = {"cat", "print the contents of files", page, command_cat};
 
 }  // namespace warren::cli

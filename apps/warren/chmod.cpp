@@ -19,12 +19,13 @@ namespace {
 constexpr int reference_option = 256;
 
 constexpr Option options[] = {
-    {'c', "changes", nullptr, "print what was changed"},
-    {'f', "silent", nullptr, "print no errors"},
-    {'v', "verbose", nullptr, "print every name and what became of it"},
-    {'R', "recursive", nullptr, "directories with all that is in them"},
-    {reference_option, "reference", "FILE", "give the mode of FILE instead of MODE"},
-    {json_option, "json", nullptr, "at the end an object: how many were changed, how many failed"},
+    {'c', "changes", nullptr, "print only names that were changed"},
+    {'f', "silent", nullptr, "suppress most error messages"},
+    {'v', "verbose", nullptr, "print a line for every name, changed or not"},
+    {'R', "recursive", nullptr, "change directories and everything in them"},
+    {reference_option, "reference", "FILE", "use the mode of FILE instead of MODE"},
+    {json_option, "json", nullptr,
+     "at the end, an object with the numbers of changes and failures"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
     // Option letters for modes that begin with a minus, as in `chmod -x FILE`.
@@ -43,8 +44,9 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... MODE[,MODE]... FILE...\n[OPTION]... --reference=FILE FILE...",
     .summary =
-        "Change the modes of files of the host, with -R of whole trees on all cores. A mode is an "
-        "octal number or clauses like u+rwX,g=u,o-w. Symbolic links in a tree are left alone.",
+        "Change the modes of files of the host, with -R of whole trees on all cores. A mode "
+        "is an octal number or clauses like u+rwX,g=u,o-w. Symbolic links in a tree are not "
+        "changed or followed.",
     .options = options,
     .examples = "  warren chmod -R u+rwX,go-w tree",
     .see_also = "chmod(1)",
@@ -139,7 +141,7 @@ int command_chmod(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command chmod_command = {"chmod", "change modes, of whole trees too", page, command_chmod,
+const Command chmod_command = {"chmod", "change modes of files and trees", page, command_chmod,
                                true};
 
 }  // namespace warren::cli

@@ -21,17 +21,20 @@ constexpr int from_option = 257;
 constexpr int dereference_option = 258;
 
 constexpr Option options[] = {
-    {'c', "changes", nullptr, "print what was changed"},
-    {'f', "silent", nullptr, "print no errors"},
-    {'v', "verbose", nullptr, "print every name and what became of it"},
-    {'h', "no-dereference", nullptr, "change a symbolic link, not what it names"},
-    {dereference_option, "dereference", nullptr, "change what a link names (default without -R)"},
-    {'R', "recursive", nullptr, "directories with all that is in them"},
-    {'H', nullptr, nullptr, "with -R: enter directories that links among the FILEs name"},
-    {'P', nullptr, nullptr, "with -R: enter no links (default)"},
-    {from_option, "from", "OWNER:GROUP", "change only what has this owner or group"},
-    {reference_option, "reference", "FILE", "give owner and group of FILE"},
-    {json_option, "json", nullptr, "at the end an object: how many were changed, how many failed"},
+    {'c', "changes", nullptr, "print only names that were changed"},
+    {'f', "silent", nullptr, "suppress most error messages"},
+    {'v', "verbose", nullptr, "print a line for every name, changed or not"},
+    {'h', "no-dereference", nullptr, "change a symbolic link instead of its target"},
+    {dereference_option, "dereference", nullptr,
+     "change the target of a symbolic link (default without -R)"},
+    {'R', "recursive", nullptr, "change directories and everything in them"},
+    {'H', nullptr, nullptr, "with -R: follow FILEs that are symbolic links to directories"},
+    {'P', nullptr, nullptr, "with -R: follow no symbolic links (default)"},
+    {from_option, "from", "OWNER:GROUP",
+     "change only files with this owner and this group; either may be omitted"},
+    {reference_option, "reference", "FILE", "use the owner and group of FILE"},
+    {json_option, "json", nullptr,
+     "at the end, an object with the numbers of changes and failures"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -41,9 +44,9 @@ constexpr Page page = {
         "[OPTION]... OWNER[:[GROUP]] FILE...\n[OPTION]... :GROUP FILE...\n"
         "[OPTION]... --reference=FILE FILE...",
     .summary =
-        "Change owner and group of files of the host, with -R of whole trees on all cores. Names "
-        "or numbers; OWNER: is the owner with his login group. In a tree links are changed "
-        "themselves, never what they name.",
+        "Change the owner and group of files of the host, with -R of whole trees on all "
+        "cores. OWNER and GROUP are names or numbers; OWNER: means the owner's login group. "
+        "Symbolic links in a tree are changed themselves, never their targets.",
     .options = options,
     .examples = "  warren chown -R build:build tree",
     .see_also = "chown(1)",
@@ -163,7 +166,8 @@ int command_chown(std::span<char* const> arguments) {
     const int links = parsed.last_of({'h', dereference_option});
     const bool enters = parsed.last_of({'H', 'P'}) == 'H';
     if (recursive && links == dereference_option && !enters) {
-        return usage_error(page, {"-R --dereference requires -H: a tree's links are not followed"});
+        return usage_error(page,
+                           {"-R --dereference requires -H: links in a tree are not followed"});
     }
     WalkSetup setup;
     TreeChange change;
@@ -178,7 +182,7 @@ int command_chown(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command chown_command = {"chown", "change owners, of whole trees too", page, command_chown,
+const Command chown_command = {"chown", "change owners of files and trees", page, command_chown,
                                true};
 
 }  // namespace warren::cli

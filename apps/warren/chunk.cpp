@@ -17,19 +17,19 @@ namespace {
 
 constexpr Option options[] = {
     WARREN_SPLITTING_OPTIONS,
-    {'s', "summarize", nullptr, "only how many chunks there are, and of which sizes"},
-    {json_option, "json", nullptr, "for scripts: an array with an object for each file"},
+    {'s', "summarize", nullptr, "print only the number and the sizes of chunks"},
+    {json_option, "json", nullptr, "print an array with an object for each file"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Cut files into content-defined chunks, and print each: offset, length, digest. FILE "
-        "- is standard input. Without --preset, lbfs.",
+        "Split files into content-defined chunks, and print the offset, length and digest of "
+        "each. FILE - is standard input. The default preset is lbfs.",
     .options = options,
     .notes =
-        "The cuts depend on the rule and the bytes alone, whatever the number of threads. The "
-        "presets cut where the programs of these names do.",
+        "The boundaries depend only on the rule and the data, not on the number of threads. "
+        "Each preset sets the same boundaries as the program of that name.",
     .examples =
         "  warren chunk disk.img\n"
         "  warren chunk --preset fastcdc --average 64K --json backup.tar\n"

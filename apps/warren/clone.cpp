@@ -21,18 +21,19 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET",
     .summary =
-        "Make TARGET a copy of the file or tree SOURCE that shares its blocks, inside one volume: "
-        "IMAGE:/path if it is not mounted, else paths on the mount. All of TARGET appears at once; "
-        "after an error, or a crash, there is nothing of it.",
+        "Make TARGET a copy of the file or tree SOURCE that shares its blocks, inside one "
+        "volume: IMAGE:/path if it is not mounted, else paths on the mount. All of TARGET "
+        "appears at once; after an error or a crash, none of it exists.",
     .options = options,
     .notes =
-        "A clone keeps what `cp -a` keeps: modes, owners, times, access control lists, extended "
-        "attributes, links, hard links within SOURCE, devices, holes. It needs the permission that "
-        "`cp -a` needs; for anybody but root the clone belongs to the caller, and it ends with an "
-        "error where `cp -a` would go on after one. TARGET is the name of the clone, never a "
-        "directory to put it into: it must not exist, or be an empty directory if SOURCE is a "
-        "directory. Symbolic links are cloned, not followed. Each file is cloned at one moment, a "
-        "tree is not: what other processes change in it meanwhile may be in the clone or not.",
+        "A clone keeps what `cp -a` keeps: modes, owners, times, access control lists, "
+        "extended attributes, links, hard links within SOURCE, devices, holes. It needs the "
+        "same permissions as `cp -a`. For users other than root, the clone belongs to the "
+        "caller, and the first error ends the command, where `cp -a` would continue. TARGET "
+        "is the name of the clone, not a directory to put it into: it must not exist, except "
+        "that an empty directory may be replaced if SOURCE is a directory. Symbolic links are "
+        "cloned, not followed. Each file is cloned atomically, a tree is not: concurrent "
+        "changes to the tree may or may not be in the clone.",
     .examples =
         "  warren clone v.img:/src v.img:/src.before\n"
         "  warren clone /mnt/w/base /mnt/w/job-17   a tree of its own for each job",
@@ -106,6 +107,7 @@ int command_clone(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command clone_command = {"clone", "copy trees that share blocks", page, command_clone};
+const Command clone_command = {"clone", "copy files and trees by sharing their blocks", page,
+                               command_clone};
 
 }  // namespace warren::cli

@@ -30,12 +30,11 @@ constexpr int attributes_option = 256;
 constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 constexpr Option options[] = {
-    {'s', "quiet", nullptr, "print nothing, only exit"},
-    {json_option, "json", nullptr, "an object a line for what differs"},
-    {'x', "one-file-system", nullptr, "do not enter what is mounted in the first tree"},
+    {'s', "quiet", nullptr, "print nothing; only set the exit status"},
+    {json_option, "json", nullptr, "print one object per line for each difference"},
+    {'x', "one-file-system", nullptr, "do not enter other file systems in the first tree"},
     {attributes_option, "attributes", nullptr,
-     "also compare modes, owners, times of change, extended attributes and which names are one "
-     "file"},
+     "also compare modes, owners, modification times, extended attributes and hard links"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -43,15 +42,15 @@ constexpr Option options[] = {
 constexpr ExitCode exits[] = {
     {"0", "all is equal"},
     {"1", "something differs"},
-    {"2", "something could not be compared, or the call made no sense"},
+    {"2", "something could not be compared, or the command line was invalid"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... FILE1 FILE2\n[OPTION]... DIRECTORY1 DIRECTORY2",
     .summary =
-        "Compare two files byte by byte, or two trees of the host: what is only in one of them, "
-        "what is of another kind, which files and symbolic links differ. Links are compared, not "
-        "followed.",
+        "Compare two files byte by byte, or two trees of the host: report names that exist in "
+        "only one tree, files of different types, and files and symbolic links that differ. "
+        "Symbolic links are compared, not followed.",
     .options = options,
     .exits = exits,
     .examples = "  warren cmp --attributes src /backup/src",

@@ -19,15 +19,15 @@ std::vector<Section> program_sections() {
 constexpr Option options[] = {
     {'V', "version", nullptr, "print the version"},
     {manual_option, "manual", "FOLDER",
-     "write the manual pages and the completions for shells into FOLDER"},
+     "write the manual pages and the shell completions to FOLDER"},
     {'h', nullptr, nullptr, nullptr},
 };
 
 constexpr ExitCode exits[] = {
     {"0", "success"},
-    {"1", "something could not be written"},
-    {"2", "there is no such command"},
-    {"else", "that of the command"},
+    {"1", "the output could not be written"},
+    {"2", "unknown command"},
+    {"other", "the exit status of the command"},
 };
 
 }  // namespace
@@ -35,9 +35,9 @@ constexpr ExitCode exits[] = {
 const Page program_page = {
     .usage = "COMMAND [OPTION]... [FILE]...\nhelp [COMMAND]",
     .summary =
-        "The Warren file system: volumes, and bulk work on them as one command of the engine. FILE "
-        "is IMAGE:/path inside a volume that is not mounted, or a path of the host. `warren "
-        "COMMAND --help` says more about each.",
+        "The Warren file system: manage volumes, and work on whole trees with one command of "
+        "the engine. FILE is IMAGE:/path inside a volume that is not mounted, or a path of "
+        "the host. `warren COMMAND --help` describes each command.",
     .options = options,
     .sections = program_sections,
     .exits = exits,

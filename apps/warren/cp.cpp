@@ -33,57 +33,62 @@ constexpr std::string_view preserved_names[] = {"mode",    "ownership", "timesta
 constexpr Option options[] = {
     {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
     {'d', nullptr, nullptr, "same as -P; hard links stay hard links"},
-    {'f', "force", nullptr, "replace a target that may not be written"},
-    {'H', nullptr, nullptr, "copy what symbolic links on the command line name"},
+    {'f', "force", nullptr, "replace a target that you may not write"},
+    {'H', nullptr, nullptr, "follow symbolic links on the command line"},
     {'j', "threads", "N", "copy on N threads (default: all cores, at most 16)"},
-    {'L', "dereference", nullptr, "copy what symbolic links name"},
-    {'n', "no-clobber", nullptr, "leave files alone that are there already"},
+    {'L', "dereference", nullptr, "follow all symbolic links"},
+    {'n', "no-clobber", nullptr, "do not overwrite existing files"},
     {'P', "no-dereference", nullptr, "copy symbolic links as links (default with -r)"},
     {'p', nullptr, nullptr, "keep mode, owner, times and extended attributes"},
     {preserve_option, "preserve", "[=LIST]",
-     "keep these, with commas between them: {} (default: as -p)", names_of<preserved_names>},
-    {no_preserve_option, "no-preserve", "LIST", "do not keep these", names_of<preserved_names>},
+     "keep the attributes of a comma-separated list: {} (default: as -p)",
+     names_of<preserved_names>},
+    {no_preserve_option, "no-preserve", "LIST", "do not keep these attributes",
+     names_of<preserved_names>},
     {'R', nullptr, nullptr, nullptr},
-    {'r', "recursive", nullptr, "copy directories with all that is in them"},
+    {'r', "recursive", nullptr, "copy directories and everything in them"},
     {'T', "no-target-directory", nullptr,
-     "take TARGET as a name, never as a directory to put into"},
+     "treat TARGET as the name of the copy, even if it is a directory"},
     {'t', "target-directory", "DIRECTORY", "copy all SOURCEs into DIRECTORY"},
-    {'u', "update", nullptr, "copy only what is newer than the target, or not there"},
-    {'v', "verbose", nullptr, "print every name"},
-    {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
+    {'u', "update", nullptr, "copy only files that are newer than the target, or missing"},
+    {'v', "verbose", nullptr, "print each name"},
+    {'x', "one-file-system", nullptr, "do not enter other file systems"},
     {reflink_option, "reflink", "[=WHEN]", "share blocks: {} (default: auto; without WHEN: always)",
      names_of<when_names>},
     {sparse_option, "sparse", "WHEN",
-     "holes where the source has them (auto, the default), wherever zeros are (always), nowhere "
-     "(never)",
+     "make holes where the source has them (auto, the default), wherever there are zeros "
+     "(always), or nowhere (never)",
      names_of<when_names>},
-    {verify_option, "verify", nullptr, "read the copies again and compare them"},
-    {json_option, "json", nullptr, "at the end an object: how much was copied, how much failed"},
-    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second, and as many changes"},
-    {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
-    {inode_order_option, "inode-order", nullptr, "for cold disks with a seek"},
+    {verify_option, "verify", nullptr, "read the copies back and compare them"},
+    {json_option, "json", nullptr, "at the end, an object with the amounts copied and failed"},
+    {rate_option, "max-ops", "N", "at most N opens, reads and stats per second, and N changes"},
+    {errors_option, "errors", "FILE", "write failures to FILE, one JSON object per line"},
+    {inode_order_option, "inode-order", nullptr,
+     "read in inode order, which saves seeks on hard disks"},
     WARREN_RANK_OPTIONS,
     WARREN_MEMORY_OPTION,
-    {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
+    {progress_option, "progress", nullptr, "show progress even if stderr is not a terminal"},
     WARREN_CHECKPOINT_OPTIONS,
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
-        "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that is not "
-        "mounted. Holes in files stay holes. A file of the host gets its name when it is whole: "
-        "what was there before is replaced, and keeps its contents under its other names.",
+        "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that is "
+        "not mounted. Holes in files stay holes. On the host a copy gets its name when it is "
+        "complete. It then replaces an existing file; other hard links to that file keep the "
+        "old contents.",
     .options = options,
     .notes =
-        "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for what is in it. -x, --preserve, "
-        "--sparse, --verify, --max-ops, --errors, --inode-order, --json and --checkpoint are for "
-        "files of the host. "
-        "--reflink=always fails for a file whose copy would not share all blocks. On a mounted "
-        "volume, which FICLONE does not reach, it uses copy_file_range(2), and the daemon says "
-        "whether every block of the copy is shared. In a volume, up to 128 bytes have no block and "
-        "are copied. With auto, what cannot be shared is copied. With never or --sparse=never the "
-        "kernel does not copy, since it may share blocks then.",
+        "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for the contents of the "
+        "directory. -x, --preserve, --sparse, --verify, --max-ops, --errors, --inode-order, "
+        "--json and --checkpoint apply only to files of the host.\n\n"
+        "--reflink=always fails for a file unless its copy shares all blocks. On a mounted "
+        "volume, where FICLONE is not available, it uses copy_file_range(2), and the daemon "
+        "reports whether every block of the copy is shared. In a volume, contents of up to "
+        "128 bytes have no block and are copied. With auto, data that cannot be shared are "
+        "copied. With never or --sparse=never, copying does not use copy_file_range(2), which "
+        "may share blocks.",
     .examples =
         "  warren cp -a src dst                a tree, on all cores\n"
         "  warren cp -a src v.img:/            put the tree src into the volume\n"
@@ -259,7 +264,7 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
         return false;
     }
     if (rules.reflink == Reflink::always && rules.sparse != Sparse::automatic) {
-        usage_error(page, {"--reflink=always goes with --sparse=auto only"});
+        usage_error(page, {"--reflink=always can be combined only with --sparse=auto"});
         return false;
     }
     const std::string* threads = parsed.value('j');
@@ -350,7 +355,7 @@ int command_cp(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command cp_command = {"cp", "copy files and trees, into and out of volumes too", page,
+const Command cp_command = {"cp", "copy files and trees, also into and out of volumes", page,
                             command_cp, true};
 
 }  // namespace warren::cli

@@ -33,28 +33,31 @@ constexpr Option options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
     WARREN_SPLITTING_OPTIONS,
     {apply_option, "apply", nullptr,
-     "share equal blocks, which are compared byte by byte before (Warren, btrfs, xfs)"},
-    {index_option, "index", "FILE", "what earlier runs saw counts too; the file is replaced"},
+     "share equal blocks after comparing them byte by byte (Warren, btrfs, xfs)"},
+    {index_option, "index", "FILE",
+     "also find duplicates of data from earlier runs; FILE is updated"},
     {secret_option, "secret-file", "FILE", "key the index with the contents of this file"},
-    {rate_option, "rate", "SIZE", "read and compare at most so many bytes a second"},
-    {memory_option, "memory", "SIZE", "most memory for the index; the rest goes to $TMPDIR"},
-    {'a', "all", nullptr, "name every file with equal bytes, not only the first 20"},
-    {json_option, "json", nullptr, "for scripts: one object, with all files"},
+    {rate_option, "rate", "SIZE", "read and compare at most SIZE bytes per second"},
+    {memory_option, "memory", "SIZE", "maximum memory for the index; the rest goes to $TMPDIR"},
+    {'a', "all", nullptr, "list every file with duplicate data, not only the first 20"},
+    {json_option, "json", nullptr, "print one object, with all files"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... DIR...",
     .summary =
-        "Report the duplicate data in trees of files, and where it is. DIR is a directory of the "
-        "host or, written IMAGE:/path, of a volume that is not mounted.",
+        "Report duplicate data in trees of files, and where they are. DIR is a directory of "
+        "the host, or IMAGE:/path inside a volume that is not mounted.",
     .options = options,
     .notes =
-        "Of equal blocks the first one seen is the original. Other names of a file (hard links), "
-        "holes, and blocks that are shared already are no savings; which blocks of a Warren volume "
-        "are shared is not known here, so these count. Equal md5, sha1 and xxh3-128 digests are "
-        "confirmed byte by byte. Symbolic links are not followed. On a mount with -o dedup, "
-        "--apply shares what the mount has left: short synchronous writes, what other threads were "
-        "writing, what its index had forgotten. With --rate other programs hardly notice it.",
+        "Of equal blocks the first one found is the original. Hard links, holes, and blocks "
+        "that are already shared do not count as savings. Which blocks of a Warren volume are "
+        "shared is not known to this command, so there shared blocks do count. Equal md5, "
+        "sha1 and xxh3-128 digests are confirmed byte by byte. Symbolic links are not "
+        "followed.\n\n"
+        "On a mount with -o dedup, --apply also shares what the mount itself did not share: "
+        "short synchronous writes, data that other threads were writing at that time, and "
+        "data that its index had dropped. Use --rate to limit the load on other programs.",
     .examples =
         "  warren dedup /srv/images\n"
         "  warren dedup --preset fastcdc --json ~/backups\n"

@@ -39,22 +39,22 @@ namespace {
 
 constexpr Option options[] = {
     {'d', "directory", "DIRECTORY",
-     "where images are kept; measured there (default: $TMPDIR, /tmp)"},
-    {'q', "quick", nullptr, "measure nothing"},
-    {json_option, "json", nullptr, "an array of objects"},
+     "where images are kept, and where to measure (default: $TMPDIR, else /tmp)"},
+    {'q', "quick", nullptr, "do not measure"},
+    {json_option, "json", nullptr, "print an array of objects"},
 };
 
 constexpr ExitCode exits[] = {
-    {"0", "Warren can be used in full here"},
+    {"0", "everything that Warren can use is available"},
     {"1", "something is missing"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... [MOUNT]...",
     .summary =
-        "Say which engine and which paths of the kernel are active, and measure them: a small "
-        "volume in DIRECTORY on each engine, and the round trip of a look-up on each MOUNT "
-        "(default: all).",
+        "Report which engine and which kernel interfaces are in use, and measure them: a "
+        "small volume in DIRECTORY with each engine, and the round trip of a look-up on each "
+        "MOUNT (default: all mounted volumes).",
     .options = options,
     .exits = exits,
     .examples =
@@ -300,7 +300,7 @@ int command_doctor(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command doctor_command = {"doctor", "say what this machine gives Warren, and measure it",
-                                page, command_doctor};
+const Command doctor_command = {
+    "doctor", "check what Warren can use on this machine, and measure it", page, command_doctor};
 
 }  // namespace warren::cli

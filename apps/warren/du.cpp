@@ -35,34 +35,35 @@ constexpr int shared_option = 262;
 
 constexpr Option options[] = {
     {'0', "null", nullptr, "end each line with NUL"},
-    {'a', "all", nullptr, "files too, not only directories"},
-    {apparent_option, "apparent-size", nullptr,
-     "the sizes of files rather than the space they take"},
-    {'B', "block-size", "SIZE", "in units of SIZE: 1, 4K, 1M; a bare M is printed behind numbers"},
+    {'a', "all", nullptr, "print files too, not only directories"},
+    {apparent_option, "apparent-size", nullptr, "print file sizes rather than allocated space"},
+    {'B', "block-size", "SIZE",
+     "print in units of SIZE: 1, 4K, 1M; a bare letter is also printed after each number"},
     {'b', "bytes", nullptr, "same as --apparent-size, in bytes"},
-    {'c', "total", nullptr, "a line with the sum of all operands"},
-    {'d', "max-depth", "N", "print only what is at most N levels down"},
-    {'h', "human-readable", nullptr, "sizes like 4.0K, 12M"},
+    {'c', "total", nullptr, "also print the sum of all operands"},
+    {'d', "max-depth", "N", "print only entries at most N levels below the operands"},
+    {'h', "human-readable", nullptr, "print sizes like 4.0K, 12M"},
     {si_option, "si", nullptr, "likewise, in powers of 1000"},
     {'k', nullptr, nullptr, "in units of 1 KiB (default)"},
-    {'l', "count-links", nullptr, "count files with several names once for each name"},
+    {'l', "count-links", nullptr, "count a file with several hard links once for each"},
     {'m', nullptr, nullptr, "in units of 1 MiB"},
     {shared_option, "shared", nullptr,
-     "of volumes: print the size, what of it is exclusive, what is shared, and the name"},
-    {'s', "summarize", nullptr, "only the operands; same as -d 0"},
-    {'t', "threshold", "SIZE", "no lines of less than SIZE; of -SIZE: of more than that"},
-    {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
-    {'x', "one-file-system", nullptr, "not what is mounted in a tree"},
-    {'L', "dereference", nullptr, "of the host: follow all symbolic links"},
-    {'D', "dereference-args", nullptr, "of the host: follow those among the operands"},
+     "volumes only: print the size, its exclusive and its shared part, and the name"},
+    {'s', "summarize", nullptr, "print only the operands; same as -d 0"},
+    {'t', "threshold", "SIZE",
+     "print only entries of at least SIZE or, for -SIZE, of at most SIZE"},
+    {json_option, "json", nullptr, "print an array of objects; sizes in bytes"},
+    {'x', "one-file-system", nullptr, "do not enter other file systems"},
+    {'L', "dereference", nullptr, "host only: follow all symbolic links"},
+    {'D', "dereference-args", nullptr, "host only: follow symbolic links among the operands"},
     {'H', nullptr, nullptr, nullptr},
-    {'P', "no-dereference", nullptr, "of the host: follow no links (default)"},
-    {'S', "separate-dirs", nullptr, "of the host: directories without those below them"},
-    {inodes_option, "inodes", nullptr, "of the host: count entries rather than space"},
-    {exclude_option, "exclude", "GLOB", "of the host: leave out what matches"},
-    {'X', "exclude-from", "FILE", "of the host: leave out what matches a line of FILE"},
-    {top_option, "top", "N", "of the host: the N largest files too"},
-    {histogram_option, "histogram", nullptr, "of the host: how many files of which size"},
+    {'P', "no-dereference", nullptr, "host only: follow no symbolic links (default)"},
+    {'S', "separate-dirs", nullptr, "host only: do not include subdirectories in a directory"},
+    {inodes_option, "inodes", nullptr, "host only: print numbers of entries rather than space"},
+    {exclude_option, "exclude", "GLOB", "host only: leave out files that match GLOB"},
+    {'X', "exclude-from", "FILE", "host only: leave out files that match a line of FILE"},
+    {top_option, "top", "N", "host only: also print the N largest files"},
+    {histogram_option, "histogram", nullptr, "host only: also print a histogram of file sizes"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -74,9 +75,9 @@ constexpr Page page = {
         "path of the host.",
     .options = options,
     .notes =
-        "With --shared, blocks are shared if more than one place in files refers to them, whether "
-        "both lie in the tree or not, and count for each of these files. What is exclusive is free "
-        "once its file is removed. df(1) counts a shared block once.",
+        "With --shared, a block is shared if there is more than one reference to it from "
+        "files, inside the tree or not; it counts for each of these files. The exclusive part "
+        "becomes free when the file is removed. df(1) counts a shared block once.",
     .examples =
         "  warren du -sh v.img:/          all of it\n"
         "  warren du -h -d 1 /mnt/w       each directory at the top\n"
@@ -435,11 +436,11 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
         choices.top = *top;
     }
     if (how.json && (choices.top != 0 || choices.histogram)) {
-        complain({"--top and --histogram are for people: not with --json"});
+        complain({"--top and --histogram cannot be combined with --json"});
         return false;
     }
     if (parsed.has(checkpoint_option) && (how.json || choices.top != 0 || choices.histogram)) {
-        complain({"--checkpoint does not go with --json, --top and --histogram"});
+        complain({"--checkpoint cannot be combined with --json, --top or --histogram"});
         return false;
     }
     const size_t trees = std::max<size_t>(parsed.operands.size(), 1);

@@ -22,10 +22,10 @@ constexpr size_t flush_size = 64 * kib;
 
 constexpr Option options[] = {
     {'s', "sorted", nullptr,
-     "print in the order of the paths' bytes (default: as threads meet them)"},
-    {json_option, "json", nullptr, "an array of objects in place of paths"},
+     "sort by the bytes of the paths (default: in the order in which threads find them)"},
+    {json_option, "json", nullptr, "print an array of objects instead of paths"},
     {'H', nullptr, nullptr, "follow symbolic links among the starts"},
-    {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    {'L', nullptr, nullptr, "follow all symbolic links; report loops"},
     {'P', nullptr, nullptr, "follow no symbolic links (default)"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
@@ -39,8 +39,8 @@ constexpr Page page = {
     .options = options,
     .sections = find_sections,
     .notes =
-        "-lname, -samefile, -readable and its like, -depth, -exec and -delete are for files of the "
-        "host.",
+        "-lname, -samefile, -readable, -writable, -executable, -depth, -exec and -delete work "
+        "only on files of the host.",
     .examples =
         "  warren find v.img:/ -name '*.o' -size +1M\n"
         "  warren find /mnt/w -type f -newer stamp -print0 | xargs -0 ls -l\n"
@@ -179,7 +179,7 @@ struct Asked {
 bool take_checkpoints(const Asked& asked, WalkSetup& setup) {
     if (setup.options.checkpoint.empty()) return take_checkpoint({}, 1, setup);
     if (asked.sorted || asked.json) {
-        complain({"--checkpoint does not go with --sorted and --json"});
+        complain({"--checkpoint cannot be combined with --sorted or --json"});
         return false;
     }
     std::vector<std::string> words;

@@ -30,20 +30,22 @@ constexpr Option options[] = {
     {'r', nullptr, nullptr, nullptr},
     {'T', nullptr, nullptr, nullptr},
     {'V', nullptr, nullptr, nullptr},
-    {'v', "verbose", nullptr, "say what took how long"},
-    {'y', "repair", nullptr, "repair what is wrong (also -a, -p)"},
-    {json_option, "json", nullptr, "an object with all problems"},
+    {'v', "verbose", nullptr, "print how long each step took"},
+    {'y', "repair", nullptr, "repair all problems (also -a, -p)"},
+    {json_option, "json", nullptr, "print an object with all problems"},
 };
 
 constexpr ExitCode exits[] = {
-    {"0", "the volume is clean"},     {"1", "all problems were repaired"},
-    {"4", "problems are left"},       {"8", "the volume could not be checked"},
-    {"16", "the call made no sense"},
+    {"0", "the volume is clean"},
+    {"1", "all problems were repaired"},
+    {"4", "problems are left"},
+    {"8", "the volume could not be checked"},
+    {"16", "the command line was invalid"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... IMAGE",
-    .summary = "Check a Warren volume that is not mounted; one line a problem, then a summary.",
+    .summary = "Check a Warren volume that is not mounted; one line per problem, then a summary.",
     .options = options,
     .notes =
         "A parallel quick check, by all cores or the GPU, reads all metadata; whatever looks "
@@ -129,7 +131,7 @@ int command_fsck(std::span<char* const> arguments) {
     }
     const bool repair = parsed.last_of({'a', 'p', 'r', 'y'}) != 0;
     if (repair && parsed.has('n')) {
-        return usage_error(page, {"-n goes with none of -a, -p, -y and --repair"});
+        return usage_error(page, {"-n cannot be combined with -a, -p, -y or --repair"});
     }
     const std::string& image = parsed.operands[0];
     if (const std::string point = mount_point_of_image(image); !point.empty()) {
@@ -175,6 +177,6 @@ int command_fsck(std::span<char* const> arguments) {
 }  // namespace
 
 const Command fsck_command = {
-    "fsck", "check a volume, repair it", page, command_fsck, false, {"fsck.warren"}};
+    "fsck", "check and repair a volume", page, command_fsck, false, {"fsck.warren"}};
 
 }  // namespace warren::cli

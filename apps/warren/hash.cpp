@@ -33,27 +33,28 @@ constexpr int verbose_option = 265;
 
 constexpr Option options[] = {
     {'a', "algorithm", "NAME", "digest: {} (default: blake3)", algorithm_choices},
-    {'c', "check", nullptr, "read lists of digests and check the files they name"},
-    {direct_option, "direct", "BYTES", "the direct hash over pieces of that size (0: 4096)"},
-    {windows_option, "windows", "WIDTH/STRIDE", "the digest of every window, with its offset"},
-    {kept_option, "keep", "BYTES", "with --windows: so many bytes of each digest"},
+    {'c', "check", nullptr, "read checksum lists and check the files listed"},
+    {direct_option, "direct", "BYTES", "compute the direct hash over pieces of BYTES (0: 4096)"},
+    {windows_option, "windows", "WIDTH/STRIDE",
+     "print the digest of every sliding window, with its offset"},
+    {kept_option, "keep", "BYTES", "with --windows: print only BYTES bytes of each digest"},
     {zero_bits_option, "zero-bits", "BITS",
-     "with --windows: only the offsets where that many low bits are zero"},
-    {'t', "threads", "N", "threads of the CPU (default: one for each core)"},
+     "with --windows: print only offsets at which BITS low bits are zero"},
+    {'t', "threads", "N", "number of CPU threads (default: one for each core)"},
     {json_option, "json", nullptr,
-     "an object a line: path, algorithm, digest; with --check: path, ok"},
-    {tag_option, "tag", nullptr, "lines as the BSD tools write them"},
+     "print one object per line: path, algorithm, digest; with --check: path, ok"},
+    {tag_option, "tag", nullptr, "print lines in the format of the BSD tools"},
     {'z', "zero", nullptr, "end lines with a zero byte, escape no names"},
-    {missing_option, "ignore-missing", nullptr, "with --check: a missing file is no failure"},
-    {quiet_option, "quiet", nullptr, "with --check: print nothing for good files"},
-    {status_option, "status", nullptr, "with --check: print nothing, only exit"},
+    {missing_option, "ignore-missing", nullptr, "with --check: skip missing files"},
+    {quiet_option, "quiet", nullptr, "with --check: print nothing for files that match"},
+    {status_option, "status", nullptr, "with --check: print nothing; only set the exit status"},
     {strict_option, "strict", nullptr, "with --check: exit non-zero on malformed lines"},
-    {'w', "warn", nullptr, "with --check: name malformed lines"},
-    {verbose_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"},
+    {'w', "warn", nullptr, "with --check: warn of malformed lines"},
+    {verbose_option, "verbose", nullptr, "report whether the CPU or a GPU computes, and why"},
     WARREN_MEMORY_OPTION,
-    {rate_option, "max-ops", "N", "at most N opens, reads and stats a second"},
-    {errors_option, "errors", "FILE", "write what failed to FILE, one JSON object a line"},
-    {progress_option, "progress", nullptr, "tell how far it is also where stderr is no terminal"},
+    {rate_option, "max-ops", "N", "at most N opens, reads and stats per second"},
+    {errors_option, "errors", "FILE", "write failures to FILE, one JSON object per line"},
+    {progress_option, "progress", nullptr, "show progress even if stderr is not a terminal"},
     WARREN_CHECKPOINT_OPTIONS,
     {'b', "binary", nullptr, nullptr},
 };
@@ -61,18 +62,20 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [FILE|DIRECTORY]...",
     .summary =
-        "Print the digests of files and of all files in trees, in sorted order: IMAGE:/path inside "
-        "a volume that is not mounted, or a path of the host; - or nothing is standard input.",
+        "Print the digests of files, and of all files in directories in sorted order: "
+        "IMAGE:/path inside a volume that is not mounted, or a path of the host. Without "
+        "FILE, or if it is -, read standard input.",
     .options = options,
     .notes =
         "Under mpirun each process hashes a share of the files; the order of the lines is the "
-        "same. With --checkpoint digests are kept as they are made and printed when there are all; "
-        "a file that has changed since is hashed again. It is for files of the host. With --engine "
-        "cuda a GPU computes. With auto it does so from 2 GiB on where a model of this machine "
-        "says that it is done first; one long stream of any but blake3 never goes there. A direct "
-        "hash (md5, sha1 or sha256) is the parallel form of StoreGPU, not the standard digest. MD5 "
-        "and SHA-1 can be forged, XXH3 is no protection at all: use BLAKE3 or SHA-256 where "
-        "somebody may want to deceive you.",
+        "same. With --checkpoint (files of the host only), digests are saved as they are "
+        "computed, and printed when all are complete; a file that has changed since is hashed "
+        "again.\n\n"
+        "With --engine=cuda a GPU computes. With auto it does so from 2 GiB on if it is "
+        "predicted to finish first; a long file is never hashed there except with blake3.\n\n"
+        "A direct hash (md5, sha1 or sha256) is the parallel construction of StoreGPU, not "
+        "the standard digest. MD5 and SHA-1 can be forged, and XXH3 gives no protection at "
+        "all: use BLAKE3 or SHA-256 against deliberate changes.",
     .examples =
         "  warren hash -a sha256 *.iso > SHA256SUMS\n"
         "  warren hash -c SHA256SUMS -a sha256\n"
@@ -160,7 +163,7 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
         return false;
     }
     if (parsed.has(zero_bits_option) && (settings.zero_bits == 0 || settings.zero_bits > 32)) {
-        usage_error(page, {"1 to 32 bits can be asked to be zero"});
+        usage_error(page, {"the number of zero bits must be from 1 to 32"});
         return false;
     }
     return read_windows(parsed, settings);
@@ -354,10 +357,10 @@ int command_hash(std::span<char* const> arguments) {
         return page.usage_exit;
     }
     if (parsed.has(checkpoint_option) && (parsed.has('c') || settings.has_windows)) {
-        return usage_error(page, {"--checkpoint goes with neither --check nor --windows"});
+        return usage_error(page, {"--checkpoint cannot be combined with --check or --windows"});
     }
     if (parsed.has(json_option) && (parsed.has(tag_option) || settings.has_windows)) {
-        return usage_error(page, {"--json goes with neither --tag nor --windows"});
+        return usage_error(page, {"--json cannot be combined with --tag or --windows"});
     }
     if (settings.has_windows && leave_to_rank_0()) return 0;
     FailureList failures;
@@ -371,7 +374,7 @@ int command_hash(std::span<char* const> arguments) {
     Session session;
     if (parsed.has('c')) {
         if (settings.has_windows || parsed.has(tag_option)) {
-            return usage_error(page, {"--check goes with neither --windows nor --tag"});
+            return usage_error(page, {"--check cannot be combined with --windows or --tag"});
         }
         const CheckRules rules = {
             .is_quiet = parsed.has(quiet_option),
@@ -397,7 +400,7 @@ int command_hash(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command hash_command = {"hash", "print digests of files and trees, and check them", page,
+const Command hash_command = {"hash", "compute and check digests of files and trees", page,
                               command_hash, true};
 
 }  // namespace warren::cli

@@ -103,13 +103,13 @@ bool choose_processor(hash::Processor& processor) {
 void tell_choice(u64 bytes, const hash::Prediction& prediction, hash::Processor processor) {
     const bool is_gpu = processor == hash::Processor::gpu;
     if (bytes < least_bytes_for_model) {
-        remark({program(), ": ", long_size(bytes), ": the CPU, for a GPU is asked from ",
+        remark({program(), ": ", long_size(bytes), ": the CPU, since a GPU is considered from ",
                 long_size(least_bytes_for_model), " on"});
     } else if (prediction.gpu_seconds == 0 && !hash::is_worth_a_gpu(prediction.cpu_seconds)) {
         remark({program(), ": ", long_size(bytes), ": predicted ", seconds(prediction.cpu_seconds),
-                " on the CPU, too little for the start of a GPU: the CPU"});
+                " on the CPU, less than the start of a GPU takes: the CPU"});
     } else if (prediction.gpu_seconds == 0) {
-        remark({program(), ": ", long_size(bytes), ": the CPU, for there is no GPU"});
+        remark({program(), ": ", long_size(bytes), ": the CPU, since there is no GPU"});
     } else {
         remark({program(), ": ", long_size(bytes), ": predicted ", seconds(prediction.cpu_seconds),
                 " on the CPU, ", seconds(prediction.gpu_seconds), " on the GPU, which took ",

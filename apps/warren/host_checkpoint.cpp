@@ -64,7 +64,8 @@ bool look_into_folder(WalkSetup& setup, std::string& plan) {
     const Errc prepared = options.resume ? Errc::ok : folder.prepare();
     const bool has_state = folder.has_manifest();
     if (prepared == Errc::exists) {
-        complain({"there is a checkpoint in ", name, ": go on from it by --resume, or remove it"});
+        complain(
+            {"there is a checkpoint in ", name, ": resume from it with --resume, or remove it"});
         return false;
     }
     if (prepared != Errc::ok) {
@@ -88,7 +89,7 @@ bool look_into_folder(WalkSetup& setup, std::string& plan) {
     } else if (!is_same) {
         complain({"cannot resume from ", name, ": it is of another command: ", kept.words});
     } else if (!has_state) {
-        remark({program(), ": nothing had been kept in ", name, " yet: beginning anew"});
+        remark({program(), ": there was no checkpoint in ", name, " yet: beginning anew"});
         options.resume = false;
     }
     return is_same;
@@ -115,7 +116,8 @@ bool take_checkpoint(const Page& page, const Arguments& parsed, size_t trees, Wa
 bool take_checkpoint(const std::vector<std::string>& words, size_t trees, WalkSetup& setup) {
     walk::Options& options = setup.options;
     if (options.checkpoint.empty()) {
-        if (options.resume) complain({"--resume goes on from a --checkpoint: name its folder"});
+        if (options.resume)
+            complain({"--resume requires --checkpoint with the folder to resume from"});
         return !options.resume;
     }
     if (trees != 1) {
@@ -123,7 +125,7 @@ bool take_checkpoint(const std::vector<std::string>& words, size_t trees, WalkSe
         return false;
     }
     if (options.resume && walk::has_central_queue(options.scheduler)) {
-        complain({"--resume needs a scheduler other than cp: rank 0 does no work there"});
+        complain({"--resume requires a scheduler other than cp, in which rank 0 does no work"});
         return false;
     }
     setup.command = program();
@@ -166,7 +168,7 @@ void end_checkpoints(const WalkSetup& setup, bool is_cut) {
 
 int exit_interrupted(const WalkSetup& setup) {
     if (rank_number() != 0) return 0;
-    complain({"interrupted: the same command with --resume goes on from ",
+    complain({"interrupted: the same command with --resume continues from ",
               quote(setup.options.checkpoint)});
     // Another rank may have received the signal.
     return interrupted() ? interrupted_exit() : 128 + SIGTERM;

@@ -17,12 +17,12 @@ namespace warren::cli {
 /// Rows for the option table of a command that can be resumed.
 #define WARREN_CHECKPOINT_OPTIONS                                           \
     {::warren::cli::checkpoint_option, "checkpoint", "FOLDER",              \
-     "save checkpoints in FOLDER, every 30 s and when told to stop"},       \
+     "save checkpoints in FOLDER, every 30 s and when interrupted"},        \
         {::warren::cli::checkpoint_seconds_option, "checkpoint-every", "N", \
          "save them every N seconds"},                                      \
     {                                                                       \
         ::warren::cli::resume_option, "resume", nullptr,                    \
-            "go on from the checkpoint, with any number of ranks"           \
+            "resume from the checkpoint, with any number of ranks"          \
     }
 
 /// Checks the checkpoint options that take_all() has read and, if there are any, catches signals.

@@ -47,38 +47,38 @@ constexpr bool is_walk_option(int id) {
 }
 
 /// A row for the option table of a command that keeps a list, or may keep a queue.
-#define WARREN_MEMORY_OPTION                                                                       \
-    {                                                                                              \
-        ::warren::cli::memory_option, "memory", "SIZE",                                            \
-            "most memory for a list to sort (default: 64M), or a queue of cp under mpirun (48M); " \
-            "the rest goes to $TMPDIR"                                                             \
+#define WARREN_MEMORY_OPTION                                                                 \
+    {                                                                                        \
+        ::warren::cli::memory_option, "memory", "SIZE",                                      \
+            "memory for a list to sort (default: 64M), or a queue of --scheduler cp (48M); " \
+            "the rest goes to $TMPDIR"                                                       \
     }
 
 /// Rows for the option table of a command whose work several ranks can share.
-#define WARREN_RANK_OPTIONS                                                     \
-    {::warren::cli::scheduler_option, "scheduler", "NAME",                      \
-     "under mpirun, which rank does what: {} (default: pa-drqs; docs/WALK.md)", \
-     ::warren::cli::scheduler_choices},                                         \
-    {                                                                           \
-        ::warren::cli::split_option, "split", "HOW",                            \
-            "what is given to an idle rank: {} (default: half)",                \
-            ::warren::names_of<::warren::cli::split_names>                      \
+#define WARREN_RANK_OPTIONS                                                   \
+    {::warren::cli::scheduler_option, "scheduler", "NAME",                    \
+     "under mpirun, how work is shared: {} (default: pa-drqs; docs/WALK.md)", \
+     ::warren::cli::scheduler_choices},                                       \
+    {                                                                         \
+        ::warren::cli::split_option, "split", "HOW",                          \
+            "how much work an idle rank gets: {} (default: half)",            \
+            ::warren::names_of<::warren::cli::split_names>                    \
     }
 
 /// Rows for the option table of a command that walks the host's files.
-#define WARREN_WALK_OPTIONS                                                                \
-    {::warren::cli::threads_option, "threads", "N", "threads (default: one a processor)"}, \
-        {::warren::cli::rate_option, "max-ops", "N",                                       \
-         "at most N opens, reads and stats a second, and as many changes"},                \
-        {::warren::cli::errors_option, "errors", "FILE",                                   \
-         "write what failed to FILE, one JSON object a line"},                             \
-        {::warren::cli::inode_order_option, "inode-order", nullptr,                        \
-         "in the order of inodes, for cold disks with a seek"},                            \
-        {::warren::cli::ahead_option, "ask-ahead", "WHEN",                                 \
-         "many stats at once: {} (default: auto, where one takes long)",                   \
-         ::warren::names_of<::warren::cli::when_names>},                                   \
-        {::warren::cli::progress_option, "progress", nullptr,                              \
-         "tell how far the walk is also where stderr is no terminal, as under mpirun"},    \
+#define WARREN_WALK_OPTIONS                                                                       \
+    {::warren::cli::threads_option, "threads", "N", "threads (default: one for each processor)"}, \
+        {::warren::cli::rate_option, "max-ops", "N",                                              \
+         "at most N opens, reads and stats per second, and N changes"},                           \
+        {::warren::cli::errors_option, "errors", "FILE",                                          \
+         "write failures to FILE, one JSON object per line"},                                     \
+        {::warren::cli::inode_order_option, "inode-order", nullptr,                               \
+         "read in inode order, which saves seeks on hard disks"},                                 \
+        {::warren::cli::ahead_option, "ask-ahead", "WHEN",                                        \
+         "do many stats in parallel: {} (default: auto, if they are slow)",                       \
+         ::warren::names_of<::warren::cli::when_names>},                                          \
+        {::warren::cli::progress_option, "progress", nullptr,                                     \
+         "show progress even if stderr is not a terminal, as under mpirun"},                      \
         WARREN_RANK_OPTIONS, WARREN_MEMORY_OPTION
 
 /// The settings of a walk of the host's files, from the command line.

@@ -16,12 +16,12 @@ namespace warren::cli {
 namespace {
 
 constexpr Option options[] = {
-    {json_option, "json", nullptr, "an array of objects; sizes in bytes"},
+    {json_option, "json", nullptr, "print an array of objects; sizes in bytes"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... IMAGE|MOUNT...",
-    .summary = "Show what a volume is and how full it is.",
+    .summary = "Show the properties and the usage of volumes.",
     .options = options,
     .examples =
         "  warren info v.img\n"
@@ -169,7 +169,6 @@ int command_info(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command info_command = {"info", "show what a volume is and how full it is", page,
-                              command_info};
+const Command info_command = {"info", "show properties and usage of a volume", page, command_info};
 
 }  // namespace warren::cli

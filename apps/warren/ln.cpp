@@ -12,17 +12,18 @@ namespace warren::cli {
 namespace {
 
 constexpr Option options[] = {
-    {'f', "force", nullptr, "remove a file that has the name already"},
-    {'s', "symbolic", nullptr, "symbolic links instead of hard links"},
-    {'T', "no-target-directory", nullptr, "take NAME as a name, never as a directory to put into"},
-    {'v', "verbose", nullptr, "print every link"},
+    {'f', "force", nullptr, "replace an existing file"},
+    {'s', "symbolic", nullptr, "make symbolic links instead of hard links"},
+    {'T', "no-target-directory", nullptr,
+     "treat NAME as the name of the link, even if it is a directory"},
+    {'v', "verbose", nullptr, "print each link"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... TARGET NAME\n[OPTION]... TARGET... DIRECTORY",
     .summary =
-        "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. The "
-        "TARGET of a symbolic link is written down as it is given.",
+        "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. "
+        "The TARGET of a symbolic link is stored as given.",
     .options = options,
     .examples =
         "  warren ln v.img:/a v.img:/b             a second name for the file\n"

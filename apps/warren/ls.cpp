@@ -20,22 +20,22 @@ namespace {
 constexpr int full_time_option = 256;
 
 constexpr Option options[] = {
-    {'1', nullptr, nullptr, "one name a line (default unless on a terminal)"},
-    {'a', "all", nullptr, "also names that begin with a dot"},
-    {'A', "almost-all", nullptr, "the same without '.' and '..'"},
-    {'d', "directory", nullptr, "directories themselves, not what is in them"},
-    {'F', "classify", nullptr, "a sign behind each name: / @ | = *"},
-    {'h', "human-readable", nullptr, "with -l: sizes like 4.0K, 12M"},
-    {'i', "inode", nullptr, "the inode number before each name"},
-    {'l', nullptr, nullptr, "mode, links, owner, group, size and time of each"},
-    {'n', "numeric-uid-gid", nullptr, "as -l, with numbers for owner and group"},
-    {'r', "reverse", nullptr, "the other way round"},
-    {'R', "recursive", nullptr, "also what is in the directories, and so on"},
-    {'S', nullptr, nullptr, "largest first"},
-    {'t', nullptr, nullptr, "latest first"},
-    {'U', nullptr, nullptr, "in the order of the directory, unsorted"},
-    {full_time_option, "full-time", nullptr, "as -l, with the whole time"},
-    {json_option, "json", nullptr, "an array of objects"},
+    {'1', nullptr, nullptr, "print one name per line (default unless on a terminal)"},
+    {'a', "all", nullptr, "include names that begin with a dot"},
+    {'A', "almost-all", nullptr, "the same, except '.' and '..'"},
+    {'d', "directory", nullptr, "list directories themselves, not their contents"},
+    {'F', "classify", nullptr, "append a type indicator to each name: / @ | = *"},
+    {'h', "human-readable", nullptr, "with -l: print sizes like 4.0K, 12M"},
+    {'i', "inode", nullptr, "print the inode number of each file"},
+    {'l', nullptr, nullptr, "print mode, links, owner, group, size and time of each file"},
+    {'n', "numeric-uid-gid", nullptr, "like -l, with numeric owner and group"},
+    {'r', "reverse", nullptr, "reverse the order"},
+    {'R', "recursive", nullptr, "list subdirectories recursively"},
+    {'S', nullptr, nullptr, "sort by size, largest first"},
+    {'t', nullptr, nullptr, "sort by time, newest first"},
+    {'U', nullptr, nullptr, "do not sort; list in directory order"},
+    {full_time_option, "full-time", nullptr, "like -l, with the full time"},
+    {json_option, "json", nullptr, "print an array of objects"},
 };
 
 constexpr Page page = {
@@ -377,6 +377,6 @@ int command_ls(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command ls_command = {"ls", "list names", page, command_ls};
+const Command ls_command = {"ls", "list files", page, command_ls};
 
 }  // namespace warren::cli

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Option options[] = {
     {'m', "mode", "MODE", "permission bits in octal (default: 777 less the umask)"},
-    {'p', "parents", nullptr, "make missing directories above; an existing one is no error"},
-    {'v', "verbose", nullptr, "print every directory that is made"},
+    {'p', "parents", nullptr, "make missing parents; an existing directory is no error"},
+    {'v', "verbose", nullptr, "print each directory that is made"},
 };
 
 constexpr Page page = {

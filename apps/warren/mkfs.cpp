@@ -22,15 +22,15 @@ enum : int { dedup_option = 400 };
 
 constexpr Option options[] = {
     {dedup_option, "dedup", nullptr,
-     "what is written later is deduplicated, as with the mount option of this name"},
-    {'f', "force", nullptr, "overwrite what looks like a file system"},
+     "deduplicate data when they are written, like the mount option dedup"},
+    {'f', "force", nullptr, "overwrite an existing file system"},
     {'F', nullptr, nullptr, nullptr},
     {'L', "label", "LABEL", "the volume's label, up to 31 bytes"},
-    {'n', "dry-run", nullptr, "say what would be done, change nothing"},
+    {'n', "dry-run", nullptr, "print what would be done, change nothing"},
     {'q', "quiet", nullptr, "print nothing"},
     {'s', "size", "SIZE",
-     "the volume's size: 512M, 2G, 1T. The default is the size of what is there; a file is made if "
-     "it is not there"},
+     "the volume's size: 512M, 2G, 1T (default: the size of the existing file or device). A "
+     "missing file is created"},
     {'v', "verbose", nullptr, nullptr},
     {'V', nullptr, nullptr, nullptr},
     {'t', "type", "TYPE", nullptr},
@@ -41,8 +41,9 @@ constexpr Page page = {
     .summary = "Make an empty Warren volume in a file or on a block device.",
     .options = options,
     .notes =
-        "A file takes only as much space as is written into the volume. One that is made is its "
-        "owner's alone (0600): who may read an image may lock it, and see all that is in it.",
+        "A file takes only as much space as is written into the volume. A new file is "
+        "accessible to its owner only (0600): a user who may read an image can lock it, and "
+        "see everything in it.",
     .examples =
         "  warren mkfs v.img --size 2G\n"
         "  warren mkfs --label scratch --force /dev/sdb1",

@@ -39,8 +39,9 @@ std::vector<std::string_view> mount_choices() {
 
 constexpr std::array<Option, 9> options{{
     {'f', "foreground", nullptr,
-     "stay in the foreground; ^C unmounts. As mount.warren: do nothing (the --fake of mount(8))"},
-    {'o', nullptr, "OPTIONS", "mount options, with commas between them; see below", mount_choices},
+     "stay in the foreground; ^C unmounts. When called as mount.warren: do nothing (--fake of "
+     "mount(8))"},
+    {'o', nullptr, "OPTIONS", "comma-separated mount options; see below", mount_choices},
     {'r', "read-only", nullptr, "the same as -o ro"},
     {'w', "rw", nullptr, "the same as -o rw"},
     {'n', "no-mtab", nullptr, nullptr},
@@ -52,7 +53,7 @@ constexpr std::array<Option, 9> options{{
 
 constexpr ExitCode exits[] = {
     {"0", "success"},
-    {"1", "the call made no sense"},
+    {"1", "the command line was invalid"},
     {"32", "the mount failed"},
 };
 
@@ -62,28 +63,29 @@ constexpr Page page{
     .options = options,
     .sections = sections,
     .notes =
-        "The command returns when the mount works; the daemon that serves it goes on in the "
+        "The command returns when the mount works. The daemon that serves it continues in the "
         "background and ends when the volume is unmounted. Changes are made durable every 5 "
         "seconds (commit=), by fsync(2), and by `warren sync` and `warren umount`.\n\n"
-        "The engine auto is cuda if there is a GPU that this program can use, else cpu; `warren "
-        "info` says which.\n\n"
-        "The disk is reached by plain reads and writes (plain), by io_uring through the page cache "
-        "(ring) or past it (direct); auto measures which is fastest, and `warren info` says what "
-        "it saw.\n\n"
-        "What a power cut may do to contents that were not synced: ordered leaves each part of a "
-        "file old or new, journal all files as of one moment, writeback may show what lay on the "
-        "disk before.\n\n"
-        "file_buffer= sets how much of files' contents the daemon keeps in memory besides the "
-        "kernel's page cache, meta_buffer= how much of the metadata, with engine=cuda in the GPU's "
-        "memory. SIZE is in bytes or has K, M or G behind it.\n\n"
-        "A volume that is full says so (ENOSPC) when the kernel writes back what it has taken: to "
-        "fsync(2), or else to close(2); write(2) itself says it with -o sync or O_SYNC.\n\n"
-        "Access to a damaged object returns EIO; the rest of the volume stays usable. The system's "
-        "log names the inode, `warren fsck` the path.\n\n"
-        "A write that the disk refuses is told to its writer, by write(2), fsync(2) or close(2), "
-        "and to the system's log. From then on the volume is read-only (EROFS). With "
-        "errors=continue the volume becomes read-only only when a commit fails; a GPU takes no "
-        "more changes after any refused write.",
+        "The engine auto is cuda if there is a GPU that this program can use, else cpu; "
+        "`warren info` reports which.\n\n"
+        "disk= selects how the image is accessed: by plain reads and writes (plain), or by "
+        "io_uring through the page cache (ring) or bypassing it (direct). auto measures which "
+        "is fastest; `warren info` shows the result.\n\n"
+        "data= selects what a power cut may do to contents that were not synced. With "
+        "ordered, each part of a file is either old or new; with journal, all files are as of "
+        "one moment; with writeback, a file may show old contents of the disk.\n\n"
+        "file_buffer= sets how much file contents the daemon keeps in memory in addition to "
+        "the kernel's page cache, and meta_buffer= how much metadata; with engine=cuda that "
+        "is memory of the GPU. SIZE is in bytes, or has the suffix K, M or G.\n\n"
+        "If a volume is full, the error ENOSPC occurs when the kernel writes back cached "
+        "data: it is returned by fsync(2), or else by close(2). With -o sync or O_SYNC, "
+        "write(2) itself returns it.\n\n"
+        "Access to a damaged object returns EIO; the rest of the volume stays usable. The "
+        "system's log names the inode, `warren fsck` the path.\n\n"
+        "If the disk refuses a write, write(2), fsync(2) or close(2) returns the error, and "
+        "it is logged in the system's log. From then on the volume is read-only (EROFS). With "
+        "errors=continue the volume becomes read-only only when a commit fails; with a GPU it "
+        "does so after any refused write.",
     .exits = exits,
     .examples =
         "  warren mount disk.img /mnt\n"

@@ -21,19 +21,20 @@ namespace {
 constexpr size_t looked_at_first = 64;
 
 constexpr Option options[] = {
-    {'f', "force", nullptr, "replace what is there (default)"},
-    {'n', "no-clobber", nullptr, "leave alone what is there"},
+    {'f', "force", nullptr, "replace existing files (default)"},
+    {'n', "no-clobber", nullptr, "do not replace existing files"},
     {'T', "no-target-directory", nullptr,
-     "take TARGET as a name, never as a directory to put into"},
+     "treat TARGET as the new name, even if it is a directory"},
     {'t', "target-directory", "DIRECTORY", "move all SOURCEs into DIRECTORY"},
-    {'v', "verbose", nullptr, "print every name"},
+    {'v', "verbose", nullptr, "print each name"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
-        "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is not "
-        "mounted, else paths on the mount. All names together are one command.",
+        "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is "
+        "not mounted, else paths on the mount. All names are moved by one command of the "
+        "engine.",
     .options = options,
     .examples =
         "  warren mv v.img:/a v.img:/b          rename\n"

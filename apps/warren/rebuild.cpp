@@ -17,16 +17,16 @@ namespace {
 
 constexpr Option options[] = {
     {'q', "quiet", nullptr, "print nothing"},
-    {'r', "recursive", nullptr, "also all directories below"},
-    {json_option, "json", nullptr, "an array of objects"},
+    {'r', "recursive", nullptr, "include all subdirectories"},
+    {json_option, "json", nullptr, "print an array of objects"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
-        "Pack directories into as few blocks as they need: IMAGE:/path inside a volume that is not "
-        "mounted, or a directory on a mounted volume. Warren does this by itself when it pays; "
-        "this does it now.",
+        "Pack directories into as few blocks as possible: IMAGE:/path inside a volume that is "
+        "not mounted, or a directory on a mounted volume. Warren packs a directory "
+        "automatically when that is worthwhile; this command does it at once.",
     .options = options,
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"
@@ -147,6 +147,7 @@ int command_rebuild(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command rebuild_command = {"rebuild", "pack directories", page, command_rebuild};
+const Command rebuild_command = {"rebuild", "pack directories into fewer blocks", page,
+                                 command_rebuild};
 
 }  // namespace warren::cli

@@ -15,14 +15,14 @@ namespace warren::cli {
 namespace {
 
 constexpr Option options[] = {
-    {'s', "size", "SIZE", "the new size, or +SIZE for how much more"},
+    {'s', "size", "SIZE", "the new size, or +SIZE to grow by SIZE"},
 };
 
 constexpr Page page = {
     .usage = "IMAGE SIZE\nIMAGE +SIZE\nDEVICE",
     .summary =
-        "Make a volume that is not mounted larger. The file grows with it; without a SIZE the "
-        "volume takes all of a file or device that has grown.",
+        "Make a volume that is not mounted larger. The file grows with it. Without SIZE, the "
+        "volume grows to the size of the file or device.",
     .options = options,
     .examples =
         "  warren resize v.img 4G\n"

@@ -21,14 +21,15 @@ constexpr int one_file_system_option = 256;
 
 constexpr Option options[] = {
     {'d', "dir", nullptr, "also remove empty directories"},
-    {'f', "force", nullptr, "ignore names that are not there, never ask"},
+    {'f', "force", nullptr, "ignore missing files, never ask"},
     {'i', nullptr, nullptr, "ask before each operand"},
-    {'r', "recursive", nullptr, "remove directories with all that is in them"},
+    {'r', "recursive", nullptr, "remove directories and everything in them"},
     {'R', nullptr, nullptr, nullptr},
-    {'v', "verbose", nullptr, "print what was removed"},
+    {'v', "verbose", nullptr, "print each name that is removed"},
     {one_file_system_option, "one-file-system", nullptr,
-     "do not enter what is mounted in a tree (files of the host)"},
-    {json_option, "json", nullptr, "at the end an object: how many were removed, how many failed"},
+     "do not enter other file systems (files of the host)"},
+    {json_option, "json", nullptr,
+     "at the end, an object with the numbers of removals and failures"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -36,9 +37,9 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... FILE...",
     .summary =
-        "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the host. "
-        "With -r a whole tree: in a volume as one command, whatever its size, elsewhere on all "
-        "cores.",
+        "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the "
+        "host. With -r, remove whole trees: in a volume by one command of the engine, "
+        "whatever the size, elsewhere on all cores.",
     .options = options,
     .examples =
         "  warren rm -r v.img:/build     a tree in an image\n"

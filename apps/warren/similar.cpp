@@ -28,18 +28,19 @@ enum : int { fixed_option = 400 };
 constexpr Option options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size only"},
     WARREN_SPLITTING_OPTIONS,
-    {json_option, "json", nullptr, "for scripts: an array with an object for each comparison"},
+    {json_option, "json", nullptr, "print an array with an object for each comparison"},
 };
 
 constexpr Page page = {
     .usage = "[OPTION]... A B...",
     .summary =
-        "For each file after the first: how many of its bytes are in the file before it, and in "
-        "all files before it. Without --fixed and --preset, by blocks of 4 KiB and by lbfs.",
+        "For each file after the first, print how many of its bytes are in the previous file, "
+        "and in all previous files. Without --fixed or --preset, both blocks of 4 KiB and "
+        "lbfs chunks are compared.",
     .options = options,
     .notes =
-        "Zero blocks are counted apart: found and new are shares of the rest. Equal md5, sha1 and "
-        "xxh3-128 digests are confirmed byte by byte.",
+        "Zero blocks are counted separately: found and new are shares of the rest. Equal md5, "
+        "sha1 and xxh3-128 digests are confirmed byte by byte.",
     .examples =
         "  warren similar core.1 core.2 core.3\n"
         "  warren similar --fixed 4K --algorithm sha1 old.img new.img\n"
@@ -219,7 +220,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
 int command_similar(std::span<char* const> arguments) {
     const Arguments parsed = parse_arguments(page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.size() < 2) return usage_error(page, {"two files or more are compared"});
+    if (parsed.operands.size() < 2) return usage_error(page, {"two or more files are required"});
     std::deque<Comparison> comparisons;
     dedup::Splitter splitter;
     if (!parse_work(page, parsed, splitter)) return page.usage_exit;
@@ -252,7 +253,7 @@ int command_similar(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command similar_command = {"similar", "say how much of a file is in another", page,
+const Command similar_command = {"similar", "show how much of a file is in another", page,
                                  command_similar};
 
 }  // namespace warren::cli

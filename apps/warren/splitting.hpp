@@ -28,21 +28,23 @@ enum SplittingOption : int {
 std::vector<std::string_view> preset_choices();
 
 #define WARREN_SPLITTING_OPTIONS                                                                   \
-    {preset_option, "preset", "NAME", "content-defined chunks by this rule: {}", preset_choices},  \
-        {minimum_option, "minimum", "SIZE", "shortest chunk, in place of the preset's"},           \
+    {preset_option, "preset", "NAME", "use content-defined chunks by this rule: {}",               \
+     preset_choices},                                                                              \
+        {minimum_option, "minimum", "SIZE", "minimum chunk size, instead of the preset's"},        \
         {average_option, "average", "SIZE",                                                        \
-         "chunks of this size on average, a power of two (lbfs, restic, fastcdc, gear, xet, "      \
+         "average chunk size, a power of two (lbfs, restic, fastcdc, gear, xet, "                  \
          "borg)"},                                                                                 \
-        {maximum_option, "maximum", "SIZE", "longest chunk"},                                      \
+        {maximum_option, "maximum", "SIZE", "maximum chunk size"},                                 \
         {window_option, "window", "SIZE",                                                          \
-         "bytes that a cut depends on (lbfs, restic, borg, storegpu)"},                            \
+         "size of the rolling window (lbfs, restic, borg, storegpu)"},                             \
         {polynomial_option, "polynomial", "HEX",                                                   \
-         "polynomial of rabin (restic: that of the repository)"},                                  \
+         "Rabin polynomial (restic: that of the repository)"},                                     \
         {seed_option, "seed", "NUMBER", "seed of borg's table"},                                   \
         {algorithm_option, "algorithm", "NAME", "digest: {} (default: blake3)",                    \
          algorithm_choices},                                                                       \
-        {threads_option, "threads", "N", "threads that work (default: one for each processor)"}, { \
-        verbose_work_option, "verbose", nullptr, "say whether the CPU or a GPU computes, and why"  \
+        {threads_option, "threads", "N", "number of threads (default: one for each processor)"}, { \
+        verbose_work_option, "verbose", nullptr,                                                   \
+            "report whether the CPU or a GPU computes, and why"                                    \
     }
 
 /// The chunking rule of the options, which starts from a preset; nullopt, after an error message,

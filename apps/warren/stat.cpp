@@ -19,8 +19,8 @@ namespace warren::cli {
 namespace {
 
 constexpr Option options[] = {
-    {'L', "dereference", nullptr, "what a symbolic link names rather than the link"},
-    {json_option, "json", nullptr, "an array of objects"},
+    {'L', "dereference", nullptr, "show the target of a symbolic link instead of the link"},
+    {json_option, "json", nullptr, "print an array of objects"},
 };
 
 constexpr Page page = {

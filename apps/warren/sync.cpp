@@ -24,16 +24,17 @@ constexpr int delete_option = 256;
 constexpr int verify_option = 257;
 
 constexpr Option options[] = {
-    {'c', "checksum", nullptr, "compare the bytes of files, not their size and time"},
+    {'c', "checksum", nullptr, "compare the contents of files, not their size and time"},
     {json_option, "json", nullptr,
-     "at the end an object: how much was copied, made, removed; with -n, would be"},
+     "at the end, an object with the amounts copied, made and removed (with -n, that would "
+     "be)"},
     {delete_option, "delete", nullptr, "remove from TARGET what SOURCE does not have"},
-    {'L', "copy-links", nullptr, "copy what symbolic links name"},
-    {'n', "dry-run", nullptr, "change nothing, print what would be"},
-    {'u', "update", nullptr, "leave what is newer in TARGET alone"},
-    {'v', "verbose", nullptr, "print what is copied and removed"},
-    {verify_option, "verify", nullptr, "read the copies again and compare them"},
-    {'x', "one-file-system", nullptr, "do not enter what is mounted in SOURCE"},
+    {'L', "copy-links", nullptr, "follow symbolic links"},
+    {'n', "dry-run", nullptr, "change nothing, print what would be done"},
+    {'u', "update", nullptr, "skip files that are newer in TARGET"},
+    {'v', "verbose", nullptr, "print each name that is copied or removed"},
+    {verify_option, "verify", nullptr, "read the copies back and compare them"},
+    {'x', "one-file-system", nullptr, "do not enter other file systems in SOURCE"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -41,16 +42,17 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... SOURCE TARGET\nIMAGE|PATH...",
     .summary =
-        "Make the tree TARGET equal to SOURCE: contents, owners, modes, times, extended "
-        "attributes, hard links. What has the same size and time is left alone. Or, with one name "
-        "in a volume, or with volumes: make everything that was written to them durable. A path on "
-        "a mounted volume, or an image, whose journal is replayed if it was not closed cleanly.",
+        "The first form makes the tree TARGET equal to SOURCE: contents, owners, modes, "
+        "times, extended attributes, hard links. Files with the same size and modification "
+        "time are skipped. The second form makes everything that was written to volumes "
+        "durable; each operand is a path on a mounted volume, or an image. The journal of an "
+        "image that was not closed cleanly is replayed.",
     .options = options,
     .notes =
-        "TARGET itself becomes what SOURCE is; a slash behind either makes no difference. A file "
-        "in TARGET is replaced when its copy is whole. In a directory that could not be read "
-        "wholly nothing is removed. TARGET must not lie in SOURCE, nor with --delete SOURCE in "
-        "TARGET.",
+        "TARGET itself becomes equal to SOURCE; a trailing slash makes no difference. A file "
+        "in TARGET is replaced when its copy is complete. If a directory of SOURCE could not "
+        "be read completely, nothing is removed from its copy. TARGET must not be inside "
+        "SOURCE, nor SOURCE inside TARGET with --delete.",
     .examples =
         "  warren sync --delete src /backup/src\n"
         "  warren sync -n --delete src /backup/src   what would be done\n"
@@ -196,7 +198,7 @@ int command_sync(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command sync_command = {"sync", "make what was written durable, or a tree equal to another",
-                              page, command_sync, true};
+const Command sync_command = {"sync", "make changes durable, or make a tree equal to another", page,
+                              command_sync, true};
 
 }  // namespace warren::cli

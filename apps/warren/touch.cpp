@@ -11,9 +11,9 @@ namespace warren::cli {
 namespace {
 
 constexpr Option options[] = {
-    {'a', nullptr, nullptr, "only the time of the last access"},
-    {'c', "no-create", nullptr, "make no files"},
-    {'m', nullptr, nullptr, "only the time of the last modification"},
+    {'a', nullptr, nullptr, "change only the access time"},
+    {'c', "no-create", nullptr, "do not create files"},
+    {'m', nullptr, nullptr, "change only the modification time"},
 };
 
 constexpr Page page = {

@@ -13,10 +13,10 @@ namespace warren::cli {
 namespace {
 
 constexpr std::array<Option, 6> options{{
-    {'l', "lazy", nullptr, "unmount now, close the volume when nobody uses it any more"},
+    {'l', "lazy", nullptr, "unmount now, close the volume when it is no longer in use"},
     {'f', "force", nullptr,
-     "cut the connection to the daemon first, which need not answer: what was written and not yet "
-     "synced may be lost, open files fail"},
+     "abort the connection to the daemon first, even if it does not answer: unsynced changes "
+     "may be lost, and open files fail"},
     {'n', "no-mtab", nullptr, nullptr},
     {'r', "read-only", nullptr, nullptr},
     {'v', "verbose", nullptr, nullptr},
@@ -25,8 +25,8 @@ constexpr std::array<Option, 6> options{{
 
 constexpr ExitCode exits[] = {
     {"0", "all are unmounted and closed"},
-    {"1", "the call made no sense"},
-    {"32", "something could not be unmounted, or not be closed"},
+    {"1", "the command line was invalid"},
+    {"32", "a volume could not be unmounted or closed"},
 };
 
 constexpr Page page{
@@ -36,7 +36,7 @@ constexpr Page page{
     .exits = exits,
     .examples =
         "  warren umount /mnt\n"
-        "  warren umount -fl /mnt   also where its daemon is stopped or hangs",
+        "  warren umount -fl /mnt   even if the daemon is stopped or hangs",
     .see_also = "umount(8)",
 };
 
@@ -54,7 +54,7 @@ int command_umount(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command umount_command = {"umount", "unmount a volume and wait until all is written",
+const Command umount_command = {"umount", "unmount a volume and wait until it is closed",
                                 page,     command_umount,
                                 false,    {"umount.warren", "umount.fuse.warren"}};
 

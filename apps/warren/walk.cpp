@@ -33,15 +33,17 @@ constexpr int count_option = 259;
 
 constexpr Option options[] = {
     {'0', "print0", nullptr, "end each line with NUL"},
-    {type_option, "type", "LETTERS", "only these types, as find -type: f, d, l, b, c, p, s"},
-    {stat_option, "stat", nullptr, "the size and a tab before each path"},
-    {format_option, "format", "FORMAT", "as find -printf; ends no line by itself"},
-    {json_option, "json", nullptr, "an object a line, with all attributes"},
-    {count_option, "count", nullptr, "only how many of each type, and their bytes with --stat"},
-    {'d', "max-depth", "N", "at most N levels below what is named"},
-    {'x', "one-file-system", nullptr, "do not enter what is mounted in a tree"},
+    {type_option, "type", "LETTERS",
+     "list only these types, as in find -type: f, d, l, b, c, p, s"},
+    {stat_option, "stat", nullptr, "print the size and a tab before each path"},
+    {format_option, "format", "FORMAT", "print like find -printf, without adding line ends"},
+    {json_option, "json", nullptr, "print one object per line, with all attributes"},
+    {count_option, "count", nullptr,
+     "print only the number of files of each type, with --stat also their sizes"},
+    {'d', "max-depth", "N", "at most N levels below the operands"},
+    {'x', "one-file-system", nullptr, "do not enter other file systems"},
     {'H', nullptr, nullptr, "follow symbolic links among the operands"},
-    {'L', nullptr, nullptr, "follow all symbolic links; one that leads up is reported"},
+    {'L', nullptr, nullptr, "follow all symbolic links; report loops"},
     WARREN_WALK_OPTIONS,
     WARREN_CHECKPOINT_OPTIONS,
 };
@@ -49,8 +51,8 @@ constexpr Option options[] = {
 constexpr Page page = {
     .usage = "[OPTION]... [DIRECTORY]...",
     .summary =
-        "List trees of the host's files on all cores. What cannot be read is told at the end, with "
-        "exit code 1. 'warren find' has tests and actions, and works in volumes.",
+        "List trees of the host's files on all cores. Errors are printed at the end, and the "
+        "exit status is 1 then. 'warren find' has tests and actions, and works in volumes.",
     .options = options,
     .examples =
         "  warren walk --type f --stat /data\n"
@@ -290,7 +292,7 @@ int command_walk(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command walk_command = {"walk", "list a tree of the host, on all cores", page, command_walk,
+const Command walk_command = {"walk", "list trees of the host on all cores", page, command_walk,
                               true};
 
 }  // namespace warren::cli

@@ -64,8 +64,8 @@ class ProcessorChoiceTest(CommandCase):
     def test_verbose(self):
         for name, size in (("t/small", "68.4 KiB"), ("t/many", "358.9 KiB")):
             done = self.warren("hash", "--verbose", name)
-            self.assertEqual(done.stderr.decode(), f"warren hash: {size}: the CPU, for a GPU is "
-                                                   "asked from 2.0 GiB on\n")
+            self.assertEqual(done.stderr.decode(), f"warren hash: {size}: the CPU, since a GPU is "
+                                                   "considered from 2.0 GiB on\n")
         done = self.warren("chunk", "--engine=cpu", "--verbose", "t/small")
         self.assertEqual(done.stderr.decode(), "warren chunk: the CPU did all of it\n")
         self.assertIn("--engine=ENGINE", self.output("similar", "--help"))
