@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's door with a GPU behind it: data of the host through the pipeline, pinned and not,
-// and data of the device in place, all equal to the CPU's digests. What does not fit goes in
-// smaller pieces or to the CPU, and is said.
+// The library's interface with a GPU behind it: host data through the pipeline, pinned and not, and
+// device data in place; all digests equal the CPU's. Data that do not fit in memory are processed
+// in smaller pieces or by the CPU, and the result says so.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -75,7 +75,7 @@ TEST_F(HashDevice, TakesListsOfPieces) {
         ASSERT_EQ(hash_many(algorithm, pieces, digests, on_gpu, &stages), Errc::ok)
             << gpu::last_failure().message;
         EXPECT_EQ(digests, expected) << name(algorithm);
-        // The long piece is a tree's work or the CPU's.
+        // The long piece is hashed as a tree or by the CPU.
         EXPECT_EQ(stages.note != nullptr, algorithm != Algorithm::blake3);
     }
 }
@@ -205,7 +205,7 @@ TEST_F(HashDevice, PipelinesSayThatMemoryIsShort) {
     EXPECT_FALSE(pipeline.is_open());
 }
 
-/// All of the device's memory that can be had, in ever smaller parts.
+/// Allocates all available device memory, in ever smaller parts.
 void take_memory(std::vector<gpu::DeviceBuffer<u8>>& taken) {
     for (u64 part = 16 * gib; part >= 64 * kib; part /= 2) {
         while (true) {
@@ -226,7 +226,7 @@ TEST_F(HashDevice, LittleMemoryMeansSmallerPiecesThenTheCpu) {
         std::fill(digests.begin(), digests.end(), u8{0});
         return hash_pieces(Algorithm::sha1, data, 4096, digests, on_gpu, &stages);
     };
-    // Kernels are loaded, then the pipeline's memory is given back.
+    // Kernels are loaded, then the pipeline's memory is freed.
     ASSERT_EQ(hash_again(), Errc::ok) << gpu::last_failure().message;
     EXPECT_EQ(stages.note, nullptr);
     ASSERT_EQ(set_device_settings({}), Errc::ok);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests against the standards' own examples and against other programs (vectors.hpp), for every
-// width of vectors that this processor has, every length around a padding boundary, any alignment,
+// Digests against the examples of the standards and against other programs (vectors.hpp), for every
+// vector width that this processor supports, every length around a padding boundary, any alignment,
 // any number of threads.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ struct Example {
     const char* digests[3];
 };
 
-// RFC 1321, appendix A.5, and the examples of FIPS 180 for the messages that they share.
+// RFC 1321, appendix A.5, and the examples of FIPS 180 for the messages that both contain.
 constexpr Example examples[] = {
     {"",
      {"d41d8cd98f00b204e9800998ecf8427e", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
@@ -49,7 +49,7 @@ std::string hex_of_one(Algorithm algorithm, Bytes message, u32 threads = 1) {
     return hex(used);
 }
 
-/// The digest by the code for one thread that depends on no library.
+/// The digest by the single-threaded code that uses no library.
 std::vector<u8> portable_digest(Algorithm algorithm, Bytes message) {
     std::vector<u8> digest(digest_bytes(algorithm));
     const auto stream = open_portable(algorithm);
@@ -58,7 +58,7 @@ std::vector<u8> portable_digest(Algorithm algorithm, Bytes message) {
     return digest;
 }
 
-/// All digests of `messages` by one width of vectors.
+/// All digests of `messages` with one vector width.
 std::vector<u8> digests_in_lanes(const LaneSet& lanes, Algorithm algorithm,
                                  std::span<const Bytes> messages) {
     std::vector<u8> digests(messages.size() * digest_bytes(algorithm));
@@ -110,7 +110,7 @@ TEST(HashDigest, AgreesWithOtherPrograms) {
     }
 }
 
-/// The key is that of BLAKE3's own test vectors, the digests are those of the package blake3 of
+/// The key is that of BLAKE3's own test vectors; the digests were computed by the package blake3 of
 /// PyPI.
 TEST(HashDigest, AgreesWithAKeyInLanesOfEveryWidth) {
     const std::string_view text = "whats the Elvish word for friend";

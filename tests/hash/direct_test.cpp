@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct hashing against the vectors of its definition (docs/HASHING.md), which were computed with
-// Python's hashlib by a program of twenty lines, and the C interface against the C++ one.
+// Direct hashing against test vectors for its definition (docs/HASHING.md), computed with Python's
+// hashlib by a program of twenty lines, and the C interface against the C++ one.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -107,7 +107,7 @@ TEST(HashDirect, IsNeitherThePlainDigestNorThatOfOtherPieces) {
     ASSERT_EQ(hash_one(Algorithm::sha1, data, plain), Errc::ok);
     EXPECT_NE(direct(Algorithm::sha1, data, 4096, 1), hex(plain));
     EXPECT_NE(direct(Algorithm::sha1, data, 4096, 1), direct(Algorithm::sha1, data, 8192, 1));
-    // What the paper's construction allowed: a block made of a longer one's digests.
+    // Possible with the paper's construction: a block that consists of a longer one's digests.
     std::vector<u8> leaves(3 * 20);
     ASSERT_EQ(hash_pieces(Algorithm::sha1, data, 4096, leaves), Errc::ok);
     EXPECT_NE(direct(Algorithm::sha1, data, 4096, 1),

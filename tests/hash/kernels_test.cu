@@ -28,7 +28,7 @@ class HashKernels : public testing::Test {
         ASSERT_EQ(stream.open(), Errc::ok) << gpu::last_failure().message;
     }
 
-    /// Puts `data` into device memory, `shift` bytes behind an aligned place.
+    /// Copies `data` into device memory, `shift` bytes behind an aligned address.
     const u8* put(Bytes data, u64 shift) {
         EXPECT_EQ(input.allocate(data.size() + 64), Errc::ok);
         EXPECT_EQ(stream.copy(input.data() + shift, data.data(), data.size()), Errc::ok);
@@ -43,7 +43,7 @@ class HashKernels : public testing::Test {
         return values;
     }
 
-    /// The digests of pieces of `data` at these places.
+    /// The digests of the given pieces of `data`.
     std::vector<u8> digests_of(Algorithm algorithm, Bytes data, u64 shift,
                                const std::vector<u64>& at, const std::vector<u64>& lengths) {
         gpu::DeviceBuffer<u64> places;

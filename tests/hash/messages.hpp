@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages for the tests of hashing, and digests as people read them. The same seed gives the same
+// Messages for the tests of hashing, and digests in hexadecimal. The same seed gives the same
 // messages.
 #pragma once
 
@@ -41,7 +41,7 @@ inline std::vector<std::byte> random_message(Random& random, u64 length) {
     return message;
 }
 
-/// Pieces of `data` at any place, most of them shorter than `usual`, some up to ten times as long.
+/// Random pieces of `data`, most of them shorter than `usual`, some up to ten times as long.
 inline std::vector<Bytes> random_pieces(Random& random, Bytes data, u64 count, u64 usual) {
     std::vector<Bytes> pieces;
     for (u64 i = 0; i < count; ++i) {

@@ -59,8 +59,8 @@ TEST(HashModel, StagingIsAStage) {
     EXPECT_LT(predict_device(rates, load), 51e-3);
 }
 
-/// A machine of the test's own: what each stage takes, and that copies to the GPU and the filling
-/// of slots slow each other down.
+/// A simulated machine: the time of each stage, and the slowdown of copies to the GPU and the
+/// filling of slots when both run.
 struct Machine {
     double fill;    // bytes a second; 0: nothing to fill
     double gather;  // of a list
@@ -73,7 +73,7 @@ struct Machine {
     double startup_seconds;
 };
 
-/// Plays a call through three slots, turn by turn: the calling thread fills and finishes, each
+/// Simulates a call through three slots, step by step: the calling thread fills and finishes, each
 /// other stage has a queue of its own.
 Sample play(const Machine& machine, u64 bytes, u64 output_bytes, double fill_rate) {
     constexpr u64 slot_bytes = 32 * mib;
@@ -129,8 +129,8 @@ Calibration calibrate(const Machine& machine) {
 
 TEST(HashModel, RatesOfACalibrationPredictOtherCalls) {
     const Machine machines[] = {
-        // Like one H200 beside 16 cores, whose threads are awake or not; a slow host; a slow bus; a
-        // kernel that is the limit.
+        // Like one H200 beside 16 cores, with threads awake or asleep; a slow host; a slow bus; a
+        // kernel that is the bottleneck.
         {46e9, 35e9, 55e9, 900e9, 25e9, 17e9, 0, 60e-6, 0.35},
         {46e9, 35e9, 55e9, 900e9, 25e9, 17e9, 1.5e-3, 60e-6, 0.35},
         {9e9, 4e9, 55e9, 900e9, 25e9, 3e9, 0.2e-3, 60e-6, 0.9},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface while memory runs out: each allocation fails once. No exception comes out, and
-// what is answered is right or is ENOMEM.
+// The C interface while memory runs out: each allocation fails once. No exception escapes, and each
+// answer is right or ENOMEM.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -16,10 +16,10 @@
 namespace warren::hash {
 namespace {
 
-/// A call that writes its answer behind `digests`, and what it returned.
+/// A call that writes its digests to `digests`, and its return value.
 using Call = std::function<int(std::vector<u8>& digests)>;
 
-/// Fails every allocation of the call once.
+/// Makes every allocation of the call fail once.
 void fail_each(const Call& call, size_t digests_bytes, const char* name) {
     std::vector<u8> expected(digests_bytes);
     ASSERT_EQ(call(expected), 0) << name;
@@ -41,7 +41,7 @@ void fail_each(const Call& call, size_t digests_bytes, const char* name) {
     }
 }
 
-/// Of a call that answers memory of malloc(), or null.
+/// For a call that returns memory of malloc(), or null.
 Call of_new(const std::function<char*()>& make) {
     return [make](std::vector<u8>& digests) {
         const std::unique_ptr<char, decltype(&std::free)> made(make(), std::free);
@@ -52,7 +52,7 @@ Call of_new(const std::function<char*()>& make) {
 }
 
 TEST(HashNoMemory, EveryCallAnswersIt) {
-    // Enough for several threads, and pieces of lengths that are sorted.
+    // Enough for several threads, and pieces whose lengths have to be sorted.
     const std::vector<std::byte> data = pattern_message(3 * mib);
     std::vector<const void*> pieces;
     std::vector<size_t> lengths;

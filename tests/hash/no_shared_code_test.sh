@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What is compiled for AVX2, AVX-512 or SHA instructions must not be shared with the rest of a
-# program: the linker keeps one copy of an inline function, and it could be one that this processor
-# cannot run. So the objects of these files have no such functions.
+# Code compiled for AVX2, AVX-512 or SHA instructions must not be shared with the rest of a program:
+# the linker keeps one copy of an inline function, and could keep one that this processor cannot
+# run. So the objects of these files must have no such functions.
 set -euo pipefail
 
 command -v nm >/dev/null || { echo "no nm here"; exit 77; }
@@ -13,7 +13,7 @@ for object in $(find "$WARREN_BUILD" -name 'lanes_8.cpp.o' -o -name 'lanes_16.cp
     -o -name 'sha_blocks.cpp.o' \
     -o -name 'xxh3_library_8.cpp.o' -o -name 'xxh3_library_16.cpp.o'); do
     count=$((count + 1))
-    # W and V: functions and data that the linker may take from any file.
+    # W and V: functions and data of which the linker may keep the copy of any file.
     if nm -C "$object" | grep -E ' [WV] '; then
         echo "$object shares these with files for every processor"
         exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Where OpenSSL's configuration forbids digests (as in FIPS mode, here all of them, because no
-# provider has what is asked for), Warren computes them all the same.
+# Where OpenSSL's configuration forbids digests (as in FIPS mode; here all of them, because no
+# provider has the requested property), Warren computes them all the same.
 set -euo pipefail
 
 tests=$WARREN_BUILD/tests/test_hash

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests by other programs: Python's hashlib (OpenSSL), the reference implementation of BLAKE3 and
 // the library xxHash. The message of length n is the bytes i % 251 for i below n, as in BLAKE3's
-// own test vectors, whose digests these are for their lengths.
+// own test vectors, which supply the digests for their lengths.
 #pragma once
 
 #include "warren/hash.hpp"
@@ -181,7 +181,7 @@ inline constexpr PatternVector pattern_vectors[] = {
       "3db0e7620b0d635947a84c196fd973df"}},
 };
 
-/// The digest of the digests of all messages of 0 to 1199 bytes, one behind the other.
+/// The digest of the concatenated digests of all messages of 0 to 1199 bytes.
 inline constexpr const char* digests_of_all_lengths[] = {
     "9f9752dd9ef4b6c543e9c130ab60161b",
     "847f8fdd40a3955bb23ba53835befa38695010d6",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sliding windows against the digest of each window as a message of its own: the paper's sizes,
-// those around padding boundaries, any stride, digests cut to any length, bitmaps of matches.
+// those around padding boundaries, any stride, digests truncated to any length, bitmaps of matches.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,7 +25,7 @@ std::vector<u8> expected_digests(const Windows& windows, Bytes data) {
     return digests;
 }
 
-/// Whether the low bits of a printed digest are zero, digit by digit.
+/// Whether the low bits of a printed digest are zero, computed digit by digit.
 bool ends_in_zero_bits(const std::string& digits, u32 bits) {
     for (u32 i = 0; i < bits; ++i) {
         const char digit = digits[digits.size() - 1 - i / 4];

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The ranks of an MPI job walk together for a C program too: a du of fifty lines, alone and as a
-# job, prints the total of du(1), in which a file with several names counts once on whatever ranks.
+# A C program can walk with the ranks of an MPI job too: a du of fifty lines, alone and as a job,
+# prints the total of du(1), which counts a file with several names once, whichever ranks see them.
 set -euo pipefail
 
 for tool in cc du; do

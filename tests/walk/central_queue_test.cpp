@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queue of rank 0 against a stack of strings: whatever the limit, the youngest work batch comes
-// first, and each as it was. Wherever the file fails, nothing is gone without those who wait for
-// it being named.
+// first, and each is unchanged. Wherever the file fails, the queue names the leases that wait for a
+// lost work batch.
 #include "walk/central_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace warren::walk {
 
 namespace {
 
-/// A work batch and how many results are due for it to each lease.
+/// A work batch, and the number of results due for it to each lease.
 struct Known {
     std::string batch;
     std::map<u64, u64> due;
@@ -68,7 +68,7 @@ TEST(CentralQueue, IsAStackWhateverTheLimit) {
         std::vector<Known> stack;
         u64 items = 0;
         bool has_spilled = false;
-        // Now more comes, now more goes.
+        // Alternates between mostly pushes and mostly pops.
         for (u32 step = 0; step < 3000 || !stack.empty(); ++step) {
             const bool grows = step < 3000 && (step / 300) % 2 == 0;
             if (step < 3000 && random.below(10) < (grows ? 8u : 3u)) {
@@ -112,7 +112,7 @@ TEST(CentralQueue, TakesNoMoreMemoryThanItMay) {
         ++work_batches;
         ASSERT_EQ(queue.push(batch), Errc::ok);
     }
-    // What is known of a work batch in the file is some words.
+    // A work batch in the file takes a few words of memory.
     EXPECT_LT(::mallinfo2().uordblks, before + 512 * kib + work_batches * 256);
     EXPECT_GT(queue.spilled_bytes(), 4 * mib);
 }
@@ -161,7 +161,7 @@ TEST(CentralQueue, EveryFailureOfItsFileIsAnError) {
                 continue;
             }
             stack.push_back(random_batch(random));
-            // It is taken all the same.
+            // The work batch is accepted all the same.
             if (queue.push(stack.back().batch) != Errc::ok) ++errors;
         }
         while (!queue.is_empty())

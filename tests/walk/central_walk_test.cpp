@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks whose queue lies at rank 0, in less memory than it needs: all is found; without a file for
-// the rest too, with an error; and when the file is lost on the way the walk ends, says so, and
-// counts nothing twice.
+// Walks with the queue at rank 0, in less memory than it needs: all entries are found; without a
+// temporary file they are found too, with an error; and if the file is lost during the walk, the
+// walk ends, reports that, and counts nothing twice.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ Options central_options(const char* name, u64 queue_bytes) {
     return options;
 }
 
-/// Directories with directories with files: no work batch has much of it.
+/// Nested directories with files: no work batch holds much of the tree.
 void fill(const Folder& folder, u32 directories, u32 files) {
     for (u32 index = 0; index < directories; ++index) {
         const std::string name = "d" + std::to_string(index);
@@ -42,7 +42,7 @@ void fill(const Folder& folder, u32 directories, u32 files) {
     }
 }
 
-/// The descriptors of this process whose files have such a word in their names.
+/// The open descriptors of this process for files with this word in their names.
 std::vector<int> open_files(std::string_view word) {
     std::vector<int> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -54,7 +54,7 @@ std::vector<int> open_files(std::string_view word) {
     return found;
 }
 
-/// Sets $TMPDIR as long as it lives.
+/// Sets $TMPDIR during its lifetime.
 class TemporaryFolder {
  public:
     explicit TemporaryFolder(const std::string& path) {
@@ -98,8 +98,8 @@ TEST(CentralWalk, WithoutAFileNothingIsMissingAndItIsSaid) {
     }
 }
 
-// The file is cut to nothing when so many entries have been seen, and again whenever there is more
-// of it; now and then the walk is stopped a little later.
+// The file is truncated to nothing once so many entries have been seen, and again whenever it has
+// grown; in some rounds the walk is stopped a little later.
 TEST(CentralWalk, AFileThatIsLostIsSaidAndTheWalkEnds) {
     const Seed seed;
     const Folder folder;
@@ -150,8 +150,8 @@ TEST(CentralWalk, AFileThatIsLostIsSaidAndTheWalkEnds) {
     EXPECT_GT(lost, 3u);
 }
 
-// A directory whose entries are all with rank 0 is unfinished for long. Without a limit each of 600
-// would have a descriptor then, and the way to it another.
+// A directory whose entries are all at rank 0 stays unfinished for long. Without a limit each of
+// 600 such directories would hold a descriptor, and so would those on the path to it.
 TEST(CentralWalk, UnfinishedDirectoriesDoNotAllStayOpen) {
     const Folder folder;
     fill(folder, 600, 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks that are cut and taken up again, with other numbers of ranks: an interrupt loses nothing
-// and repeats nothing; after a kill all that counts is what the last whole checkpoint says.
+// Walks that are interrupted and resumed, with other numbers of ranks: an interrupt loses nothing
+// and repeats nothing; after a kill the walk resumes from the last complete checkpoint.
 #include "walk/checkpoint.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ void add_sum(void* into, const void* from) {
     static_cast<Sum*>(into)->linked += static_cast<const Sum*>(from)->linked;
 }
 
-/// What the callers have counted by themselves, of all ranks of a process.
+/// The counts that callbacks keep themselves, over all ranks of a process.
 struct Counted {
     std::mutex mutex;
     std::map<std::string, u32> visited;
@@ -94,7 +94,7 @@ Outcome walk_once(const std::string& root, const Rules& rules, Counted& counted)
         options.result_bytes = sizeof(Sum);
         options.interrupt = [&] { return interrupt.load(); };
         Callbacks callbacks = counting(counted, left, interrupt);
-        // Each rank counts on from what it was given.
+        // Each rank continues the counts that it was given.
         u64 own = 0;
         callbacks.save = [&] { return std::to_string(own + 1); };
         callbacks.load = [&](std::string_view saved) {
@@ -135,7 +135,7 @@ Rules random_rules(Random& random, const std::string& checkpoint, bool resumes) 
         node = static_cast<u32>(random.below(3));
     rules.seed = random.next();
     rules.delay_us = random.below(200);
-    // A walk does not go on with one of the last three.
+    // The walk cannot resume with one of the last three.
     const char* names[] = {"drqs",           "deqs", "pa-drqs",     "pa-drqs-list",
                            "h-drqs-batches", "cp",   "cp-keep-one", "cp-directories"};
     const size_t usable = std::size(names) - (resumes ? 3 : 0);
@@ -203,7 +203,7 @@ TEST(Checkpoint, AnInterruptedWalkGoesOnWhereItWas) {
     }
 }
 
-// A process with all its ranks is killed at any moment, also while it writes.
+// A process with all its ranks is killed at a random moment, also while it writes a checkpoint.
 void kill_and_resume(Random& random, const Folder& folder, const Outcome& expected,
                      const std::string& place, u32& resumed) {
     const std::string root = folder / "tree";
@@ -211,7 +211,7 @@ void kill_and_resume(Random& random, const Folder& folder, const Outcome& expect
     for (u32 run = 0; run < 200; ++run) {
         const bool resumes = ::access((place + "/manifest").c_str(), F_OK) == 0;
         const Rules rules = random_rules(random, place, resumes);
-        // Longer and longer, so that a slow machine comes to an end too.
+        // Longer and longer, so that the walk ends on a slow machine too.
         const u32 lifetime_us = static_cast<u32>(random.below(20'000 + run * 1000));
         resumed += rules.options.resume ? 1 : 0;
         const pid_t child = ::fork();
@@ -259,7 +259,7 @@ TEST(Checkpoint, AKilledWalkCountsNothingTwice) {
     EXPECT_GT(resumed, 0u);
 }
 
-// Messages of other ranks about entries that a checkpoint counts as done would be lost with rank 0.
+// If rank 0 is lost, so are the messages of other ranks about entries that the checkpoint counts.
 TEST(Checkpoint, RankZeroSavesWhatAllHaveTold) {
     const Seed seed;
     Random random(seed.part(0));
@@ -353,7 +353,7 @@ TEST(Checkpoint, WhatCannotBeResumedIsSaid) {
         file.close();
         EXPECT_EQ(failure_of(folder / "tree", options), expected);
     }
-    // A walk that is done leaves none.
+    // A finished walk leaves no checkpoint.
     EXPECT_EQ(failure_of(folder / "tree", options), ENOENT);
     std::fstream manifest(folder / "some/manifest", std::ios::out | std::ios::trunc);
     manifest.close();

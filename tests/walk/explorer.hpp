@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through every state that a world of ranks can come to, and looks whether from each there is
-// a way to the end. A world is a value: it lists what can happen next, and says what is wrong with
-// it.
+// Enumerates every state that a world of ranks can reach, and checks that the end can be reached
+// from each of them. A world is a value: it lists its possible next steps and reports what is wrong
+// with it.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@
 
 namespace warren::walk {
 
-/// Answers from a script, and notes how many answers each question had.
+/// Answers from a script, and records how many answers each question had.
 class Script {
  public:
     u32 answer(u32 count) {
@@ -102,7 +102,7 @@ class Explorer {
         return place->second;
     }
 
-    /// From which states is there a way to an end?
+    /// Finds the states from which the end can be reached.
     void look_back() {
         std::vector<bool> reached(worlds_.size(), false);
         std::vector<u32> open = ends_;
@@ -135,12 +135,12 @@ Explored explore(const World& start, bool aborts, size_t states_most = 4'000'000
     return found;
 }
 
-/// Lets things happen in a random order until all have left; what went wrong, or nothing.
+/// Runs random steps until all ranks have left; returns what went wrong, or nothing.
 template <class World>
 std::string run_schedule(World& world, u64 seed, bool aborts) {
     Random random(seed);
     const auto choose = [&](u32 count) { return static_cast<u32>(random.below(count)); };
-    // What is likely differs from schedule to schedule: slow messages, slow work, eager thieves.
+    // The odds differ from schedule to schedule: slow messages, slow work, eager thieves.
     u64 weights[8] = {};
     for (u64& weight : weights)
         weight = 1 + random.below(8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file in memory for what spills, of which one call fails, counted over all that share a counter.
+// A spill file in memory, one of whose calls fails, counted over all that share a counter.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees on the host's file system for the tests of the walk: made at random from a seed, listed by
-// a plain loop over readdir(3) that the walk is compared with, and removed at the end.
+// Trees on the host's file system for the tests of the walk: generated from a random seed, listed
+// by a plain loop over readdir(3) as the reference for the walk, and removed at the end.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace warren::walk {
 
-/// A new empty directory below $TMPDIR (else in memory), removed with all in it.
+/// A new empty directory below $TMPDIR (else in memory), removed with its contents.
 class Folder {
  public:
     Folder();
@@ -26,8 +26,8 @@ class Folder {
     void make_link(const std::string& target, const std::string& name) const;
     /// A chain of `depth` directories called `step` below `name`, however long its path is.
     void make_chain(const std::string& name, const std::string& step, u32 depth) const;
-    /// About `entries` of all kinds: directories, files, links (also dangling and in circles),
-    /// further names of files, pipes; with any bytes in their names.
+    /// About `entries` of all kinds: directories, files, links (also dangling and in cycles),
+    /// additional names of files, pipes; with any bytes in their names.
     void fill(Random& random, u32 entries) const;
 
  private:

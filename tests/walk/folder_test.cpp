@@ -78,7 +78,7 @@ Folder::Folder() {
 }
 
 Folder::~Folder() {
-    // A chain of directories is deeper than the stack allows to remove by recursion.
+    // A chain of directories deeper than the stack allows for a recursive removal.
     const std::string command = "rm -rf '" + path_ + "'";
     if (std::system(command.c_str()) != 0) remove_below(AT_FDCWD, path_.c_str());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One walk over several ranks, on a network of threads with delays: what all ranks see together is
-// what a plain listing finds, once; directories are finished after all below them, whichever rank
-// did it.
+// One walk over several ranks, on a network of threads with delays: the entries that all ranks see
+// together are those of a plain listing, once each; directories are finished after everything below
+// them, whichever rank processed it.
 #include "warren/walk_group.hpp"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ TEST(Group, AllSchedulersFindWhatAPlainListingFinds) {
     }
 }
 
-// In the paper's loop no rank receives a request until its round, eight parts, is done.
+// In the paper's loop a rank receives no request until its round of eight parts is done.
 TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
     const Folder folder;
     folder.make_directory("huge");
@@ -77,7 +77,7 @@ TEST(Group, AHugeDirectoryIsSharedByAllRanks) {
     }
 }
 
-// In the paper's cp every file goes to rank 0 and out again; the leaner form does not send files.
+// In the paper's cp every file goes to rank 0 and back; the leaner variant does not send files.
 TEST(Group, CentralQueuesHoldWhatTheirNamesSay) {
     const Folder folder;
     constexpr u32 files = 400;
@@ -168,7 +168,7 @@ TEST(Group, AStopEndsItEverywhere) {
             const std::string root = folder.path();
             if (walk(std::span(&root, 1), options, callbacks).stopped) ++stopped;
         });
-        // Several workers may pass it at once; then all the others have passed it too.
+        // Several workers may pass the limit at once; by then all the others have passed it too.
         const u32 expected = left.load() < 0 ? ranks.load() : 0;
         EXPECT_EQ(stopped.load(), expected) << name.name;
     }
@@ -250,7 +250,7 @@ TEST(Group, FinishedDirectoriesAreRemovedByWhoeverReadThem) {
     EXPECT_EQ(list_tree(folder.path()).size(), 1u);
 }
 
-// The directory in which stolen ones lie is swapped while they travel: for another, or for a link.
+// The parent of stolen directories is replaced in transit: by another directory, or by a link.
 TEST(Group, WhatWasSwappedOnTheWayIsNotEntered) {
     for (const bool by_link : {false, true}) {
         const Folder folder;
@@ -280,7 +280,7 @@ TEST(Group, WhatWasSwappedOnTheWayIsNotEntered) {
         std::set<i32> errors;
         Callbacks callbacks;
         callbacks.visit = [&](const Entry& entry) {
-            // Time for the thief to come.
+            // Time for the thief to arrive.
             if (entry.depth() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
             std::lock_guard lock(mutex);
             names.insert(entry.name());

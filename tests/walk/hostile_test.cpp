@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees that change under the walk or want to lead it astray: circles of links, directories that
-// are swapped for links or for others, files that vanish, files with many names.
+// Trees that change during the walk or are made to mislead it: cycles of links, directories that
+// are replaced by links or by others, files that vanish, files with many names.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -70,7 +70,7 @@ TEST(HostileTree, LinksInCirclesAreFollowedOnce) {
     EXPECT_EQ(loops, (std::multiset<std::string>{"/a/self", "/a/b/up", "/a/beside/up"}));
 }
 
-// Above the root is no directory of the walk, but the root is in it.
+// No directory above the root belongs to the walk, but the root does.
 TEST(HostileTree, ALinkAroundTheRoot) {
     const Folder folder;
     folder.make_directory("root");
@@ -112,8 +112,8 @@ TEST(HostileTree, ADirectoryThatBecameALinkIsNotEntered) {
     EXPECT_TRUE(seen.failures[0].error == ELOOP || seen.failures[0].error == ENOTDIR);
 }
 
-// A directory that was closed for want of descriptors is reached again by its path, on which
-// somebody has put another one in the meantime.
+// A directory that was closed for lack of descriptors is reopened by its path, at which a different
+// directory has been put in the meantime.
 TEST(HostileTree, ADirectoryThatWasSwappedIsNotReopened) {
     const Folder folder;
     folder.make_directory("outside");
@@ -143,7 +143,7 @@ TEST(HostileTree, ADirectoryThatWasSwappedIsNotReopened) {
     walk(std::span(&root, 1), options, callbacks);
     EXPECT_TRUE(swapped.load());
     EXPECT_EQ(seen.paths.count("/tree/c/side/secret"), 0u);
-    // The chain or the file came first, as the directory lists them. In the first case the file
+    // The chain or the file came first, in the order of the listing. In the first case the file
     // cannot be reached any more.
     if (seen.paths.count("/tree/c/side/f") == 0) {
         ASSERT_EQ(seen.failures.size(), 1u);
@@ -180,8 +180,8 @@ TEST(HostileTree, VanishedFilesAreReported) {
         EXPECT_EQ(failure.error, ENOENT) << failure.action;
 }
 
-// The walk goes on while others rename, remove and make what it walks: no crash, no stop, and
-// nothing from outside.
+// The walk goes on while other threads rename, remove and create entries: no crash, no hang, and no
+// entry from outside of the tree.
 TEST(HostileTree, ATreeInMotion) {
     const Seed seed;
     const Folder folder;
@@ -191,7 +191,7 @@ TEST(HostileTree, ATreeInMotion) {
     std::atomic<bool> over{false};
     std::thread mover([&] {
         Random random(seed.value());
-        // What is moved keeps its depth, so the tree stays small.
+        // Moved entries keep their depth, so the tree stays small.
         const auto place = [&](u64 levels) {
             std::string path = folder / "tree";
             for (; levels > 0; --levels)
@@ -205,7 +205,7 @@ TEST(HostileTree, ATreeInMotion) {
             static_cast<void>(::mkdir(path.c_str(), 0755));
             if (random.one_in(3)) static_cast<void>(::rename(path.c_str(), other.c_str()));
             if (random.one_in(5)) {
-                // It fails where something has that name, and the walk must stand both.
+                // It fails where an entry has that name, and the walk must handle both cases.
                 [[maybe_unused]] const int answer =
                     ::symlink((folder / "outside").c_str(), other.c_str());
             }

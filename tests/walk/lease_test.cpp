@@ -55,7 +55,7 @@ TEST(Lease, ADirectoryHasOneHoweverMuchOfItIsElsewhere) {
         EXPECT_EQ(leases.take_back(first.lease), 7u);
     EXPECT_EQ(leases.out().size(), 1u);
     EXPECT_NE(leases.issue(3, 7), first) << "that number is a thing of the past";
-    // One of a walk that goes on stands beside a new one of the same directory.
+    // The lease of a resumed walk stands beside a new one of the same directory.
     leases.set(first.lease, {7, 1});
     EXPECT_EQ(leases.take_back(first.lease), 7u);
     EXPECT_EQ(leases.take_back(other.lease), 8u);
@@ -81,8 +81,8 @@ TEST(Lease, AllInterleavingsOfThree) {
     }
 }
 
-// Without what a rank owes in "passive" the walk ends before a result is back; with a new
-// lease, the result of what was given on as a whole never gets back to its owner.
+// Without the rank's debt in "passive" the walk ends before a result is back; with a new lease, the
+// result of work that was passed on as a whole never returns to its owner.
 TEST(Lease, TheExplorerSeesAForgottenDebt) {
     for (const Fault fault : {Fault::keeps_no_debt, Fault::issues_anew}) {
         LeaseRules rules = rules_named(fault == Fault::issues_anew ? "cp" : "drqs");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How results of work that was given away return: the ranks of walk/rank.hpp with the leases of
+// How the results of stolen work return: the ranks of walk/rank.hpp with the leases of
 // walk/leases.hpp, over directories that are numbers. A directory is finished once, by the rank
-// that read it, when all below it is done anywhere, and then its result is what lies below it. All
-// interleavings of small worlds, and very many random schedules of larger ones.
+// that read it, when everything below it is done on all ranks; its result is then the sum of all
+// below it. All interleavings of small worlds, and very many random schedules of larger ones.
 //
-// Ghosts, which only make up paths and hold no result, are left out.
+// Ghosts, which only complete paths and hold no result, are left out.
 #pragma once
 
 #include <deque>

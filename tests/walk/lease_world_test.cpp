@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/walk/lease_world.hpp declares: as walk/engine.cpp and walk/courier_work.cpp have it,
-// with numbers in place of directories. And that one rank alone does all.
+// Implements tests/walk/lease_world.hpp by the rules of walk/engine.cpp and walk/courier_work.cpp,
+// with numbers as directories. And tests that a single rank does all the work.
 #include "walk/lease_world.hpp"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class LeaseWorld::View : public RankCallbacks {
     bool is_read(const Item& item) const {
         return item.work == Work::directory && state_.directories[item.directory].is_open;
     }
-    /// Directories that are being read stay; their next names go if there is nothing else.
+    /// Directories being read stay; their next names are given away if there is nothing else.
     std::string give_oldest(u32 count) {
         std::vector<Item> items(state_.queue.begin(), state_.queue.begin() + count);
         state_.queue.erase(state_.queue.begin(), state_.queue.begin() + count);
@@ -188,8 +188,8 @@ void LeaseWorld::happen(const Event& event, const Choose& choose) {
     }
 }
 
-/// Takes an item; a directory of which there is more goes back into the queue before its part is
-/// looked at.
+/// Takes an item; a directory with further parts goes back into the queue before its part is
+/// processed.
 void LeaseWorld::start(u32 rank) {
     State& state = states_[rank];
     std::vector<Item>& from = state.here.empty() ? state.queue : state.here;
@@ -316,7 +316,7 @@ std::string LeaseWorld::fault() const {
     return finished_ == total_ ? "" : "a directory was finished twice";
 }
 
-/// A lease by its place among those of its rank: which number it has does not matter.
+/// Identifies a lease by its position among those of its rank: its number does not matter.
 std::string LeaseWorld::name_of(const Owner& owner) const {
     const auto& out = states_[owner.lease >> lease_rank_shift].leases.out();
     const auto before = std::count_if(out.begin(), out.end(),

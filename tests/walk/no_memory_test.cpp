@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk whose threads run out of memory, allocation by allocation, by its C face: it has seen
-// everything or says ENOMEM, and has let go of all descriptors and all memory.
+// A walk through the C interface whose threads run out of memory, allocation by allocation: it has
+// seen everything or returns ENOMEM, and has released all descriptors and all memory.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -97,14 +97,14 @@ class NoMemory : public testing::Test {
         root_ = folder.path();
     }
 
-    /// What a walk answers, and whether all went as the answer says.
+    /// The result of a walk, and whether the walk behaved as the result says.
     int walk(const warren_walk_options& options, Seen& seen, u64& sum) const {
         const char* roots[] = {root_.c_str(), "/nothing/here"};
         const warren_walk_callbacks callbacks = all_callbacks();
         return warren_walk(roots, 2, &options, &callbacks, &seen, &sum, nullptr);
     }
 
-    /// Fails each allocation of a walk in its turn.
+    /// Makes each allocation of a walk fail in turn.
     void starve(const warren_walk_options& options) {
         Seen whole;
         u64 expected = 0;
@@ -122,7 +122,7 @@ class NoMemory : public testing::Test {
                 answer = walk(options, seen, sum);
                 has_failed = failing.has_failed();
             }
-            // A state that was written is there for who goes on from it.
+            // A state that was written can be used to resume.
             if (options.checkpoint != nullptr) std::filesystem::remove_all(options.checkpoint);
             refused += answer == ENOMEM ? 1 : 0;
             ASSERT_TRUE(answer == 0 || (answer == ENOMEM && has_failed)) << "allocation " << nth;
@@ -165,7 +165,7 @@ TEST_F(NoMemory, EndsAWalkThatFollowsLinksInTheOrderOfInodes) {
     }
 }
 
-/// Directories are closed on the way and opened again.
+/// Directories are closed during the walk and opened again.
 TEST_F(NoMemory, EndsAWalkWithFewDescriptors) {
     make_tree(3, 10);
     for (const u32 threads : {1u, 3u}) {
@@ -175,7 +175,7 @@ TEST_F(NoMemory, EndsAWalkWithFewDescriptors) {
     }
 }
 
-/// The thread that called writes the state, and exchanges no messages.
+/// The calling thread writes the state, and exchanges no messages.
 TEST_F(NoMemory, EndsAWalkWithCheckpoints) {
     make_tree(6, 10);
     const Folder kept;
@@ -189,7 +189,7 @@ TEST_F(NoMemory, EndsAWalkWithCheckpoints) {
     }
 }
 
-/// On ranks: what their workers allocate. All of them return it, and no rank is left waiting.
+/// Several ranks: their workers' allocations. All ranks return ENOMEM, none is left waiting.
 TEST_F(NoMemory, EndsAWalkOfRanks) {
     make_tree(4, 60);
     for (const u32 scheduler : {WARREN_WALK_DRQS, WARREN_WALK_CP, WARREN_WALK_BATCHES}) {

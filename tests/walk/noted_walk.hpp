@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk by ranks on a network of threads, noted entry by entry, and what a plain listing of the
-// tree says that it must have seen.
+// A walk by ranks on a network of threads, recorded entry by entry, and the entries that it must
+// have seen according to a plain listing of the tree.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline void add_sum(void* into, const void* from) {
     static_cast<Sum*>(into)->linked += static_cast<const Sum*>(from)->linked;
 }
 
-/// What all ranks of a walk have seen.
+/// The entries that all ranks of a walk have seen.
 struct Seen {
     std::mutex mutex;
     std::vector<std::string> entries;
@@ -63,7 +63,7 @@ inline Callbacks noting(Seen& seen) {
         const std::string path = directory.path();
         if (!is_there) seen.fault = path + " is not where its descriptor says";
         if (!directory.complete()) seen.fault = path + " was not read to its end";
-        // What lies in it came before.
+        // The entries in the directory came before.
         const size_t slash = path.rfind('/');
         if (seen.finished.contains(path.substr(0, slash))) seen.fault = path + " came late";
         if (!seen.finished.emplace(path, directory.result<Sum>().entries).second) {
@@ -85,7 +85,7 @@ inline void walk_with_ranks(const std::string& root, const Options& options, Thr
         own.group = &group;
         own.result_bytes = sizeof(Sum);
         Sum sum{};
-        // The others take the roots from rank 0.
+        // The other ranks take the roots from rank 0.
         const std::vector<std::string> roots(group.rank() == 0 ? 1 : 0, root);
         const Totals totals = walk(roots, own, callbacks, &sum);
         std::lock_guard lock(seen.mutex);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol of the ranks: all interleavings of small worlds, and very many random schedules of
-// larger ones. A world ends when all have left; then all items have been done once and no message
-// is under way. From every state that can be reached there is a way to the end.
+// larger ones. A world ends when all ranks have left; then every item has been done once and no
+// message is in transit. From every reachable state the end can be reached.
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
@@ -22,7 +22,7 @@ Explored explore(const WorldRules& rules, bool aborts) {
     return walk::explore(World(rules), aborts);
 }
 
-/// One random schedule; what went wrong, or nothing.
+/// One random schedule; returns what went wrong, or nothing.
 std::string run_schedule(const WorldRules& rules, u64 seed, bool aborts, Walked* walked = nullptr) {
     World world(rules);
     const std::string fault = walk::run_schedule(world, seed, aborts);
@@ -87,7 +87,7 @@ TEST(Rank, AllInterleavingsOfTwoThatAbort) {
     }
 }
 
-// A rank that is thought idle while a callback runs: the walk ends too early, and this is seen.
+// A rank that is taken for idle while a callback runs: the walk ends too early, which is detected.
 TEST(Rank, TheExplorerSeesAnEarlyEnd) {
     for (const Termination termination : {Termination::dijkstra, Termination::safra}) {
         WorldRules rules;
@@ -163,7 +163,7 @@ TEST(Rank, NamesOfSchedulers) {
     EXPECT_FALSE(scheduler_named("nothing").has_value());
 }
 
-// Stealing needs far fewer messages than handing out every item, and no rank does all of the work.
+// Stealing needs far fewer messages than central distribution, and no rank does all of the work.
 TEST(Rank, StealingSendsLessThanHandingOut) {
     const Seed seed;
     WorldRules rules;
@@ -183,7 +183,7 @@ TEST(Rank, StealingSendsLessThanHandingOut) {
         EXPECT_GT(done, 0u);
 }
 
-// A worker may have done what is accepted before accept() returns.
+// A worker may finish the accepted work before accept() returns.
 class Swift : public RankCallbacks {
  public:
     std::vector<Message::Kind> sent;
@@ -218,7 +218,7 @@ TEST(Rank, AnItemThatIsDoneAtOnceIsFollowedByTheNext) {
     }
 }
 
-// The reader of a huge directory goes on only when rank 0 has what was handed back.
+// The reader of a huge directory continues only when rank 0 has what was handed back.
 class Reader : public Swift {
  public:
     std::vector<Message> pieces;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks without processes, files or time: a world is a value that holds all ranks, their queues and
-// the messages under way, and the test that drives it decides what happens next.
+// Ranks without processes, files or time: a world is a value with all ranks, their queues and the
+// messages in transit, and the test that drives it decides the next step.
 //
-// Invariant: an item is a number; done, it leaves `fanout` items of the number below, none at 0.
+// Invariant: an item is a number; once done it leaves `fanout` items one less, none at 0.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ struct WorldRules {
 
 class World {
  public:
-    /// Answers a number below its argument.
+    /// Returns a number below its argument.
     using Choose = std::function<u32(u32)>;
 
     enum class What : u8 { deliver, step, step_without_asking, start, finish, abort };
@@ -38,7 +38,7 @@ class World {
 
     explicit World(const WorldRules& rules);
 
-    /// All that can happen next, but for aborts.
+    /// All possible next steps except aborts.
     std::vector<Event> events() const;
     void happen(const Event& event, const Choose& choose);
 
@@ -46,7 +46,7 @@ class World {
     bool all_have_left() const;
     bool was_aborted() const { return aborted_; }
     u64 done() const;
-    /// What the first item and all that comes of it amount to.
+    /// The total of the first item and all that it yields.
     u64 expected() const;
     u64 done_by(u32 rank) const { return states_[rank].done; }
     u64 messages() const { return messages_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/walk/rank_world.hpp declares, and that its items are counted right.
+// Implements tests/walk/rank_world.hpp, and tests that its items are counted correctly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class World::View : public RankCallbacks {
     }
     u64 items_done() const override { return state_.done; }
     std::string give(Split split) override {
-        // One that does nothing keeps an item for itself.
+        // An idle rank keeps an item for itself.
         const u32 kept = state_.in_hand.empty() ? 1 : 0;
         const u32 there = static_cast<u32>(state_.queue.size());
         if (there <= kept) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callbacks that remove a tree by the descriptors of its directories alone, each directory when all
-// below it is done.
+// Callbacks that remove a tree using only the descriptors of its directories, each directory once
+// all below it is done.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 namespace warren::walk {
 
-/// `missed` counts what could not be removed.
+/// `missed` counts the entries that could not be removed.
 inline Callbacks removing(std::atomic<u32>& missed) {
     Callbacks callbacks;
     callbacks.visit = [&missed](const Entry& entry) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of ranks that no rank wrote: whatever they say, a walk that is to go on from them is told
-// that they are damaged, or can.
+// Forged states of ranks: whatever they contain, a walk that is to resume from them either reports
+// that they are damaged, or succeeds.
 #include "walk/saved_rank.hpp"
 
 #include <gtest/gtest.h>
@@ -149,7 +149,7 @@ TEST(SavedRank, OfOtherBytesIsRefusedOrWhole) {
         }
     }
     EXPECT_GT(refused, bytes.size() / 2);
-    // Counts of more than there can be, without looking for room for them.
+    // Counts greater than possible are rejected before memory is allocated for them.
     for (size_t at = 0; at + sizeof(u32) <= bytes.size(); ++at) {
         std::string forged = bytes;
         std::memset(forged.data() + at, 0xff, sizeof(u32));
@@ -211,7 +211,7 @@ TEST(SavedWorkBatch, ThatNoRankWroteIsRefused) {
 }
 
 TEST(SavedNames, AreNoLongerThanADirectorysPart) {
-    // Each is packed in a few bytes, and has 60,000.
+    // Each is encoded in a few bytes, and has 60,000.
     const std::string long_name(60'000, 'n');
     std::string packed = pack_names(record_of(long_name));
     EXPECT_TRUE(unpack_names(packed));
@@ -233,7 +233,7 @@ TEST(SavedNames, AreNoLongerThanADirectorysPart) {
     EXPECT_FALSE(are_records(endless)) << "no NUL";
 }
 
-/// A walk that was interrupted at its begin, and its files with other bytes and right checksums.
+/// A walk that was interrupted at its start, and its files with other bytes and right checksums.
 class ForgedCheckpoint : public testing::Test {
  protected:
     void SetUp() override {
@@ -265,7 +265,7 @@ class ForgedCheckpoint : public testing::Test {
         forged.ranks = ranks;
         ASSERT_EQ(checkpoint_.write_manifest(forged), Errc::ok);
     }
-    /// About this file, before anything is walked.
+    /// The error is about this file, and comes before any entry is visited.
     void expect_error(const std::string& path) {
         u32 failures = 0;
         callbacks_.fail = [&](const Failure& failure) {
@@ -333,7 +333,7 @@ TEST_F(ForgedCheckpoint, OfAManifestIsAnError) {
         write_manifest(epoch, 1);
         expect_error(checkpoint_.manifest_name());
     }
-    // A queue of another rank than the first.
+    // A queue that belongs to a rank other than the first.
     write_manifest(manifest_.epoch, 2);
     SavedRank second;
     second.work_batches = 1;

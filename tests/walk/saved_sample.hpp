@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state of a rank with something of every kind in it, as a rank could write it, and a work batch
-// of its queue: what forged ones are made from.
+// A state of a rank with every kind of content, as a rank could write it, and a work batch of its
+// queue: the starting point for forged ones.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ inline std::string record_of(std::string_view name) {
     return record;
 }
 
-/// A root that is read, with a directory below it of which names and a task wait; and one that was
-/// taken over, for which the root has a lease.
+/// A root that is being read, with a directory below it that has names and a task waiting; and a
+/// root that was taken over, for which the rank has a lease.
 inline SavedRank sample_state(std::string_view root, std::string_view records) {
     SavedRank saved;
     const auto add = [&](u32 above, NodeKind kind, std::string_view name) {

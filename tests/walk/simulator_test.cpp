@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated walk: that nothing of the tree is lost, that a seed is a run, and what is known of
-// the schedulers without running them.
+// The simulated walk: no entry of the tree is lost, equal seeds give equal runs, and the results
+// match those that can be derived for the schedulers without a run.
 #include "walk/simulator.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ SimulatedWorld world_of(std::string_view scheduler, u32 ranks, u64 files) {
     return world;
 }
 
-/// Directories and files of the tree, counted one after the other.
+/// The directories and files of the tree, counted one after the other.
 std::pair<u64, u64> count_tree(u64 seed, u64 files) {
     std::vector<std::pair<u64, u64>> left = {{seed, files}};
     u64 directories = 0;
@@ -89,7 +89,7 @@ TEST(Simulator, OnlyRankZeroSpeaksToWorkersOfCp) {
         for (u32 to = 1; to < ranks; ++to)
             EXPECT_EQ(walk.pair_messages[from * ranks + to], 0u);
     }
-    // Each directory is given out once, and asked for.
+    // Each directory is handed out once, and requested once.
     const u64 given =
         std::accumulate(walk.pair_messages.begin(), walk.pair_messages.begin() + ranks, u64{0});
     EXPECT_GE(given, directories);
@@ -97,7 +97,7 @@ TEST(Simulator, OnlyRankZeroSpeaksToWorkersOfCp) {
     EXPECT_EQ(walk.ranks[0].files, 0u);
 }
 
-// In the paper's cp each file is asked for, and brought, too.
+// In the paper's cp each file is requested, and sent, too.
 TEST(Simulator, EveryFileGoesThroughRankZeroInCp) {
     for (const std::string_view name : {"cp", "cp-keep-one"}) {
         const SimulatedWalk walk = simulate(world_of(name, 12, 30000), {});

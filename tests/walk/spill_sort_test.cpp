@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists that spill, against std::stable_sort: whatever the limit, the same records in the same
-// order; and wherever the temporary file fails, an error and never a list with less in it.
+// order; and wherever the temporary file fails, an error and never an incomplete list.
 #include "walk/spill_sort.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Record = std::pair<std::string, std::string>;
 
-/// Any bytes; few keys, so that some are equal, and now and then one larger than any buffer.
+/// Any bytes; few keys, so that some are equal, and sometimes a record larger than any buffer.
 std::vector<Record> random_records(Random& random, u64 count) {
     std::vector<Record> records;
     for (u64 at = 0; at < count; ++at) {

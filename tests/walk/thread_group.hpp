@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process, and a network between them whose messages take as long as
-// chance has it: those of one pair in their order, those of different pairs in any.
+// Ranks that are threads of one process, and a network between them with random delays: messages of
+// one pair arrive in order, those of different pairs in any order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ class ThreadNetwork {
  public:
     using Clock = std::chrono::steady_clock;
 
-    /// Messages take up to `delay_us`, now and then ten times as long.
+    /// Messages take up to `delay_us`, sometimes ten times as long.
     ThreadNetwork(std::vector<u32> nodes, u64 seed, u64 delay_us);
 
     /// Runs `work` once for each rank, each on a thread of its own.
     void run(const std::function<void(Group&)>& work);
-    /// Called with each message before it is handed over.
+    /// Called with each message before it is delivered.
     void set_watcher(std::function<void(const std::string&)> watcher) {
         watcher_ = std::move(watcher);
     }

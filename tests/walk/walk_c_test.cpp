@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C face of the walk: du(1) in a few lines of what a C program would write.
+// The C interface of the walk: du(1) in the few lines that a C program would need.
 #include "warren/walk.h"
 
 #include <dirent.h>
@@ -130,7 +130,7 @@ TEST(WalkC, RefusesWrongArguments) {
     options = {};
     options.resume = 1;
     EXPECT_TRUE(is_refused());
-    // Rank 0 does not walk there, so nobody would go on with a directory that it had begun.
+    // Rank 0 does not walk there, so no rank would continue a directory that it had begun.
     options.checkpoint = "/no/such";
     options.scheduler = WARREN_WALK_CP;
     EXPECT_TRUE(is_refused());
@@ -201,7 +201,7 @@ TEST(WalkC, CallbacksAreToldThatMemoryIsShort) {
     EXPECT_GT(refused, 0);
 }
 
-/// What a walk in two parts counts: outside of results, so a checkpoint has to ask for it.
+/// The totals of a walk in two parts: kept outside of results, so saved by a checkpoint callback.
 struct Parts {
     std::atomic<u64> files{0};
     u64 stop_at = 0;

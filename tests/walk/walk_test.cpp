@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk against a plain recursive listing: what it visits, in which order directories are
-// finished, what the results add up to, and what callbacks can ask for.
+// The walk against a plain recursive listing: the entries that it visits, the order in which
+// directories are finished, the sums of results, and the requests that callbacks can make.
 #include "warren/walk.hpp"
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ void add_sum(void* into, const void* from) {
     static_cast<Sum*>(into)->bytes += static_cast<const Sum*>(from)->bytes;
 }
 
-/// A walk that notes all it sees.
+/// A walk that records all it sees.
 struct Noted {
     std::vector<Listed> entries;
     std::vector<std::string> finished;
@@ -74,7 +74,7 @@ void note_walk(const std::string& root, Options options, Noted& noted, bool with
     std::sort(noted.entries.begin(), noted.entries.end());
 }
 
-/// Every directory once, and none before one that lies in it.
+/// Every directory once, and none before a directory inside it.
 void expect_finished_bottom_up(const Noted& noted) {
     std::set<std::string> done;
     for (const std::string& path : noted.finished) {
@@ -139,7 +139,7 @@ TEST(Walk, SharesAHugeDirectory) {
         seen.insert(std::string(entry.name()));
         workers.insert(entry.worker());
         came.notify_all();
-        // The first one, in its part, waits for another one to come.
+        // The first callback waits, within its part, for another one to start.
         if (entry.depth() == 1) {
             came.wait_for(lock, std::chrono::seconds(patience), [&] { return workers.size() > 1; });
             patience = 0;
@@ -413,7 +413,7 @@ TEST(Walk, StatusesThatTakeLongAreAskedForAhead) {
         pace.note(call % 4 == 0 ? 1000 : 200'000);
     }
     EXPECT_TRUE(pace.is_slow());
-    // While it is slow every call is timed; a few that are fast say that it is no more.
+    // While the file system is slow every call is timed; a few fast calls show that this is over.
     for (u32 call = 0; call < 2; ++call) {
         EXPECT_TRUE(pace.is_due());
         pace.note(1000);
@@ -425,7 +425,7 @@ TEST(Walk, StatusesThatTakeLongAreAskedForAhead) {
     EXPECT_EQ(timed, 100u);
 }
 
-// Half of the names are gone when their statuses are asked for, and the walk ends in the middle.
+// Half of the names are gone when their statuses are read, and the walk ends halfway.
 TEST(Walk, AskingAheadMissesNothingThatIsThere) {
     const Folder folder;
     constexpr u32 count = 2000;
@@ -444,7 +444,7 @@ TEST(Walk, AskingAheadMissesNothingThatIsThere) {
         EXPECT_EQ("f" + std::to_string(status->stx_size), entry.name());
         EXPECT_TRUE(S_ISREG(status->stx_mode));
         const bool is_enough = ++seen >= count / 2;
-        // The name that is asked for next, or will be some time.
+        // The name whose status is read next, or at some later time.
         const std::string other = "f" + std::to_string(status->stx_size ^ 1);
         if (status->stx_size % 4 < 2) ::unlinkat(entry.directory(), other.c_str(), 0);
         return is_enough ? Next::stop : Next::go_on;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work as it travels: names and work batches read again are what was written, and short.
+// Work in transit: names and work batches are decoded as encoded, and encodings are short.
 #include "walk/work_batch.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Listed {
     bool operator==(const Listed&) const = default;
 };
 
-/// As getdents64(2) does it.
+/// In the format of getdents64(2).
 std::string records_of(const std::vector<Listed>& names) {
     std::string records;
     for (const Listed& listed : names) {
@@ -60,7 +60,7 @@ std::string random_name(Random& random, const std::string& before) {
     return name;
 }
 
-/// What a reader returned for one item, with the names of the path to it.
+/// The entries that a reader returned for one item, with the names of the path to it.
 struct Arrived {
     std::vector<std::string> path;
     std::vector<std::optional<Identity>> identities;
@@ -163,7 +163,7 @@ TEST(WorkBatch, ReadAgainIsWhatWasWritten) {
             EXPECT_EQ(arrived[at].name, item.name);
             EXPECT_EQ(arrived[at].result, item.result);
             EXPECT_EQ(arrived[at].payload, item.payload);
-            // The directory above is written with its identity if that is known.
+            // The parent directory is encoded with its identity if that is known.
             if (node->above == nullptr) continue;
             EXPECT_EQ(arrived[at].identities.back().has_value(), node->above->has_identity);
             if (node->above->has_identity) {
@@ -175,7 +175,7 @@ TEST(WorkBatch, ReadAgainIsWhatWasWritten) {
     }
 }
 
-// However many items there are: what does not fit goes with the next work batch.
+// Any number of items: those that do not fit go with the next work batch.
 TEST(WorkBatch, HasAtMostAMebibyte) {
     const Seed seed;
     Random random(seed.value());
