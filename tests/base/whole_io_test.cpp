@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes that the system does in parts come out whole, and its errors are told.
+// Reads and writes that the system splits are completed, and its errors are reported.
 #include "base/whole_io.hpp"
 
 #include <fcntl.h>

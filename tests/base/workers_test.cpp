@@ -30,7 +30,7 @@ TEST(Workers, ThreadsDoEveryItemOnce) {
 TEST(Workers, ThreadsThatComeTooLateDoNotEnter) {
     Workers workers(4);
     for (int round = 0; round < 2000; ++round) {
-        // The call's own variables: a thread that came later would touch what is gone.
+        // The call's own variables: a thread that came later would access destroyed ones.
         std::atomic<u32> inside{0};
         std::vector<u32> entered(4);
         workers.run([&](u32 worker) {
@@ -68,7 +68,7 @@ TEST(Workers, WhatOneThrowsComesOutWhenAllAreBack) {
     for (const bool keeps : {false, true}) {
         for (u32 thrower = 0; thrower < 3; ++thrower) {
             std::atomic<u32> inside{0};
-            // All wait for each other, so that the thrower is among those that are awake.
+            // All wait for each other, so that the thread that throws is among those awake.
             std::atomic<u32> here{0};
             const auto meet_and_throw = [&](u32 worker) {
                 inside.fetch_add(1);

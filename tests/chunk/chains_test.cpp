@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains are taken for large inputs only, so they get some: small rules by which a megabyte has
-// ten thousand chunks, bytes whose chains meet and bytes whose chains never do.
+// Chains are used for large inputs only, so these tests make small inputs count as large: rules
+// with ten thousand chunks per megabyte, bytes whose chains meet and bytes whose chains never do.
 #include "chunk/chains.hpp"
 
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ TEST(Chains, RandomCasesEqualTheSerialRule) {
 }
 
 TEST(Chains, ThatNeverMeetLeaveTheScanToGoOn) {
-    // One byte over and over, and masks that its hash matches everywhere: every chunk has about the
-    // minimum, which divides no distance between two segments.
+    // One byte over and over, and masks that its hash always matches: every chunk has about the
+    // minimum length, which divides no distance between two segments.
     const std::vector<std::byte> bytes(4 * mib, std::byte{9});
     for (Rule rule : {*fastcdc_rule(256), *preset("gear")}) {
         const auto& table = rule.method == Method::gear ? gear_table : fastcdc_table;
@@ -90,7 +90,7 @@ TEST(Chains, LanesByVectorEqualLanesByNumber) {
         const u64* const table = random.one_in(2) ? gear_table.data() : fastcdc_table.data();
         const u64 done = step_lanes_by_number(table, common, bytes.data(), lanes, steps);
         const u64 other = step_lanes_by_vector(table, common, bytes.data(), others, steps);
-        // The vectors go by two, so they may be one step ahead when they stop.
+        // The vector code takes two steps at once, so it may be one step ahead when it stops.
         ASSERT_TRUE(other == done || other == done + 1) << "round " << round;
         for (u32 lane = 0; lane < chain_lanes; ++lane) {
             if (other == done) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way to the cuts is held to the serial rule: on a million small random cases with forced
-// cuts, skipped minima and seams between calls, by 1, 2, 3 and 8 threads in blocks of 64 bytes, and
-// on larger ones that reach the vector code, the bitmaps and the blocks of real sizes.
+// Every way to compute cuts is compared with the serial rule: on a million small random cases with
+// forced cuts, skipped minima and seams between calls, by 1, 2, 3 and 8 threads in blocks of 64
+// bytes, and on larger ones that reach the vector code, the bitmaps and the blocks of real sizes.
 #include <gtest/gtest.h>
 
 #include "chunk/block_sizes.hpp"
@@ -15,7 +15,7 @@
 namespace warren::chunk {
 namespace {
 
-/// While it lives, calls are divided into blocks of 64 bytes, and two blocks wake the threads.
+/// During its lifetime calls are divided into blocks of 64 bytes, and two blocks wake the threads.
 class SmallBlocks {
  public:
     SmallBlocks() {
@@ -30,7 +30,7 @@ bool differs(const Case& test) {
     return cut_in_calls(test) != cut_serial(test.rule, test.bytes);
 }
 
-/// What makes a case worth running.
+/// The properties that make a case worth running.
 struct Seen {
     u64 cases = 0;
     u64 forced = 0;   // a chunk of the maximum
@@ -71,7 +71,7 @@ TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
     for (u64 index = 0; index < cases; ++index) {
         const Case test = random_case(seed.part(index), 400);
         const std::vector<u64> expected = cut_serial(test.rule, test.bytes);
-        // To start threads takes several times as long as to cut so little.
+        // Starting threads takes several times as long as cutting so little data.
         constexpr u32 some_threads[] = {1, 2, 1, 3, 1, 8, 1, 1};
         const u32 threads = some_threads[index % std::size(some_threads)];
         if (cut_in_calls(test, threads) != expected) {
@@ -87,8 +87,8 @@ TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
         << seen.forced << " forced, " << seen.skipped << " skipped, " << seen.seams << " seams";
 }
 
-/// Gigabytes in which no window matches, in calls of 8 MiB: nothing may grow with them, nor any
-/// number be too small for a chunk of so many bytes.
+/// Gigabytes in which no window matches, in calls of 8 MiB: no memory may grow with them, and no
+/// counter may overflow in a chunk of so many bytes.
 TEST(CutsLong, GigabytesWithoutACandidate) {
     const std::vector<std::byte> zeros(8 * mib);
     constexpr u64 calls = 5 * gib / (8 * mib);
@@ -125,7 +125,7 @@ TEST(Cuts, FailuresShrinkToWhatTheyNeed) {
     test.bytes[77] = std::byte{7};
     test.bytes[201] = std::byte{9};
     test.calls = {5, 0, 30, 8};
-    // A fault that needs these two bytes in this order and a call of an even length.
+    // A regression: the fault needs these two bytes in this order and a call of an even length.
     const auto fails = [](const Case& one) {
         const auto seven = std::find(one.bytes.begin(), one.bytes.end(), std::byte{7});
         const bool has_bytes = std::find(seven, one.bytes.end(), std::byte{9}) != one.bytes.end();
@@ -174,7 +174,7 @@ TEST(Cuts, CallsOfEverySizeAroundTheLimits) {
         Case test;
         test.rule = *preset(name);
         if (name == "restic") test.rule.polynomial = 0x3da3358b4dc173;
-        // The same rule on a scale that a test can afford.
+        // The same rule at a size that a test can afford.
         const u64 scale = std::max<u64>(1, test.rule.minimum_bytes / 128);
         test.rule.minimum_bytes /= scale;
         test.rule.maximum_bytes /= scale;
@@ -246,7 +246,7 @@ TEST(Cuts, SpecialInputs) {
             EXPECT_EQ(cut(rule, zeros, 2), cut_serial(rule, zeros)) << name << " " << size;
         }
         if (is_digest) continue;
-        // A candidate at every place, and none anywhere.
+        // A candidate at every byte, and none at all.
         const std::vector<std::byte> zeros(3 * mib);
         Rule every = rule;
         every.mask = every.early_mask = every.value = 0;
@@ -344,7 +344,7 @@ TEST(Cuts, StreamsFollowEachOther) {
     }
 }
 
-/// The fingerprint by its definition: bit by bit, nothing rolls.
+/// The fingerprint by its definition: bit by bit, without rolling.
 u64 fingerprint_of(std::span<const std::byte> window, u64 polynomial) {
     u64 remainder = 0;
     const u64 top = u64{1} << (degree(polynomial) - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU's cuts are held to the serial rule: small random cases by the thousand, inputs that reach
-// every warp, and those that are hard on lists: a candidate at every place, and none.
+// The GPU's cuts are compared with the serial rule: small random cases by the thousand, inputs that
+// reach every warp, and the extremes for lists: a candidate at every byte, and none.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -26,7 +26,7 @@ class GpuCuts : public testing::Test {
         ASSERT_EQ(stream.open(), Errc::ok) << gpu::last_failure().message;
     }
 
-    /// The cuts from host memory, and in place on the device, `shift` bytes from an aligned place.
+    /// The cuts from host memory, and in place on the device, `shift` bytes behind an aligned one.
     void expect_serial(GpuChunker& chunker, const Rule& rule, std::span<const std::byte> bytes,
                        u64 shift) {
         const std::vector<u64> expected = cut_serial(rule, bytes);
@@ -46,7 +46,7 @@ class GpuCuts : public testing::Test {
     gpu::DeviceBuffer<u8> device;
 };
 
-/// The ends are left in device memory, and what lies behind them is not touched.
+/// The ends are left in device memory, and the memory behind them is not touched.
 TEST_F(GpuCuts, EndsInDeviceMemoryEqualThoseOfTheHost) {
     const Seed seed;
     Random random(seed.value());
@@ -83,7 +83,7 @@ TEST_F(GpuCuts, EndsInDeviceMemoryEqualThoseOfTheHost) {
     }
 }
 
-/// A random rule as a GPU has kernels for.
+/// A random rule that the GPU has kernels for.
 Rule random_device_rule(Random& random, Rule rule) {
     for (;; rule = random_rule(random)) {
         if (rule.method == Method::rabin) {
@@ -135,7 +135,7 @@ TEST_F(GpuCuts, RandomCasesEqualTheSerialRule) {
     }
 }
 
-/// The cuts of a case by a stream that a GPU scans, in the case's calls.
+/// The cuts of a case by a stream that a GPU scans, divided into the case's calls.
 std::vector<u64> cut_by_gpu(GpuChunker& gpu, const Case& test) {
     std::vector<u64> ends;
     Chunker chunker;
@@ -163,7 +163,7 @@ TEST_F(GpuCuts, CasesOfTheCpuLong) {
         Case test = random_case(seed.part(index), 400);
         Random random(seed.part(cases + index));
         const Rule rule = random_device_rule(random, test.rule);
-        // One for each way of calling: its memory is of that way.
+        // One chunker for each kind of call: its memory belongs to that kind.
         GpuChunker whole;
         GpuChunker streaming;
         ASSERT_EQ(whole.open(rule), Errc::ok) << gpu::last_failure().message;
@@ -190,8 +190,8 @@ TEST_F(GpuCuts, CasesOfTheCpuLong) {
     }
 }
 
-/// As CutsLong of the CPU: gigabytes of zeros in which no window matches, in the device's memory
-/// and from the host's.
+/// As CutsLong of the CPU: gigabytes of zeros in which no window matches, in device memory and from
+/// host memory.
 TEST_F(GpuCuts, GigabytesWithoutACandidateLong) {
     constexpr u64 bytes = 5 * gib + 4321;
     ASSERT_EQ(device.reserve(bytes + 16), Errc::ok);
@@ -231,7 +231,7 @@ class GpuCutsOf : public GpuCuts, public testing::WithParamInterface<std::string
     }
 };
 
-/// Of each length modulo 16: what a memory checker needs to see a read behind the data.
+/// Each length modulo 16: a memory checker needs that to detect a read behind the data.
 TEST_P(GpuCutsOf, AllocationsAsLongAsTheirData) {
     const Seed seed;
     Random random(seed.value());
@@ -245,7 +245,7 @@ TEST_P(GpuCutsOf, AllocationsAsLongAsTheirData) {
     }
 }
 
-/// Every kernel once: as much as a checker of races in shared memory does in seconds.
+/// Every kernel once: as much as a race checker for shared memory does in seconds.
 TEST_P(GpuCutsOf, OneShortCall) {
     Random random(3);
     const std::vector<std::byte> bytes = random_bytes(random, 20'011);
@@ -317,7 +317,7 @@ TEST_F(GpuCuts, StretchesWithoutACandidateBetweenOthers) {
     }
 }
 
-/// Candidates for the device and for the host are listed in memory of their own.
+/// Candidates for the device and for the host are listed in separate memory.
 TEST_F(GpuCuts, OneChunkerCutsWholeStreamsAndCalls) {
     const Seed seed;
     Random random(seed.value());
@@ -433,7 +433,7 @@ TEST_F(GpuCuts, DigestsOfChunksEqualTheCpu) {
     const Rule rule = *preset("lbfs");
     GpuChunker chunker;
     ASSERT_EQ(chunker.open(rule), Errc::ok);
-    // Digests read whole 16 bytes, so what they read of ends at a multiple of 16.
+    // Digests read whole 16 bytes, so the buffer that they read ends at a multiple of 16.
     ASSERT_EQ(device.reserve((bytes.size() + 15) / 16 * 16), Errc::ok);
     for (hash::Algorithm algorithm : {hash::Algorithm::md5, hash::Algorithm::sha1}) {
         cuda::ChunkDigests digests;

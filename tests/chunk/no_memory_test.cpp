@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rabin's C interface while memory runs out: each allocation fails once. No exception comes out, a
-// lost stream says so until it is reset, and what is answered is right.
+// Rabin's C interface while memory runs out: each allocation fails once. No exception escapes, a
+// lost stream returns an error until it is reset, and each answer is right.
 #include <gtest/gtest.h>
 
 #include "tests/chunk/random_cases.hpp"
@@ -24,7 +24,7 @@ class NoMemory : public testing::Test {
         markers.resize(bytes.size() / (2 * kib) + 1);
     }
 
-    /// What a call found, with the chunk that is open at the end.
+    /// The chunks that a call found, with the open chunk at the end.
     std::vector<u64> found(size_t count) const {
         std::vector<u64> ends(markers.begin(),
                               markers.begin() + static_cast<std::ptrdiff_t>(count));
@@ -32,7 +32,7 @@ class NoMemory : public testing::Test {
         return ends;
     }
 
-    /// Fails the nth allocation in opening and cutting; false if there were fewer.
+    /// Makes the nth allocation in opening and cutting fail; false if there were fewer.
     bool fail(u64 nth, Cut cut) {
         size_t count = RABIN_NO_MEMORY;
         rabinpoly_t* rabin = nullptr;

@@ -118,7 +118,7 @@ inline std::vector<u64> cut_in_calls(const Case& test, u32 threads = 1) {
     return ends;
 }
 
-/// The smallest case found by taking away calls and bytes as long as `fails` says that it fails.
+/// The smallest case found by removing calls and bytes for which `fails` is still true.
 template <class Fails>
 Case shrink(Case test, const Fails& fails) {
     bool goes_on = true;

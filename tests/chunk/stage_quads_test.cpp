@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of a scan on a GPU, made by the host lane by lane: the data end where a page ends
-// behind which there is no memory, and begin where one begins if nothing before them counts.
+// The copies of a scan on a GPU, simulated by the host lane by lane: the data end at the end of a
+// page before unmapped memory, and begin at the start of one if no earlier bytes count.
 #include "chunk/cuda/stage_quads.hpp"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ void copy_stage(const u8* bytes, const DataExtent& extent, i64 warp_begin, u32 r
     }
 }
 
-/// What the model says is at `at`: zeros outside of what there is.
+/// The model's byte at `at`: zeros outside of the data.
 u8 expected_at(const u8* bytes, const DataExtent& extent, i64 at) {
     const i64 first = extent.has_history ? -i64{stage_bytes} : 0;
     return at >= first && at < static_cast<i64>(extent.count) ? bytes[at] : u8{0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts that other programs made of the same million bytes (splitmix64 from 0, numbers
-// little-endian): gearhash 0.1.4 from crates.io under the rules of the presets, whose xet cuts are
-// also those in the tests of Hugging Face's xet-core; and pyfastcdc 0.3.1 from PyPI.
-// tests/apps/chunk_peers_test.py asks restic and borg themselves.
+// Cuts by other programs for the same million bytes (splitmix64 from 0, numbers little-endian):
+// gearhash 0.1.4 from crates.io under the rules of the presets, whose xet cuts are also those in
+// the tests of Hugging Face's xet-core; and pyfastcdc 0.3.1 from PyPI.
+// tests/apps/chunk_peers_test.py runs restic and borg themselves.
 #include <gtest/gtest.h>
 
 #include <cstring>

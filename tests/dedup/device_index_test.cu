@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index in device memory is held to that of the CPU, batch by batch.
+// The index in device memory is compared with that of the CPU, batch by batch.
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
@@ -18,7 +18,7 @@ class DeviceIndexTest : public testing::Test {
         ASSERT_EQ(stream.open(), Errc::ok) << gpu::last_failure().message;
     }
 
-    /// Adds a batch to both and compares what they say of its chunks.
+    /// Adds a batch to both and compares their answers about its chunks.
     void add(const std::vector<Chunk>& chunks) {
         const u64 count = chunks.size();
         std::vector<Key> keys;

@@ -29,7 +29,7 @@ inline bool fails_now() {
            failing.load(std::memory_order_relaxed);
 }
 
-/// Calls what `function` is without the one here, or answers -1 with EIO.
+/// Calls the C library's version of `function`, or returns -1 with EIO.
 template <class Function, class... Arguments>
 auto call_or_fail(Function* function, const char* name, Arguments... arguments) {
     using Answer = decltype(function(arguments...));
@@ -72,7 +72,7 @@ int rename(const char* from, const char* to) noexcept {
 
 namespace warren {
 
-/// While it lives, those calls are counted and the `nth` fails with EIO, from 1 on.
+/// During its lifetime those calls are counted and the `nth` fails with EIO, from 1 on.
 class FailingCall {
  public:
     explicit FailingCall(u64 nth) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An index with a limit keeps to it from the first chunk to the saved file and back, whatever its
-// size; and whichever call to the system fails on the way, there is the old index or the new one.
+// size; and whichever system call fails, the file is the old index or the new one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -171,8 +171,8 @@ TEST_F(IndexBounds, AFailedLoadLeavesNothing) {
     }
 }
 
-/// Damage in every part of a file of several groups, and groups that are whole but in a wrong
-/// place.
+/// Damage in every part of a file of several groups, and intact groups at a wrong
+/// position.
 TEST_F(IndexBounds, DamageInAnyGroupIsFound) {
     Random random(seed_.value());
     Index index;

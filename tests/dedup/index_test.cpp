@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index is held to a std::map, with and without a limit that makes it spill. Its file comes
-// back as it was, and no file with a changed byte or a missing end is taken for one.
+// The index is compared with a std::map, with and without a limit that makes it spill. Its file is
+// loaded unchanged, and no file with a changed byte or a missing end is accepted.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -179,7 +179,7 @@ TEST(IndexFile, DamageIsFound) {
     EXPECT_EQ(load(good + "x"), Errc::corrupt);
 }
 
-/// Inputs are added and forgotten at random; a map is told the same.
+/// Inputs are added and forgotten at random, in the index and in the map.
 TEST(Index, ForgottenSourcesAreUnknown) {
     const Seed seed;
     for (const u64 memory_bytes : {u64{0}, u64{1 * mib}}) {

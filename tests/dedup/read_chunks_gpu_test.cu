@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a GPU cuts and digests give the chunks that the CPU gives: by every kind of rule and
-// by blocks, of a file longer than the buffer, of a short one behind it, and when the choice is
-// left to the model, which takes a part of the file to know the CPU.
+// Files that a GPU cuts and digests give the CPU's chunks: by every kind of rule and in blocks, for
+// a file longer than the buffer, for a short one behind it, and when the model chooses, which gives
+// a part of the file to the CPU to measure it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -90,7 +90,7 @@ TEST(ReadChunksGpu, EqualsTheCpu) {
             const ReadWork& work = reader.work();
             EXPECT_EQ(work.note.find("failed"), std::string::npos) << work.note;
             if (processor == hash::Processor::gpu) {
-                // The short file is the CPU's.
+                // The short file is processed by the CPU.
                 EXPECT_EQ(work.gpu_bytes, bytes);
             } else {
                 EXPECT_GT(work.asked_bytes, 0u);

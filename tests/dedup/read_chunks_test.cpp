@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file's chunks do not depend on how it passes through the buffer: as long as the buffer, a byte
-// more and less, several times as long, or from a pipe, whose length nobody knows.
+// more or less, several times as long, or from a pipe, whose length is unknown.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::vector<std::byte> random_bytes(Random& random, u64 size) {
     return bytes;
 }
 
-/// Holds what read(visit) passes on to the cuts and digests of `bytes` as a whole.
+/// Compares the chunks that read(visit) reports with the cuts and digests of `bytes` as a whole.
 void expect_chunks(const Splitter& splitter, std::span<const std::byte> bytes,
                    const std::vector<u64>& ends,
                    const std::function<Errc(const ChunkReader::Visit&)>& read) {
@@ -83,7 +83,7 @@ TEST(ReadChunks, FilesAroundTheBuffer) {
         expect_chunks(splitter, whole, ends, [&](const ChunkReader::Visit& visit) {
             return reader.read(descriptor, visit);
         });
-        // The same from a function that gives few bytes at once, whatever length was announced.
+        // The same from a function that returns few bytes at once, whatever length was announced.
         u64 at = 0;
         const auto input = [&](std::span<std::byte> target) -> Result<u64> {
             const u64 count = std::min({target.size(), size - at, u64{1} + random.below(mib)});
@@ -141,7 +141,7 @@ TEST(ReadChunks, InputThatFails) {
     const auto visit = [](std::span<const FileChunk>) { return true; };
     EXPECT_EQ(reader.read(input, 5000, visit), Errc::io);
     EXPECT_EQ(calls, 3);
-    // What was read is forgotten.
+    // The reader has dropped the data that it had read.
     const std::vector<std::byte> bytes(5);
     bool is_read = false;
     expect_chunks(splitter, bytes, {5}, [&](const ChunkReader::Visit& check) {
