@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one program, `warren`, and the library by which others talk to its mounts.
+# The program `warren`, and the library by which other programs use its mounts.
 
 # What a client of a mount needs, without libfuse: the control socket, and rings
-# (warren/mount_ring.hpp). It is a library for others too.
+# (warren/mount_ring.hpp). Other programs can link it too.
 function(warren_client_library)
     list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/apps/fuse/")
     add_library(warren_mount_ring STATIC ${ARGN})
@@ -12,7 +12,7 @@ function(warren_client_library)
     target_link_libraries(warren_all INTERFACE warren_mount_ring)
 endfunction()
 
-# Sets `result` to what this build supports, in words for `warren doctor`.
+# Sets `result` to a text for `warren doctor` that lists what this build supports.
 function(warren_build_note result)
     set(note "engine cpu")
     if(WARREN_CUDA)
@@ -41,7 +41,7 @@ function(warren_build_note result)
     set(${result} "${note}" PARENT_SCOPE)
 endfunction()
 
-# apps/fuse needs libfuse3. A folder apps/fuse_absent may stand in for it on machines without.
+# apps/fuse needs libfuse3. A folder apps/fuse_absent may replace it on machines without it.
 function(warren_program)
     warren_sources(sources "${PROJECT_SOURCE_DIR}/apps" .cpp)
     if(NOT sources)
@@ -51,7 +51,7 @@ function(warren_program)
     pkg_check_modules(FUSE3 IMPORTED_TARGET fuse3)
     if(FUSE3_FOUND)
         list(FILTER sources EXCLUDE REGEX "/apps/fuse_absent/")
-        # The mount by itself: a test serves one with an engine of its own.
+        # The mount as a library: a test serves one with an engine of its own.
         set(mount_sources "${sources}")
         list(FILTER mount_sources INCLUDE REGEX "/apps/fuse/")
         set(client control.cpp control_place.cpp control_protocol.cpp mount_ring.cpp

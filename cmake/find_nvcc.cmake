@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which CUDA compiler a build takes: one of the machine (PATH, then /usr/local/cuda) is preferred;
-# one too old is passed over in favour of the private one that `./dev bootstrap cuda` puts into
-# .toolchain/cuda. `cmake -P cmake/find_nvcc.cmake` fails where there is none.
+# Chooses the CUDA compiler of a build: one of the machine (PATH, then /usr/local/cuda) is
+# preferred; if it is too old, the private one that `./dev bootstrap cuda` puts into .toolchain/cuda
+# is used. `cmake -P cmake/find_nvcc.cmake` fails if there is none.
 
 set(WARREN_TOOLKIT_MINIMUM 13.0)
 

@@ -15,7 +15,7 @@ add_compile_options(-fsanitize=fuzzer-no-link)
 
 find_package(GTest REQUIRED)
 
-# What the targets share, and of the tests what they build on.
+# The code that the targets share, and the test code that they build on.
 add_library(fuzz_support STATIC EXCLUDE_FROM_ALL
     tests/fuzz/image.cpp tests/support/image_builder.cpp tests/support/memory_disk.cpp)
 target_include_directories(fuzz_support PUBLIC "${PROJECT_SOURCE_DIR}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` gives to authors of other programs beside the libraries (libraries.cmake):
-# the public headers, the licences, and a CMake package.
+# What `cmake --install` installs for authors of other programs besides the libraries
+# (libraries.cmake): the public headers, the licences, and a CMake package.
 #
 #   find_package(warren)                    the shared libraries: warren::warren, warren::hash,
 #                                           warren::chunk, warren::walk, warren::mount_ring

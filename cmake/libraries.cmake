@@ -12,7 +12,7 @@
 
 file(RELATIVE_PATH WARREN_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 
-# What a program needs that links an archive.
+# Libraries that a program needs if it links an archive.
 set(system_all -pthread -lstdc++ -lm)
 set(system_cuda "")
 set(system_crypto "")
@@ -27,7 +27,7 @@ if(WARREN_URING_LIBRARY)
     set(system_uring -luring)
 endif()
 
-# Writes the file for pkg-config of lib<name>.
+# Writes the pkg-config file of lib<name>.
 function(warren_pc name)
     cmake_parse_arguments(pc "" "DESCRIPTION;COMPONENT" "PRIVATE" ${ARGN})
     list(APPEND pc_PRIVATE ${system_all})
@@ -111,8 +111,8 @@ if(TARGET warren_mount_ring)
         SYSTEM ${system_uring} ${system_cuda})
 endif()
 
-# libwarren.so. What is in it is not taken from the archives again, which bring along what they need
-# from elsewhere.
+# libwarren.so. Archives must not add its objects again, along with the libraries that they
+# need.
 get_property(parts GLOBAL PROPERTY WARREN_LIBRARIES)
 set(objects "")
 set(archives "")

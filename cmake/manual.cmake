@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is installed beside the program: the names under which mount(8), mkfs(8) and fsck(8) look for
-# it, manual pages and completions, which it writes itself, and examples.
+# What is installed with the program: the names under which mount(8), mkfs(8) and fsck(8) look for
+# it, manual pages and completions, which the program itself generates, and examples.
 if(NOT TARGET warren)
     return()
 endif()
@@ -24,7 +24,7 @@ foreach(name mkfs.warren fsck.warren mount.warren mount.fuse.warren umount.warre
 endforeach()
 
 set(manual "${PROJECT_BINARY_DIR}/manual")
-# A program with sanitizers is for tests, and may need a launcher that only these know.
+# A program with sanitizers is for tests, and may need a launcher that only the tests know.
 if(NOT CMAKE_CROSSCOMPILING AND NOT WARREN_SANITIZE)
     add_custom_command(TARGET warren POST_BUILD COMMAND warren --manual "${manual}")
     foreach(section 1 5 8)

@@ -4,7 +4,7 @@
 # the wrapper of that MPI's C compiler is found (WARREN_MPICC_OPENMPI, WARREN_MPICC_MPICH). The
 # program loads one only when mpirun has started it, so neither the build nor the program needs MPI.
 
-# Where the program looks for them.
+# The folder where the program looks for them.
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/walk/mpi_plugin.cpp" PROPERTIES
     COMPILE_DEFINITIONS
     "WARREN_LIBRARY_ARCHITECTURE=\"${CMAKE_LIBRARY_ARCHITECTURE}\";\

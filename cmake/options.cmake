@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What every compilation of the tree shares: the standard, warnings, sanitizers, ccache.
+# Options for every compilation of the tree: the standard, warnings, sanitizers, ccache.
 #
 # Asserts stay on in every build type: an invariant that is checked only in some builds is not one.
 # Source paths are recorded relative to the tree, so that equal sources give equal programs.
@@ -7,12 +7,12 @@
 if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "build type" FORCE)
 endif()
-# Line tables are all that stack traces and profilers need; the types of what the templates make
-# would take 40% of the compiler's time. A Debug build has them.
+# Line tables are all that stack traces and profilers need; full debug types of the template
+# instances would take 40% of the compiler's time. A Debug build has them.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -Xcompiler=-g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
-# Kernels for several processors make up most of a program.
+# Kernels for several processors make up most of a program's size.
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 --compress-mode=size")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -35,7 +35,7 @@ endif()
 
 find_package(Threads REQUIRED)
 
-# -Wrestrict of g++ 12 sees overlapping copies inside std::string that cannot be (GCC bug 105651).
+# -Wrestrict of g++ 12 reports impossible overlaps inside std::string (GCC bug 105651).
 set(warren_warnings -Wall -Wextra -Wconversion -Wshadow -Wno-restrict)
 set(warren_cuda_warnings -Xcompiler=-Wall,-Wextra)
 if(WARREN_WERROR)
@@ -43,26 +43,26 @@ if(WARREN_WERROR)
     list(APPEND warren_cuda_warnings -Werror=all-warnings)
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warren_warnings}>")
-# A metadata block is looked at through the structure of its kind and copied as words: the compiler
-# must not conclude from the types that these are different memory.
+# A metadata block is accessed through the structure of its kind and copied as words: the compiler
+# must not conclude from the types that these do not alias.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-strict-aliasing>")
 add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
-# The host half of a .cu passes through nvcc's rewriting, which casts and shadows as it pleases;
-# the same headers meet the full set of warnings in the .cpp files.
+# The host half of a .cu file passes through nvcc's rewriting, which adds casts and shadowing; the
+# same headers get the full set of warnings in the .cpp files.
 add_compile_options(
     "$<$<COMPILE_LANGUAGE:CUDA>:${warren_cuda_warnings}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>"
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda>"
-    # For profilers; it records where the sources lay.
+    # For profilers; it records the paths of the sources.
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>")
 
 if(WARREN_SANITIZE)
-    # More optimization doubles the time of the build and saves little of the tests'.
+    # More optimization doubles the time of the build and saves little test time.
     set(sanitizer_options -fsanitize=${WARREN_SANITIZE} -fno-sanitize-recover=all
         -fno-omit-frame-pointer -O1 -g1)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-        # The shared runtime lets a test replace operator new. Warnings are g++'s business.
+        # The shared runtime lets a test replace operator new. Warnings are left to g++.
         list(APPEND sanitizer_options -shared-libsan -w)
         execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libclang_rt.asan-x86_64.so
                         OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Headers of other libraries that a target reads once, in builds for tests.
+# Headers of other libraries that a target parses once, in builds for tests.
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND WARREN_CCACHE_PROGRAM)
-    # ccache names the folder of the build in what it remembers if the compiler is told of the
-    # header as well, which the precompiled one does not need.
+    # If the compiler is told of the header as well, ccache includes the build folder in its hash;
+    # the precompiled header does not need that.
     set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
 endif()
 
@@ -16,7 +16,7 @@ function(warren_precompile target)
         return()
     endif()
     # Clang writes times and folders into the precompiled header. With CCACHE_PCH_EXTSUM ccache
-    # reads this instead, so that other folders find what was compiled here.
+    # hashes this file instead, so that objects are found from other folders too.
     string(MD5 key "${ARGN}")
     get_property(sum GLOBAL PROPERTY warren_sum_${key})
     if(NOT sum)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sources are found by folder, so that adding a file needs no edit here: CMake looks again at the
+# Sources are found by folder, so that adding a file needs no edit here: CMake scans again at the
 # start of every build and reconfigures when a folder gained or lost one.
 
 # Sets `result` to the files below `folder` whose names end in one of the further arguments.
@@ -14,10 +14,10 @@ function(warren_sources result folder)
     set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# A library from all .cpp files below the given folders of src/, and in a CUDA build from the .cu
-# files of their cuda/ folders, but for the file system's, which warren_cuda_library takes. A folder
+# A library of all .cpp files below the given folders of src/, and in a CUDA build of the .cu files
+# of their cuda/ folders, except the file system's, which warren_cuda_library compiles. A folder
 # with headers only gives an INTERFACE library of the same name. The libraries named after LINK are
-# passed on to whoever links this one.
+# passed on to each target that links this one.
 function(warren_library name)
     cmake_parse_arguments(arg "" "" "FOLDERS;LINK" ${ARGN})
     set(sources "")
@@ -41,7 +41,7 @@ function(warren_library name)
     set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
 endfunction()
 
-# src/gpu: the CUDA runtime behind one door.
+# src/gpu: the only library that calls the CUDA runtime.
 function(warren_gpu_library name)
     warren_sources(sources "${PROJECT_SOURCE_DIR}/src/gpu" .cu .cpp)
     add_library(${name} STATIC ${sources})
@@ -68,8 +68,8 @@ function(warren_cuda_library name)
     set_property(GLOBAL APPEND PROPERTY WARREN_LIBRARIES ${name})
 endfunction()
 
-# A target that compiles .cu files to PTX and no further: what a machine without a GPU can say of
-# programs that only run on one, in a fraction of the time.
+# A target that compiles .cu files only to PTX: without a GPU this finds all errors of programs that
+# run on one, in a fraction of the time.
 function(warren_ptx name library)
     add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}"
@@ -81,9 +81,9 @@ function(warren_ptx name library)
                           CUDA_ARCHITECTURES "${architecture}-virtual")
 endfunction()
 
-# The target `cuda_sources`: all CUDA code of the libraries as far as a machine without a GPU needs
-# it, the kernels as PTX and the files beside them as objects. Nothing is assembled or linked, which
-# is half of a library's time.
+# The target `cuda_sources`: all CUDA code of the libraries as far as a machine without a GPU can
+# use it, kernels as PTX and host files as objects. Assembling and linking, half of a library's
+# time, are left out.
 function(warren_cuda_sources library)
     warren_sources(kernels "${PROJECT_SOURCE_DIR}/src" .cu)
     warren_ptx(library_ptx ${library} ${kernels})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Turns on CUDA with a compiler that takes C++20. Afterwards the INTERFACE target warren_toolkit
+# Enables CUDA with a compiler that supports C++20. Afterwards the INTERFACE target warren_toolkit
 # carries what every file of a CUDA build needs, .cpp and .cu alike: the headers of the runtime and
 # of libcu++, as system includes.
 
@@ -10,7 +10,7 @@ if(NOT CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_COMPILER "${nvcc}" CACHE FILEPATH "CUDA compiler")
 endif()
 # A release is for A100, H100 and H200, B200, RTX 50, each with its successors of the same major
-# number, and by PTX for what comes later. Other builds save time.
+# number, and by PTX for later GPUs. Other builds compile for fewer, to save time.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(processors 90)
     if(CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -22,7 +22,7 @@ if(NOT CMAKE_CUDA_HOST_COMPILER)
     set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "nvcc's host compiler")
 endif()
 enable_language(CUDA)
-# CMake 3.25 does not know that nvcc takes C++20.
+# CMake 3.25 does not know that nvcc supports C++20.
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

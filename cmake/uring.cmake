@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Many requests at once by io_uring, through liburing: of a disk, and for the statuses of a walk.
-# Linked as an archive where there is one, so that a program runs on machines without the library.
-# Without it requests go one by one and nothing is missing.
+# Batched requests by io_uring, through liburing: for disks, and for the statuses of a walk. Linked
+# as an archive where available, so that a program runs on machines without the library. Without
+# liburing requests go one by one and every function is still there.
 find_path(WARREN_URING_INCLUDE liburing.h)
 find_library(WARREN_URING_LIBRARY NAMES liburing.a uring)
 if(WARREN_URING_INCLUDE AND WARREN_URING_LIBRARY)

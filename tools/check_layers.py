@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# From the bottom up. A name with a slash is a folder inside a wing.
+# From the bottom up. A name with a slash is a folder inside a library.
 LAYERS = ["include", "base", "team", "gpu", "hash", "chunk", "dedup", "walk",
           "fs/format", "fs/core", "fs/ops", "fs/bulk", "fs/ring", "fs/engine", "fs/disk",
           "fs/cache", "fs/commit", "fs/admin", "fs/check", "fs/volume", "apps"]

@@ -28,7 +28,7 @@ trap undo EXIT
 
 packages=() cuda=
 for package in "$@"; do
-    # Of warren and warren-cuda there can be only one.
+    # warren and warren-cuda exclude each other.
     case $(basename "$package") in
         warren-cuda_*) cuda=$(realpath "$package") ;;
         *) packages+=("$(realpath "$package")") ;;
@@ -57,7 +57,7 @@ inside() {
         DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
 }
 
-# Everything but what apt, dpkg and mount(8) note down about any package or mount.
+# Everything but the records that apt, dpkg and mount(8) keep about any package or mount.
 list_files() {
     (cd "$place" && find . -xdev \( -path ./proc -o -path ./var/log -o -path ./var/lib/dpkg \
         -o -path ./var/lib/apt -o -path ./var/cache -o -path ./packages -o -path ./etc/ld.so.cache \
@@ -73,7 +73,7 @@ names=()
 for package in "${packages[@]}"; do
     names+=("$(dpkg-deb -f "$package" Package)")
 done
-# First what they and the demo need: what Debian's packages leave behind is not looked at.
+# First install the dependencies and the demo's: files that Debian's packages leave are ignored.
 files=("${packages[@]/#*\///packages/}")
 mapfile -t needed < <(inside apt-get -s --no-install-recommends install "${files[@]}" fuse3 mount |
     awk '/^Inst/ { print $2 }' | grep -vxF "$(printf '%s\n' "${names[@]}")")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job on real files: a volume is made, mounted, filled with a tree of at least 20,000
-# files, checked by hashes, worked in, and a whole copy of the tree is deleted with one command,
-# beside the same files on ext4. Then the volume is unmounted, checked, mounted again and every byte
-# compared once more.
+# The main use case on real files: a volume is made, mounted, filled with a tree of at least 20,000
+# files, verified by hashes, worked in, and a whole copy of the tree is deleted with one command;
+# the same files on ext4 for comparison. Then the volume is unmounted, checked, mounted again and
+# every byte is compared once more.
 #
-# Where nothing can be mounted the same is done on IMAGE:/path; where ext4 cannot be, rm -rf runs on
-# the file system of the temporary folder. Either is said. Nothing is left behind.
+# Where mounting is impossible the same is done on IMAGE:/path; where ext4 is impossible, rm -rf
+# runs on the file system of the temporary folder. The output says so. Nothing is left behind.
 set -euo pipefail
 export LC_ALL=C
 
@@ -66,7 +66,7 @@ since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }'; 
 
 say() { printf '%7.1f s  %s\n' "$(since "$started")" "$*"; }
 
-# Runs a command, notes how long it took for the table: step NAME DETAIL COMMAND...
+# Runs a command and records its time for the table: step NAME DETAIL COMMAND...
 step() {
     local name=$1 detail=$2 begun
     shift 2
@@ -77,7 +77,7 @@ step() {
     rows+=("$name|$last_seconds s|$detail")
 }
 
-# The temporary folder, and what must be undone at the end.
+# The temporary folder, and the cleanup at the end.
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/warren-demo.XXXXXX")
 image=$work/v.img
@@ -106,9 +106,9 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# The source: whole directories of /usr, copied aside so that nothing changes under us.
+# The source: whole directories of /usr, copied first so that they cannot change meanwhile.
 
-# One line for each directory with files: bytes a file, files, MiB, directory.
+# One line for each directory with files: mean bytes per file, files, MiB, directory.
 candidates() {
     find /usr/include /usr/share /usr/lib -xdev -mindepth 2 -type f -readable \
         -printf '%H/%P\t%s\n' | awk -F '\t' '
@@ -140,7 +140,7 @@ choose_source() {
     mkdir "$work/stage"
     xargs -0 -r -a "$work/chosen" cp -a --parents -t "$work/stage" 2>"$work/complaints" || true
     tree=$work/stage
-    # A small system: the same files again until there are enough.
+    # A small system: copies of the same files until there are enough.
     local copy=0 have
     have=$(find "$tree" -type f | wc -l)
     [[ $have -gt 0 ]] || die "no files could be copied from /usr: $(head -1 "$work/complaints")"
@@ -156,7 +156,7 @@ hashes_of() {
         sort -k 2 >"$2"
 }
 
-# Everything else that a copy must keep.
+# All other properties that a copy must preserve.
 facts_of() {
     local owner='%U %G'
     [[ $(id -u) == 0 ]] || owner=
@@ -184,7 +184,7 @@ verify_in_image() {
     "$warren" cp -a "$image:$1/." "$work/out" && verify "$work/out"
 }
 
-# What the machine allows.
+# The capabilities of the machine.
 
 mount_volume() {
     mkdir -p "$mounted"
@@ -194,12 +194,12 @@ mount_volume() {
 can_mount() {
     [[ -r /dev/fuse && -w /dev/fuse ]] || return 1
     mount_volume 2>"$work/complaints" && return 0
-    # An engine that cannot be had is no reason to go on without a mount.
+    # A missing engine is an error here, not a reason to go on without a mount.
     "$warren" info "$image" >/dev/null || die "the volume cannot be opened"
     return 1
 }
 
-# What runs the operations, as the mount or the image tells.
+# The engine that runs the operations, as the mount or the image reports.
 engine_of() { "$warren" info "$1" | sed -n 's/^Engine: *//p'; }
 
 make_ext4() {
@@ -210,7 +210,7 @@ make_ext4() {
         mount -o loop "$work/ext4.img" "$beside" 2>/dev/null
 }
 
-# The work inside the volume; $root is where it lies, as a path or IMAGE:/path.
+# The work inside the volume; $root is the tree, as a path or IMAGE:/path.
 
 copy_in() {
     if [[ -n $fuse ]]; then
@@ -231,7 +231,7 @@ link_and_move() {
         paths+=("$root/src/$name")
         index=$((index + 1))
     done < <(cd "$tree" && find . -type f -links 1 -printf '%P\0' | sort -z)
-    # A thousand second names, some of them ordinary ln(1) calls where there is a mount.
+    # A thousand hard links, some of them by plain ln(1) where there is a mount.
     for ((index = 0; index < ${#paths[@]}; index++)); do
         link_paths+=("$root/links/$index")
     done
@@ -245,7 +245,7 @@ link_and_move() {
         done
         link_paths=("${link_paths[@]:0:20}")
     fi
-    # All of them into another directory as one command, and the tree under another name.
+    # All of them into another directory as one command, and the tree to another name.
     "$warren" mv -t "$root/moved" "${link_paths[@]}"
     "$warren" mv "$root/src" "$root/kept"
     "$warren" find "$root/moved" -type f -links 2 -printf '%f\n' | sort >"$work/moved.names"
@@ -255,7 +255,7 @@ link_and_move() {
 
 unmount_volume() { "$warren" umount "$mounted"; }
 
-# From here on the job itself.
+# The main use case starts here.
 
 if [[ -z $tree ]]; then
     step "choose" "a tree of real files from /usr" choose_source

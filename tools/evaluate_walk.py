@@ -91,7 +91,7 @@ class Evaluation:
             for ranks in self.arguments.real_ranks if shutil.which("mpirun") else ():
                 start = self.seconds_of(self.walk_words(ranks, "deqs", empty))
                 for scheduler in REAL_SCHEDULERS:
-                    # A file takes a message there and back: one run is long enough.
+                    # Each file takes a message in each direction: one run is long enough.
                     measure = self.once if scheduler == "cp" else self.seconds_of
                     seconds = measure(self.walk_words(ranks, scheduler, tree)) - start
                     rows.append((scheduler, ranks, seconds, self.simulated(scheduler, ranks)))
@@ -154,7 +154,7 @@ class Evaluation:
     def set_costs(self, alone, tree, files):
         depths = [place.count("/") - tree.count("/") for place, _, _ in os.walk(tree)]
         directories = len(depths)
-        # A directory is opened and closed for about what seven entries take.
+        # Opening and closing a directory takes about as long as seven entries.
         entry = alone / (files + 7 * directories)
         self.costs = ["--name", f"{entry * NAME_SHARE:.3e}", "--status",
                       f"{entry * (1 - NAME_SHARE):.3e}", "--directory", f"{7 * entry:.3e}"]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the fuzz targets of a build folder: each reads its corpus and then looks for new inputs for a
-# time. A crash, a hang, a leak, or too much memory fails the run; the input is kept in the build
-# folder and named, with the command that repeats it.
+# Runs the fuzz targets of a build folder: each reads its corpus and then searches for new inputs
+# for a time. A crash, a hang, a leak, or too much memory fails the run; the input is kept in the
+# build folder, and the run prints its name and the command that repeats it.
 #
 # usage: tools/fuzz.sh BUILD_FOLDER [TARGET...]
 #   WARREN_FUZZ_SECONDS  time for each target (default 60); 0 only reads the corpus

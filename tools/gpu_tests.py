@@ -26,7 +26,7 @@ PROGRAMS = ("test_fs", "test_gpu_fs", "test_gpu_hash", "test_gpu_chunk", "test_g
             "test_gpu_gpu")
 LEFT_OUT = re.compile(r"Long\b|Long/|Long\.")
 ALONE = re.compile(r"DeathTest|KillBulk|CudaFault|LittleMemory|HostProgram")
-# They take minutes and begin first, so that they end with the others.
+# They take minutes and start first, so that they do not end last.
 SLOW = re.compile(r"FieldMutation|RepairSurvivesEachFailingAccess|FullVolume|IoFault|PowerCut|"
                   r"SequenceCuts|SpaceCuts|ReplayedBlocks")
 

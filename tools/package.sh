@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from the files that git knows, as they are in the working tree, into
-# build-package, and looks at them with lintian.
+# Builds the Debian packages from the files that git tracks, as they are in the working tree, into
+# build-package, and checks them with lintian.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -36,7 +36,7 @@ while [[ $# -gt 0 ]]; do
 done
 command -v apt-get >/dev/null || die "there is no apt-get here: build on Debian or Ubuntu"
 
-# Packages to build with, and those that what is built needs.
+# Build packages, and the dependencies of the packages that are built.
 tools=(dpkg-dev debhelper lintian)
 [[ -z $check ]] || tools+=(mmdebstrap)
 if [[ ${WARREN_NO_BOOTSTRAP:-0} != 1 ]]; then
@@ -50,7 +50,7 @@ if [[ ${WARREN_NO_BOOTSTRAP:-0} != 1 ]]; then
     fi
 fi
 
-# The tree is always at the same place, so that ccache knows it again.
+# The tree always has the same path, so that ccache finds it again.
 mkdir -p "$output"
 rm -rf "$output"/*.deb "$output"/*.changes "$output"/*.buildinfo "$output/source"
 mkdir "$output/source"
@@ -59,7 +59,7 @@ mkdir "$output/source"
 done | tar --null -cf - -T -) | tar -xf - -C "$output/source"
 if [[ -d /usr/lib/ccache ]]; then
     export PATH=/usr/lib/ccache:$PATH
-    # debhelper gives the build a home of its own, which goes with the tree.
+    # debhelper gives the build a home directory, which is removed with the tree.
     export CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)}
 fi
 [[ -z $profiles ]] || export DEB_BUILD_PROFILES=$profiles

@@ -85,7 +85,7 @@ def plot_bars(axis, rows, panel):
     where, state = panel
     scenarios = {scenario for scenario, _ in rows}
     traces = [trace for trace in TRACES if f"{trace}{where}, {state}" in scenarios]
-    # The one that the other is held against stands first in each panel.
+    # The reference stands first in each panel.
     subjects = sorted({subject for scenario, subject in rows
                        if scenario == f"{traces[0]}{where}, {state}"}, reverse=True)
     width = 0.8 / len(subjects)

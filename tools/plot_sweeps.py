@@ -83,7 +83,7 @@ def plot_shapes(pyplot, path, folder):
 def save(figure, notes, path):
     caption(figure, notes)
     figure.tight_layout()
-    # Nothing in the file depends on the machine or the moment.
+    # Nothing in the file depends on the machine or the time.
     figure.savefig(path, dpi=90, metadata={"Software": None})
     print(path)
 

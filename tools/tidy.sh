@@ -37,7 +37,7 @@ PYTHON
 fi
 [[ ${#files[@]} -gt 0 && -n ${files[0]} ]] || fail "'$build' compiles none of the sources"
 echo "tidy: ${#files[@]} files (part $part)"
-# The compiler's own warnings are g++'s business; each file's findings are printed together.
+# Compiler warnings are left to g++; each file's findings are printed together.
 printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "${WARREN_JOBS:-$(nproc)}" \
     bash -c 'text=$("$0" -p "$1" --quiet --extra-arg=-w "$2" 2>&1) && exit 0
              grep -vE "^[0-9]+ warnings? (generated|treated)" <<<"$text"; exit 1' \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the wheels of the Python package into build-wheel: with the machine's Python, and with
-# Python 3.12, whose wheel is for all later ones too, where there is one. auditwheel adds libfuse3
-# and finds the tag of the oldest glibc that the wheel runs with.
+# Builds the wheels of the Python package into build-wheel: with the machine's Python, and, if there
+# is one, with Python 3.12, whose wheel serves all later versions. auditwheel adds libfuse3 and
+# finds the tag of the oldest glibc that the wheel runs with.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -64,8 +64,8 @@ if [[ $name != warren ]]; then
         -e "s|\"\.\.\(/[^\"]*\)\?\"|\"$root\1\"|" "$root/python/pyproject.toml" \
         >"$project/pyproject.toml"
 fi
-# The compiler is called as for the presets, in the same locale and from a folder beside theirs, so
-# that ccache has what they compiled.
+# The compiler is called as for the presets, in the same locale and from a folder next to theirs, so
+# that ccache finds what they compiled.
 export CXX=${CXX:-c++} CCACHE_BASEDIR=$root CMAKE_BUILD_PARALLEL_LEVEL=${WARREN_JOBS:-$(nproc)}
 export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
 for python in "${pythons[@]}"; do
