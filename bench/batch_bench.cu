@@ -35,7 +35,7 @@ namespace {
 
 const Caller anybody{};
 
-/// A volume on a disk in memory, large enough that no commit falls into a batch.
+/// A volume on a disk in memory, large enough that no commit starts during a batch.
 class MemoryVolume {
  public:
     explicit MemoryVolume(EngineChoice engine) : disk_(64 * gib) {
@@ -101,7 +101,7 @@ std::vector<Handle> make_directories(Volume& volume, const std::string& name, u6
     return made;
 }
 
-/// So many files in each of so many directories, and where they go to.
+/// The number of files in each directory and of directories, and the directories they move to.
 struct Files {
     std::vector<std::string> names;
     std::vector<Handle> from;

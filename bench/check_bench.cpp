@@ -43,7 +43,7 @@ std::string make_image(const Scratch& scratch, u64 files) {
     return path;
 }
 
-/// False if there is no such engine here.
+/// False if this engine is not available here.
 bool check_once(Report& report, const std::string& path, const std::string& scenario,
                 const Way& way, const std::string& subject, u64 inodes) {
     CheckOptions options;

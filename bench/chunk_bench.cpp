@@ -87,7 +87,7 @@ class Bench {
         report_.set_reference(scenario, "serial rule");
     }
 
-    /// `what` at least `bound` times as fast as the peer, if there is one.
+    /// `what` must be at least `bound` times as fast as the peer, if there is one.
     void must_beat(const std::string& scenario, const std::string& peer, double bound) {
         if (!has_peer_[scenario + peer]) return;
         report_.must(scenario + ": one thread over " + peer,
@@ -119,7 +119,7 @@ class Bench {
         }
     }
 
-    /// Writes of the report's sizes, uniform and random bytes, each a call that keeps its state.
+    /// Writes of the report's sizes, uniform and random bytes, each by a call that keeps its state.
     void measure_writes() {
         const Bytes uniform(16 * mib, std::byte{1});
         const std::span<const std::byte> random(data_.data(), 16 * mib);
@@ -154,8 +154,8 @@ class Bench {
         }
         chunk::CandidateList candidates;
         chunk::CandidateList none;
-        // Into memory that was touched before: what is asked is the choosing, not the system's
-        // pages.
+        // Into memory that was touched before: the time is that of choosing cuts, not of page
+        // faults.
         std::vector<u64> ends(found.size());
         for (int run = 0; run < 5 * runs; ++run) {
             candidates.assign_list(found, 0, 0);

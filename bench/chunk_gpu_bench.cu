@@ -63,7 +63,7 @@ struct Bench {
         need(stream.wait(), "fill");
     }
 
-    /// Time on the device of what `queue` queues.
+    /// Device time of the work that `queue` enqueues.
     template <class Queue>
     void device_rows(const std::string& scenario, const std::string& subject, double items,
                      const Queue& queue) {
@@ -110,7 +110,7 @@ void measure_scan(Bench& bench, const char* name, const chunk::Rule& rule, doubl
     }
 }
 
-/// From the bitmap to the cuts in the host's memory, chosen by the host and on the device.
+/// From the bitmap to the cuts in host memory, chosen by the host and on the device.
 void measure_selection(Bench& bench, const char* name, const chunk::Rule& rule) {
     chunk::cuda::DeviceRule device;
     chunk::cuda::ScanResult listed;
@@ -164,8 +164,8 @@ void measure_selection(Bench& bench, const char* name, const chunk::Rule& rule) 
                       0.5e-3 / bench.report.median(scenario, "on the device"), 1);
 }
 
-/// What GpuChunker overlaps, each alone: bytes of the host go to the device, are scanned, the
-/// candidates come back, the host chooses the cuts and digests the chunks.
+/// The steps that GpuChunker overlaps, one at a time: host data are copied to the device and
+/// scanned, the candidates are copied back, the host chooses the cuts and digests the chunks.
 void measure_stages(Bench& bench, const chunk::Rule& rule) {
     const std::string scenario = "stages of 512 MiB from the host, rabin (lbfs) + md5";
     chunk::cuda::DeviceRule device;

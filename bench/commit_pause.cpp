@@ -36,7 +36,7 @@ struct Place {
     VolumeImplementation* inside = nullptr;
     std::unique_ptr<Volume> volume;
 
-    /// False if the engine cannot be had.
+    /// False if the engine is not available.
     bool open(EngineChoice engine) {
         const auto zero = [&](u64 offset, u64 length) { return memory.discard(offset, length); };
         Failure failure = make_volume_on(memory, "memory", volume_bytes, "bench", zero);
@@ -52,7 +52,7 @@ struct Place {
     void sync() const { require(volume->sync() == Errc::ok, "cannot sync the volume"); }
 };
 
-/// A client that calls one thing after the other and notes its longest wait.
+/// A client that makes one call after the other and records its longest wait.
 class Client {
  public:
     template <class Call>
@@ -64,13 +64,13 @@ class Client {
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
-    /// Forgets what was before.
+    /// Drops the waits before this call.
     void restart() {
         const std::lock_guard lock(mutex_);
         longest_ = 0;
         last_ = now_seconds();
     }
-    /// The longest wait since restart(), one that has not ended included.
+    /// The longest wait since restart(), including one that has not ended.
     double longest() {
         const std::lock_guard lock(mutex_);
         return std::max(longest_, now_seconds() - last_);
@@ -146,7 +146,7 @@ class Bench {
         place_.sync();
     }
 
-    /// Of large commits; what a small one costs says little about many blocks.
+    /// Of large commits; the cost of a small one says little about many blocks.
     void add_must() const {
         report_.must("2 ms with the gate closed for 100,000 dirty blocks, " + engine_,
                      must_seconds / held_for_100_000_, 1.0);
@@ -215,7 +215,7 @@ int main(int argument_count, char** arguments) {
             bench.run(dirty != 0 ? dirty : 90'000, true);
             if (dirty == 0) bench.run(120'000, false);
         }
-        // Not a goal for the CPU, which copies the blocks itself.
+        // No goal for the CPU engine, which copies the blocks itself.
         if (engine == EngineChoice::cuda) bench.add_must();
         require(place.volume->close() == Errc::ok, "cannot close the volume");
     }

@@ -49,7 +49,7 @@ struct Steps {
     double md5 = 0;
 };
 
-/// One file that is written: what the module keeps from one write to the next.
+/// A file that is written: the state that the module keeps from one write to the next.
 class Module {
  public:
     Module(const Workers& workers, u64 write_bytes)
@@ -98,7 +98,7 @@ class Module {
         });
     }
 
-    /// Digests the pieces there are.
+    /// Digests the complete chunks.
     void digest() {
         const std::span<u8> into(&digests_[done_ * digest_size], pieces_.size() * digest_size);
         done_ += pieces_.size();
@@ -153,7 +153,7 @@ void measure(bench::Report& report, int file, u64 write_bytes, const char* kind)
     }
 }
 
-/// How many times as fast as serial, the two numbers that the report gives.
+/// The speedup over serial, the two numbers that the report gives.
 void note_gains(bench::Report& report, u64 write_bytes, const char* kind) {
     const std::string serial = scenario_of(write_bytes, kind, all_workers[0]);
     for (const Workers& workers : {all_workers[1], all_workers[2]}) {

@@ -174,7 +174,7 @@ void measure_reading(const MappedFile& mapped, u64 sum, u64 runs, Report& report
     reader.change(view);
 }
 
-/// Writes back what the kernel changed, and looks whether it has arrived.
+/// Writes back what the kernel changed, and checks that it has arrived.
 void measure_writing_back(File& file, MappedFile& mapped, Report& report) {
     const double seconds =
         time_of([&] { require(mapped.write_back() == Errc::ok, "cannot write back"); });

@@ -39,7 +39,7 @@ bool has_loop_ext4() {
            run_program({"sh", "-c", "command -v mkfs.ext4"}) == 0;
 }
 
-/// tmpfs, and ext4 if there can be one.
+/// tmpfs, and ext4 if it is available.
 class Peers {
  public:
     Peers(const Scale& scale, Report& report)
@@ -108,7 +108,7 @@ void hold_bounds(const Scale& scale, Report& report) {
     }
 }
 
-/// `share`: peers do so many times less in the large rows; 0: there are no peers.
+/// `share`: peers do that many times less in the large rows; 0: there are no peers.
 int print_table(const Scale& scale, bool has_gpu, u64 share, Report& report) {
     if (share != 0) {
         Peers peers(scale, report);

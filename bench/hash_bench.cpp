@@ -36,7 +36,7 @@ constexpr u64 data_bytes = 32 * mib;
 constexpr u64 piece_bytes = 4096;
 constexpr int runs = 7;
 
-/// Rows of one core take the time of the thread, so that others on the machine do not count.
+/// Rows of one core use the thread's CPU time, so that other processes do not count.
 enum class Clock { of_thread, of_wall };
 
 double seconds_of(Clock clock) {
@@ -46,7 +46,7 @@ double seconds_of(Clock clock) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// What each subject of a scenario does; all are measured in turn, so that a disturbance hits all.
+/// The work of each subject of a scenario; subjects alternate, so that a disturbance hits all.
 using Subjects = std::vector<std::pair<std::string, std::function<void()>>>;
 
 void measure(bench::Report& report, const std::string& scenario, double items,
@@ -126,8 +126,8 @@ void hash_in_lanes(const LaneSet& lanes, Algorithm algorithm, std::span<const By
                                             alone_at_most(algorithm, lanes.lanes));
 }
 
-/// Seconds of the thread that a Python package takes for the data in pieces and as one message, run
-/// by run; empty without it.
+/// Seconds of thread time that a Python package takes for the data in pieces and as one message,
+/// run by run; empty if it is not installed.
 struct PythonRuns {
     std::vector<double> pieces;
     std::vector<double> one_message;
@@ -274,7 +274,7 @@ class HashBench {
  private:
     static constexpr const char* multi_buffer_name = "Intel multi-buffer";
 
-    /// After a look at whether its digests are right.
+    /// After a check that its digests are right.
     void add_multi_buffer(Algorithm algorithm, Subjects& subjects) {
         if (!multi_buffer_.has(algorithm)) {
             report_.note(std::string(name(algorithm)) + ": no Intel multi-buffer library for it");

@@ -36,7 +36,7 @@ class Bench {
         need(stream_.fill(data_.data(), 0x5a, data_.bytes()));
     }
 
-    /// Seconds of what `work` queues, `runs_` times after one to warm up.
+    /// Seconds of the work that `work` enqueues, `runs_` times after one warm-up.
     template <class Work>
     void time(const std::string& scenario, const std::string& subject, double items,
               const Work& work) {

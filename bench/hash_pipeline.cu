@@ -62,7 +62,7 @@ class HashPipeline {
         return rate;
     }
 
-    /// What the model knows of this machine.
+    /// The model's parameters for this machine.
     void tell_rates(Algorithm algorithm) {
         const Rates& rates = rates_of(algorithm);
         char text[300];
@@ -98,7 +98,7 @@ class HashPipeline {
                     });
     }
 
-    /// The other side of the choice: all threads of the CPU.
+    /// The alternative: all threads of the CPU.
     void by_cpu(Algorithm algorithm, u64 bytes) {
         const Load load = {.input_bytes = bytes, .work_bytes = bytes};
         const std::string scenario = "4 KiB, by the CPU, " + std::to_string(bytes / mib) + " MiB";
@@ -153,7 +153,7 @@ class HashPipeline {
              });
     }
 
-    /// The driver's own copies from pageable memory, which are the copy in then.
+    /// The driver's own copies from pageable memory; here they take the place of the copy-in stage.
     void by_driver(Algorithm algorithm) {
         const u64 bytes = std::min<u64>(bytes_, 128 * mib);
         Stages stages;

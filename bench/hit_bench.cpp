@@ -8,8 +8,8 @@
 // 27 KiB are copied beside callers that read a file with no buffer and no volume.
 //
 //   hit_bench [--reads N] [--missers N] [--core N] [FOLDER]
-//       N reads a run (200,000); N callers who miss (1); the reader is held on core N, those who
-//       miss on the others; FOLDER holds the image (/var/tmp)
+//       N reads a run (200,000); N callers with misses (1); the reader is pinned to core N, the
+//       others to other cores; FOLDER holds the image (/var/tmp)
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -39,10 +39,10 @@ constexpr int runs = 5;
 const char* const alone = "alone";
 const char* const beside = "beside misses";
 
-/// Reads `miss_bytes` at a place that is not in memory.
+/// Reads `miss_bytes` at an offset that is not in memory.
 using Miss = std::function<void(u64 at, std::span<std::byte> target)>;
 
-/// What is measured: a hit, what others do meanwhile, and what both are called.
+/// What is measured: a hit, what other threads do meanwhile, and the labels of both.
 struct Trial {
     std::string name;
     std::function<void()> hit;
@@ -71,7 +71,7 @@ Handle make_file(Volume& volume, const std::string& name, u64 size) {
     return made->handle;
 }
 
-/// Holds the calling thread on that core, or on all others.
+/// Pins the calling thread to that core, or to all others.
 void hold(u64 core, bool is_reader) {
     const u64 cores = std::thread::hardware_concurrency();
     if (core >= cores) return;
@@ -135,7 +135,7 @@ std::string in_hundredths(u64 part, u64 whole) {
     return std::to_string(hundredths / 100) + (behind.size() == 1 ? ".0" : ".") + behind;
 }
 
-/// How often this thread has gone to sleep of its own.
+/// The number of voluntary context switches of this thread.
 u64 sleeps() {
     rusage used{};
     ::getrusage(RUSAGE_THREAD, &used);
@@ -238,7 +238,7 @@ int main(int argument_count, char** arguments) {
     const Plan plan{option(argument_count, arguments, "reads", 200'000),
                     option(argument_count, arguments, "missers", 1),
                     option(argument_count, arguments, "core", ~u64{0})};
-    // An odd number of words: all options, which have a value each, and a folder behind them.
+    // An odd number of words: all options, each with a value, and a folder after them.
     const bool has_folder = argument_count % 2 == 0;
     const Scratch scratch(has_folder ? arguments[argument_count - 1] : "/var/tmp");
     Report report("hit_bench", argument_count, arguments);

@@ -95,7 +95,7 @@ class Pair {
 
     void wait() { need(stream_.wait(), "adding"); }
 
-    /// Whether both said the same of the last batch.
+    /// Whether both gave the same answers for the last batch.
     bool is_same() const {
         for (u64 at = 0; at < found_.size(); ++at) {
             if (found_[at].place != host_originals_[at]) return false;

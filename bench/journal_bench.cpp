@@ -23,7 +23,7 @@ namespace {
 constexpr u64 volume_bytes = 16 * gib;
 constexpr double megabyte = 1e6;
 
-/// Counts the bytes that are written, those of a range apart.
+/// Counts the bytes that are written, those of one range separately.
 class MeterDisk final : public PassingDisk {
  public:
     using PassingDisk::PassingDisk;

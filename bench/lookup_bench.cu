@@ -128,7 +128,7 @@ struct Batch {
         return static_cast<double>(*milliseconds) / 1000;
     }
 
-    /// How many were left; all others must be right.
+    /// Returns how many were left to the CPU; all others must be right.
     u64 check(const std::vector<Place>& places) {
         std::vector<Errc> all(places.size());
         std::vector<Attributes> found(places.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Do callers who miss metadata wait for the disk side by side? Attributes of files whose inodes are
+// Do callers that miss metadata wait for the disk in parallel? Attributes of files whose inodes are
 // not in memory, asked for by more and more callers: at random with the smallest meta buffer, where
 // nearly each is a miss, and of each file once in a volume that was just opened. What the disk can
 // do: reads of the same blocks without a volume. All by io_uring past the page cache.
@@ -60,7 +60,7 @@ std::string name_of_executor(u64 count) {
     return std::to_string(count) + (count == 1 ? " caller" : " callers");
 }
 
-/// Lets `count` callers ask at once: `body(i)` is the i-th of them.
+/// Lets `count` callers run at once: `body(i)` is the i-th of them.
 template <class Body>
 double time_crowd(u64 count, const Body& body) {
     return time_of([&] {
@@ -76,7 +76,7 @@ void ask(Volume& volume, Handle file) {
     require(static_cast<bool>(volume.attributes(file)), "cannot read attributes");
 }
 
-/// Lets callers put `questions` to random files: `body(file)` is one.
+/// Lets callers make `questions` calls for random files: `body(file)` is one call.
 template <class Body>
 void measure_random(Report& report, const std::string& scenario, const std::vector<Handle>& files,
                     u64 questions, const Body& body) {
@@ -116,7 +116,7 @@ void measure_disk(Report& report, const std::string& image, const std::vector<Ha
     });
 }
 
-/// Each caller asks for all files of blocks of its own.
+/// Each caller reads the attributes of all files of blocks of its own.
 void measure_each_once(Report& report, const std::string& image, const std::vector<Handle>& files) {
     for (int run = 0; run < runs; ++run) {
         for (const u64 count : callers) {
@@ -136,7 +136,7 @@ void measure_each_once(Report& report, const std::string& image, const std::vect
 
 int main(int argument_count, char** arguments) {
     const u64 questions = option(argument_count, arguments, "questions", 20'000);
-    // An odd number of words: all options, which have a value each, and a folder behind them.
+    // An odd number of words: all options, each with a value, and a folder after them.
     const bool has_folder = argument_count % 2 == 0;
     const Scratch scratch(has_folder ? arguments[argument_count - 1] : "/var/tmp");
     Report report("miss_bench", argument_count, arguments);

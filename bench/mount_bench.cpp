@@ -140,7 +140,7 @@ void measure_durability(Report& report, u64 runs, const char* base) {
     }
 }
 
-/// What `rm -rf` takes that knows nothing of Warren: a request for each name.
+/// The time of an `rm -rf` that knows nothing of Warren: one request for each name.
 void measure_removal(Report& report, u64 runs) {
     const Scratch scratch(memory_folder);
     LoopExt4 ext4(scratch.path(), 2 * gib, 400'000);

@@ -102,7 +102,7 @@ class Bench {
         measure_names(*ring, *in, *out, who);
     }
 
-    /// All names on the line of a program that removes them.
+    /// All names on the command line of a program that removes them.
     void measure_program(const std::string& base, const std::string& who,
                          const std::vector<std::string>& program) {
         const Folder from(base + "/from");

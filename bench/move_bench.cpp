@@ -173,7 +173,7 @@ void measure_library(Report& report, Places& places, const Scenario& scenario, b
                time_of([&] { move_each(volume, moves); }), items);
 }
 
-/// There with the kernel's names cached, back without.
+/// To the target with the kernel's names cached, back without.
 void measure_through_kernel(Report& report, const Places& places, const Scenario& scenario) {
     const double items = static_cast<double>(scenario.journeys.size());
     const std::string& mounted = places.mounted.path();

@@ -38,7 +38,7 @@ constexpr u64 device_copies = 64;
 constexpr u64 host_copies = 8;
 const Caller anybody{.check = false};
 
-/// This program in a role. It ends by itself, or when its standard input does, with this object.
+/// This program in a role. It ends by itself, or with this object, which closes its standard input.
 class Companion {
  public:
     explicit Companion(Role role, u64 runs = 0) {
@@ -76,7 +76,7 @@ class Companion {
         char text[200];
         return std::fgets(text, sizeof text, output_) == nullptr ? "" : text;
     }
-    /// Whether there is a line, or the end, within this time.
+    /// Whether a line, or the end of input, arrives within this time.
     bool has_line(int milliseconds) {
         pollfd waiting{::fileno(output_), POLLIN, 0};
         return ::poll(&waiting, 1, milliseconds) > 0;
@@ -126,7 +126,7 @@ Errc work(Volume& volume, Handle file, bool is_busy) {
     return Errc::ok;
 }
 
-/// Opens a volume, says so, and works on it or not until it is ended or a call fails.
+/// Opens a volume, reports that, and works on it or not until it is stopped or a call fails.
 int be_volume(bool is_busy) {
     const Scratch memory("/dev/shm");
     const std::string image = memory.path() + "/volume.img";
@@ -178,7 +178,7 @@ const std::string beside_busy = "beside a volume at work";
 const std::string without_mps = "without MPS";
 const std::string with_mps = "under MPS";
 
-/// What becomes of a volume at work when another process faults on its GPU.
+/// The fate of a busy volume when another process faults on its GPU.
 void report_fault(Report& report, const std::string& scenario) {
     Companion volume(busy_volume);
     require(volume.line() == "ready\n", "the volume's process failed");
@@ -204,7 +204,7 @@ void measure(Report& report, const std::string& scenario, u64 runs) {
     report_fault(report, scenario);
 }
 
-/// A daemon of MPS, with which processes share the GPU, while this lives.
+/// An MPS daemon, through which processes share the GPU, during its lifetime.
 class MpsDaemon {
  public:
     MpsDaemon() {
@@ -227,7 +227,7 @@ class MpsDaemon {
     bool runs_ = false;
 };
 
-/// By what part the copies of a scenario are slower beside somebody than alone.
+/// By what fraction the copies of a scenario are slower beside another process than alone.
 double slowdown(const Report& report, const std::string& scenario, const std::string& beside) {
     return report.median(scenario, beside) / report.median(scenario, alone) - 1;
 }

@@ -33,7 +33,7 @@ std::string name_of(u64 number) {
     return "file" + std::to_string(number);
 }
 
-/// Whether this file goes: the ones that go are spread evenly.
+/// Whether this file is removed: the removed ones are spread evenly.
 bool goes(const Case& which, u64 number) {
     return (number + 1) * which.unlinked / which.files != number * which.unlinked / which.files;
 }

@@ -77,7 +77,7 @@ class DeviceVolume {
     Volume& operator*() { return *volume_; }
     CudaEngineFigures figures() { return figures_of(volume_.inside().engine()); }
 
-    /// Makes a directory of `count` directories, beside what is measured, and commits.
+    /// Creates a directory of `count` directories, outside of the measurement, and commits.
     void create(u32 count) {
         const std::string name = "made" + std::to_string(made_++);
         make_in_volume(*volume_, volume_->root(), flat_tree(name, count, 0, false));

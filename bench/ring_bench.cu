@@ -94,7 +94,7 @@ void time_all_singles(ServedVolume& volume, u32 count) {
     for (u32 round = 0; round < 2; ++round)
         time_singles(volume, "empty command", empty_verb, count, 0, Errc::not_supported);
     time_singles(volume, "get_attributes", Verb::get_attributes, count, 0, Errc::ok);
-    // A verb that never looks at the name: what it costs to bring one.
+    // A verb that ignores its name: the cost of transferring a name.
     time_singles(volume, "count_names without a name", Verb::count_names, count, 0, Errc::ok);
     time_singles(volume, "count_names, name of 48 in the slot", Verb::count_names, count, 48,
                  Errc::ok);
@@ -148,8 +148,8 @@ double launched_microseconds(ServedVolume& volume, const std::vector<ops::Comman
     return times.at(0.5);
 }
 
-/// What of a burst is the client's own: writing the cells, and taking the replies when all of them
-/// have long been there.
+/// The client's own share of a burst: writing the cells, and taking the replies when all of them
+/// arrived long before.
 struct ClientShare {
     double submit;
     double take;
@@ -209,7 +209,7 @@ void time_bursts(ServedVolume& volume, Verb verb, Errc expected, const char* wha
     }
 }
 
-/// Keeps the server busy with small commands while it lives.
+/// Keeps the server busy with small commands during its lifetime.
 class Load {
  public:
     explicit Load(ServedVolume& volume)

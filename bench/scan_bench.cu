@@ -97,7 +97,7 @@ class Volumes {
     cuda_engine::TreeScan scan_;
 };
 
-/// Everything is in the device's memory already, and a commit has just been.
+/// Everything is in the device's memory already, and a commit has just been made.
 class IdleHost : public cuda_engine::BulkHost {
  public:
     Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
@@ -329,7 +329,7 @@ int main(int argument_count, char** arguments) {
     measure_scans(argument_count, arguments, runs, report);
     if (names == 0) return report.finish();
     measure_rebuild(1000, runs, 0, report);
-    // The kernels are loaded by now; to make so many names takes long.
+    // The kernels are loaded already; creating so many names takes long.
     measure_rebuild(names, std::min<u64>(runs, 2), 1, report);
     return report.finish();
 }

@@ -42,7 +42,7 @@ struct KeyHash {
 
 using Keys = std::unordered_set<Key, KeyHash>;
 
-/// A way to cut, and what digests what is cut.
+/// A cutting method, and the subject that digests its chunks.
 struct Way {
     std::string name;
     Algorithm algorithm;
@@ -138,7 +138,7 @@ class Series {
 
     size_t count() const { return files_.size(); }
 
-    /// A row of the tables for each worker that can do it.
+    /// A row of the tables for each worker that supports it.
     void measure(const Way& way) {
         double found = 0;
         for (const Worker worker :
@@ -275,7 +275,7 @@ class Series {
                 pieces.push_back(file.subspan(begin, end - begin));
                 begin = end;
             }
-            // A thread of the GPU hashes a chunk: few large ones are better off on the cores.
+            // One GPU thread hashes a chunk: the CPU is faster for few large ones.
             const bool are_large = file.size() / ends.size() > 256 * kib;
             hash::Options choice = options;
             if (are_large) choice.processor = hash::Processor::cpu;

@@ -41,7 +41,7 @@ const std::string warm = "warm";
 const std::string net = ", without the program's own time";
 const std::string small = " in 64 MiB";
 
-/// Somewhere that traces run.
+/// A place where traces run.
 struct Subject {
     std::string name;
     std::string path;
@@ -50,7 +50,7 @@ struct Subject {
     const MemoryLimit* limit = nullptr;
 };
 
-/// What was measured of a trace in a state on a subject, run by run.
+/// The measurements of a trace in a state on a subject, run by run.
 struct Measured {
     std::string row;
     std::string subject;
@@ -107,7 +107,7 @@ void Ledger::add(const Subject& subject, const Trace& trace, const std::string& 
     if (state != warm) {
         drop_caches(3);
         run_or_die(trace.wake);
-        // What the kernel forgets it tells the daemon afterwards.
+        // The kernel informs the daemon later of what it forgets.
         ::usleep(200'000);
     }
     const std::vector<std::string> words =
@@ -195,7 +195,7 @@ void measure(Report& report, Ledger& ledger, const std::vector<Subject>& subject
         make_trace_inputs(subject.path);
     const size_t count = plan.traces("", absent).size();
     if (!absent.empty()) report.note("left out, because something is not here:" + absent);
-    // Each subject once in a state, or again; `turn` chooses the first.
+    // Runs each subject once in a state, or again; `turn` chooses the first.
     const auto round = [&](size_t trace, const std::string& state, size_t turn, bool is_first) {
         for (size_t i = 0; i < subjects.size(); ++i) {
             const Subject& subject = subjects[(turn + i) % subjects.size()];
@@ -282,7 +282,7 @@ void measure_memory(Report& report, Ledger& ledger, const Plan& plan) {
     }
 }
 
-/// Writes down how many requests a mount's daemon has had, two hundred times a second.
+/// Records how many requests a mount's daemon has had, two hundred times a second.
 class RequestWatch {
  public:
     struct Seen {

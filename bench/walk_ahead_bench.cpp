@@ -59,7 +59,7 @@ void* begin_slow(fuse_conn_info* connection, fuse_config* config) {
     return nullptr;
 }
 
-/// The file system that answers slowly, while this lives.
+/// The file system that answers slowly, during its lifetime.
 class SlowMount {
  public:
     explicit SlowMount(std::string path) : path_(std::move(path)) {

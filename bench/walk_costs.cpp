@@ -40,7 +40,7 @@ class Player {
  public:
     explicit Player(walk::Group& group) : group_(group), other_(1 - group.rank()) {}
 
-    /// Seconds from a message's sending to the answer's coming, on rank 0.
+    /// Seconds from sending a message to receiving the answer, on rank 0.
     double round(size_t bytes, u32 times, bool sleeps) {
         Sample taken;
         for (u32 number = 0; number < times; ++number) {
@@ -54,7 +54,7 @@ class Player {
         return taken.median();
     }
 
-    /// Seconds to send a message (rank 0), or to take one that is there (rank 1).
+    /// Seconds to send a message (rank 0), or to receive one that has arrived (rank 1).
     double message() {
         Sample taken;
         for (u32 burst = 0; burst < bursts; ++burst) {

@@ -60,7 +60,7 @@ u64 peak_kib() {
     return static_cast<u64>(used.ru_maxrss);
 }
 
-/// What one rank of a job has measured.
+/// The measurements of one rank of a job.
 struct Share {
     u64 entries;
     u64 messages;
@@ -426,7 +426,7 @@ void Bench::measure_messages(u64 files) {
     const auto ratio = [&](const char* name, const char* what) {
         return sent[name][what] / sent["h-drqs"][what];
     };
-    // The paper's cp, of which the must is, sends every file through rank 0.
+    // The paper's cp, for which the goal is stated, sends every file through rank 0.
     report_.must("messages of cp over those of h-drqs", ratio("cp", "messages"), 10);
     report_.must("bytes of cp over those of h-drqs", ratio("cp", "bytes"), 100);
     report_.note("where only directories go through rank 0 (cp-directories): " +

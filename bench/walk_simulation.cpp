@@ -56,7 +56,7 @@ struct SimulationOptions {
     std::string folder;
 };
 
-/// Null: it is no word for a cost.
+/// Null if it is not the name of a cost.
 double* cost_named(SimulatedCosts& costs, const std::string& word) {
     const std::pair<const char*, double*> words[] = {
         {"--callback", &costs.callback}, {"--name", &costs.name},

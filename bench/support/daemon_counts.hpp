@@ -23,7 +23,7 @@ struct DaemonCounts {
 /// Counts of the daemon whose mount is at `path`, since it began.
 DaemonCounts daemon_counts(const std::string& path);
 
-/// What has come since `before`.
+/// The increase since `before`.
 DaemonCounts counted_since(const DaemonCounts& before, const DaemonCounts& now);
 
 }  // namespace warren::bench

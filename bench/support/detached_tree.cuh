@@ -31,14 +31,14 @@ struct RemovalScenario {
     bool has_one_tree = false;
 };
 
-/// Nothing that a step could ask for happens here: all is resident, and there is room.
+/// No request of a step is served here: all is resident, and there is room.
 class IdleHost : public cuda_engine::BulkHost {
  public:
     Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
     Errc commit() override { return Errc::io; }
 };
 
-/// A volume in memory whose tree hangs on the orphan directory.
+/// A volume in memory whose tree is linked in the orphan directory.
 class DetachedTree {
  public:
     DetachedTree(const RemovalScenario& scenario, u64 trees) : volume_(scenario.size_bytes) {

@@ -19,12 +19,12 @@
 
 namespace warren::bench {
 
-// Behind an engine's label. Space that was freed can be used again when the commit is done that
-// makes it durable, so those two are one time.
+// Appended to an engine's label. Freed space can be used again when the commit that makes the
+// removal durable is done, so those two are one time.
 inline const std::string durable_suffix = ", durable and reusable";
-/// The first call of its kind: kernels are loaded, memory is taken.
+/// The first call of its kind: kernels are loaded, memory is allocated.
 inline const std::string first_suffix = ", first call";
-/// Each call behind a creation and a commit: processors and caches hold other things.
+/// Each call follows a creation and a commit: caches hold other data.
 inline const std::string between_suffix = ", between other work";
 
 class EngineRows {

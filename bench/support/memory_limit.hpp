@@ -14,13 +14,13 @@ namespace warren::bench {
 
 class MemoryLimit {
  public:
-    /// `name` tells groups of one program apart.
+    /// `name` distinguishes groups of one program.
     MemoryLimit(const std::string& name, u64 bytes);
     ~MemoryLimit();
     MemoryLimit(const MemoryLimit&) = delete;
     MemoryLimit& operator=(const MemoryLimit&) = delete;
 
-    /// Empty if groups can be made here; else what is missing.
+    /// Empty if groups can be created here; otherwise what is missing.
     static std::string why_not();
 
     /// The words to put before a program's, so that it runs within the limit.

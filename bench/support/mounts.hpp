@@ -20,14 +20,14 @@ class WarrenMount {
  public:
     /// Makes the volume; mount() must follow.
     WarrenMount(const std::string& folder, u64 size_bytes);
-    /// Lets `work` put into the volume what is measured later, before it is mounted.
+    /// Lets `work` create in the volume what is measured later, before it is mounted.
     void fill(const std::function<void(Volume&)>& work) const;
     ~WarrenMount();
     WarrenMount(const WarrenMount&) = delete;
     WarrenMount& operator=(const WarrenMount&) = delete;
     /// `engine`: what runs the operations; empty: the program's choice.
     void mount(const std::string& engine = {});
-    /// With these options of `warren mount -o`; `before` are words to start the program by.
+    /// With these options of `warren mount -o`; `before` are words to start the program with.
     void mount_with(const std::string& options, const std::vector<std::string>& before = {});
     void unmount();
     const std::string& path() const { return path_; }
@@ -42,10 +42,10 @@ class WarrenMount {
 /// Whether the kernel knows the names and inodes below a path when a measurement begins.
 enum class Names { cached, not_cached };
 
-/// Brings the kernel into that state: walks over all of `path`, or throws everything away.
+/// Brings the kernel into that state: walks over all of `path`, or drops all caches.
 void prepare_names(Names names, const std::string& path);
 
-/// What is added to a subject's name: nothing, or ", not cached".
+/// The suffix of a subject's name: nothing, or ", not cached".
 std::string suffix_of(Names names);
 
 /// libfuse's example passthrough_ll over a directory, compiled from the copy that Debian's

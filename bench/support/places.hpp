@@ -13,7 +13,7 @@
 
 namespace warren::bench {
 
-/// Runs a program to its end with its output thrown away; its exit code.
+/// Runs a program to its end and discards its output; returns its exit code.
 int run_program(const std::vector<std::string>& words);
 /// Whether a program of that name is found in $PATH.
 bool is_installed(const std::string& program);
@@ -25,9 +25,9 @@ struct Took {
     double cpu_seconds = 0;     // exactly
     double system_seconds = 0;  // of that in the kernel; to a tick, 4 ms on most systems
 };
-/// Runs a program to its end with its output thrown away; the program ends if it fails.
+/// Runs a program to its end and discards its output; exits this program if it fails.
 Took time_program(const std::vector<std::string>& words);
-/// What a program prints; the program ends if it fails.
+/// The output of a program; exits this program if it fails.
 std::string output_of(const std::vector<std::string>& words);
 
 /// A new empty directory below `base`, removed with all in it at the end.
@@ -52,7 +52,7 @@ class LoopExt4 {
     LoopExt4& operator=(const LoopExt4&) = delete;
     const std::string& path() const { return path_; }
     const std::string& image() const { return image_; }
-    /// `direct`: the loop device reads and writes its file past the page cache.
+    /// `direct`: the loop device uses direct I/O.
     void mount(bool direct = false);
     void unmount();
     /// Everything durable.
@@ -81,7 +81,7 @@ class OpenVolume {
     std::unique_ptr<Volume> volume_;
 };
 
-/// Flushes what is dirty and throws away the kernel's cached names and inodes (2) or pages (1).
+/// Writes back dirty data and drops the kernel's cached names and inodes (2) or pages (1).
 void drop_caches(int what);
 
 /// "--name VALUE" among the arguments of the program, or `otherwise`.

@@ -33,9 +33,9 @@ class Sample {
 /// Where results go: the folder that WARREN_RESULTS names, bench/results if it is unset.
 std::filesystem::path results_folder();
 
-/// Ends the program with a message naming what could not be done.
+/// Exits the program with a message that names what could not be done.
 [[noreturn]] void die(const std::string& what);
-/// Ends the program unless `condition` holds.
+/// Exits the program unless `condition` holds.
 void require(bool condition, const std::string& what);
 
 /// Seconds since some point in the past.
@@ -62,7 +62,7 @@ class Report {
     void keep_others() { keeps_others_ = true; }
     /// The CSV file is <file>.csv: another machine's figures have one of their own.
     void name_file(std::string file) { file_ = std::move(file); }
-    /// A number that is no time, printed under the table.
+    /// A number that is not a time, printed under the table.
     void note(const std::string& text);
     /// A bound of the goals: `value` must be at least `bound`.
     void must(const std::string& what, double value, double bound);

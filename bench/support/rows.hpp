@@ -12,7 +12,7 @@
 
 namespace warren::bench {
 
-/// How much is done.
+/// The amount of work.
 struct Scale {
     u64 runs = 5;
     u64 large_runs = 5;      // of rows with a million files

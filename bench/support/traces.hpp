@@ -18,13 +18,13 @@ struct Trace {
     std::string writes;              // what it makes and what must go before it runs again
 };
 
-/// Those that can be run here; `absent` names the others and what they want.
+/// The traces that can run here; `absent` names the others and what they need.
 std::vector<Trace> traces_in(const std::string& folder, std::string& absent);
 
-/// Makes in `folder` what the traces read: about 150 MiB.
+/// Creates in `folder` the files that the traces read: about 150 MiB.
 void make_trace_inputs(const std::string& folder);
 
-/// Removes what a trace has made.
+/// Removes the files that a trace has created.
 void remove_output(const Trace& trace);
 
 /// The main function of the leveldb trace, which is a program of its own: fills a database in

@@ -21,7 +21,7 @@ using Tree = std::vector<Node>;
 
 /// The root of a tree is one directory of this name, or one file.
 Tree single_file(const std::string& name);
-/// `count` directories, each in the one before.
+/// `count` nested directories.
 Tree deep_tree(const std::string& name, u32 count);
 /// `parents` directories with `entries` each: empty files, or directories.
 Tree flat_tree(const std::string& name, u32 parents, u32 entries, bool entries_are_directories);
@@ -33,7 +33,7 @@ void make_on_host(const std::string& folder, const Tree& tree);
 /// Makes the tree in a directory of a volume.
 void make_in_volume(Volume& volume, Handle folder, const Tree& tree);
 
-/// Removes a tree of the host as small a loop as there can be: openat, getdents, unlinkat.
+/// Removes a tree of the host by the smallest possible loop: openat, getdents, unlinkat.
 void remove_by_loop(const std::string& folder, const std::string& name);
 
 }  // namespace warren::bench

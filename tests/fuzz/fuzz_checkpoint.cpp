@@ -31,7 +31,7 @@ void add(void* into, const void* from) {
     *static_cast<u64*>(into) += *static_cast<const u64*>(from);
 }
 
-/// Whether the walk came to its end.
+/// Whether the walk reached its end.
 bool run(walk::Options options) {
     options.threads = 1;
     options.result_bytes = sizeof(u64);
@@ -68,7 +68,7 @@ struct Original {
         walk::Options options;
         options.checkpoint = folder;
         options.interrupt = [] { return true; };
-        // The walk may be done before it is asked.
+        // The walk may finish before it is interrupted.
         while (!checkpoint.has_manifest())
             run(options);
         WARREN_CHECK(checkpoint.write_command("command") == Errc::ok);
@@ -90,7 +90,7 @@ u32 checksum_of(std::string_view bytes) {
     return crc32c(std::as_bytes(std::span(bytes)));
 }
 
-/// Whether a file ends with the checksum of what is before.
+/// Whether a file ends with the checksum of the preceding bytes.
 bool is_whole(std::string_view file) {
     u32 checksum = 0;
     if (file.size() < sizeof checksum) return false;

@@ -22,7 +22,7 @@ using fuse::Verb;
 constexpr int frames_max = 8;
 constexpr u16 is_raw = 0x8000;  // in place of a verb: bytes that are no frame
 
-/// Sends what the input says; whether a close is among it.
+/// Sends the frames of the input; returns whether a close is among them.
 bool send_input(int socket, Input& input, int root, int file) {
     const Descriptor other(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
     bool closes = false;
@@ -47,7 +47,7 @@ bool send_input(int socket, Input& input, int root, int file) {
     return closes;
 }
 
-/// Reads until the server hangs up, or says nothing for a while; whether it has hung up.
+/// Reads until the server hangs up or is silent for a while; returns whether it has hung up.
 bool drain(int socket, int patience_ms) {
     std::array<char, 65536> bytes;
     pollfd waiting{socket, POLLIN, 0};
@@ -111,7 +111,7 @@ void serve(Input& input) {
     fuse::test::ServedControl served(mounted.state, mounted.invalidator);
     auto [own, other] = fuse::test::make_connection();
     served.server().admit(std::move(other));
-    // A peer that waits for the close is told of it; all else ends by itself.
+    // A peer that waits for the close gets its reply; all other exchanges end by themselves.
     const u64 node =
         mounted.kernel.look_up(mounted.state.nodes.node_of(mounted.root().inode), "sparse");
     const int file = served.file(mounted.state.nodes.inode_of(node));
@@ -123,7 +123,7 @@ void serve(Input& input) {
     WARREN_CHECK(drain(own.get(), 20'000));
 }
 
-/// The lowest descriptor that is free: it changes if one is left open, or is not ours.
+/// The lowest free descriptor: it changes if one is left open, or one too many was closed.
 int free_descriptor() {
     const Descriptor probe(::open("/", O_PATH | O_CLOEXEC));
     return probe.get();

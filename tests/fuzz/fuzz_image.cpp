@@ -254,7 +254,7 @@ void use(MemoryDisk& disk, u8 flags) {
     const bool is_closer = (flags & is_full) != 0;
     const CheckResult result = check(disk, is_closer, (flags & repairs) != 0, failure);
     if ((flags & repairs) != 0 && failure.code == Errc::ok && result.repaired == result.problems) {
-        // What is said to be repaired is.
+        // What the check calls repaired must be repaired.
         WARREN_CHECK(check(disk, true, false, failure).problems == 0);
     }
     OpenOptions options;

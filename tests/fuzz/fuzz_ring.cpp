@@ -24,7 +24,7 @@ struct alignas(64) Memory {
     std::byte bytes[shape.bytes()];
 };
 
-/// Reads all that a command leads to.
+/// Reads all that a command points to.
 u64 sum_of(const ops::Command& command) {
     u64 sum = 0;
     const auto add = [&](const void* from, u64 size_bytes) {

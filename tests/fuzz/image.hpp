@@ -14,7 +14,7 @@ inline const Caller anybody{.check = false};
 
 /// One of everything, closed.
 const MemoryDisk& closed_image();
-/// The same, changed and cut off: its journal is to be replayed.
+/// The same after changes and a crash: its journal must be replayed.
 const MemoryDisk& cut_image();
 
 /// Opens the volume on `disk`, which outlives it; null if that is not possible.

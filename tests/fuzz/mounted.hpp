@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount of the image that all targets share, with a kernel that is played: what a client of the
-// control socket or of a ring talks to.
+// A mount of the image that all targets share, with a simulated kernel: the server for clients of
+// the control socket and of a ring.
 #pragma once
 
 #include "apps/fuse/damage_log.hpp"

@@ -43,7 +43,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace warren::fuzz
 
-/// Writes the seeds and ends, if that is asked for.
+/// Writes the seeds and exits, if requested.
 extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
     if (*count != 3 || std::string_view((*arguments)[1]) != "--seeds") return 0;
     const std::string folder = (*arguments)[2];
