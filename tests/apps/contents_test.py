@@ -108,7 +108,7 @@ class SimilarTest(CommandCase):
 
     def test_errors(self):
         (self.folder / "a").write_bytes(b"x")
-        self.assertIn("two files", self.error("similar", "a"))
+        self.assertIn("two or more files", self.error("similar", "a"))
         self.assertIn("No such file", self.error("similar", "--fixed", "4K", "a", "absent"))
         self.assertIn("invalid block size", self.error("similar", "--fixed", "0", "a", "a"))
 

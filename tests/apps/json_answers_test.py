@@ -146,7 +146,7 @@ class JsonAnswersTest(CommandCase):
         self.assertEqual(checked[-1], {"path": "no such file", "ok": False})
         self.assertEqual([(each["path"], each["ok"]) for each in checked[:-1]],
                          [(each["path"], True) for each in objects])
-        self.assertIn("neither --tag", self.error("hash", "--json", "--tag", "sums"))
+        self.assertIn("combined with --tag", self.error("hash", "--json", "--tag", "sums"))
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ class RanksTests:
         words = ["du", "-s", self.tree, "--checkpoint", self.folder / "kept"]
         code, error = self.signal_rank_1(signal.SIGTERM, *words, "--max-ops", "2000")
         self.assertEqual(code, 143, error)
-        self.assertIn(b"with --resume goes on", error)
+        self.assertIn(b"with --resume continues", error)
         expected = self.run_program("du", "-s", self.tree).stdout
         self.assertEqual(self.ranks(2, *words, "--resume").stdout, expected)
         done = self.ranks(2, *words, "--resume", code=1)

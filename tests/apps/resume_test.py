@@ -69,7 +69,7 @@ class ResumeCase(CommandCase):
         self.assertNotEqual(job.returncode, 0, (words, "was not cut", error))
         if number == signal.SIGTERM:
             self.assertEqual(job.returncode, 143, error)
-            self.assertIn(b"the same command with --resume goes on", error)
+            self.assertIn(b"the same command with --resume continues", error)
         elif ranks:
             self.assertIn(b"rank 1", error)
         return output
@@ -206,7 +206,7 @@ class ResumeTest(ResumeCase):
         self.assertEqual(os.listdir(kept), ["command"])
         # Starts over with the same plan: the copy does not go into the folder that exists by now.
         done = self.warren(*words, "--checkpoint", kept, "--resume", folder=self.place)
-        self.assertIn(b"nothing had been kept", done.stderr)
+        self.assertIn(b"there was no checkpoint", done.stderr)
         self.assertEqual(describe(self.place / "own"), describe(self.tree))
         self.assertEqual(os.listdir(kept), [])
 
@@ -361,14 +361,14 @@ class ResumeTest(ResumeCase):
 
     def test_wrong_words(self):
         kept = ["--checkpoint", self.place / "kept"]
-        self.assertIn("name its folder", self.error("rm", "-r", "--resume", "x"))
+        self.assertIn("--resume requires --checkpoint", self.error("rm", "-r", "--resume", "x"))
         self.assertIn("one tree", self.error("rm", "-r", *kept, "x", "y"))
         self.assertIn("one tree", self.error("cp", "-a", *kept, "x", "y", "z"))
         self.assertIn("--sorted", self.error("find", "-s", *kept, "."))
         self.assertIn("invalid number", self.error("walk", *kept, "--checkpoint-every", "0"))
         self.assertIn("cannot make", self.error("walk", "--checkpoint", "/no/such/folder"))
         self.assertIn("two trees", self.error("cmp", *kept, __file__, __file__, code=2))
-        self.assertIn("neither --check", self.error("hash", "-c", *kept, __file__))
+        self.assertIn("combined with --check", self.error("hash", "-c", *kept, __file__))
         self.assertIn("scheduler other than cp",
                       self.error("walk", *kept, "--resume", "--scheduler", "cp"))
         self.make_volume()

@@ -309,7 +309,7 @@ class DuTest(WalkCase):
         self.assertIn("invalid --threshold", self.error("du", "-t", "much", "."))
         self.assertIn("'/no/such': No such file", self.error("du", "-X", "/no/such", "."))
         self.assertIn("cannot both summarize", self.error("du", "-s", "-a", "."))
-        self.assertIn("not with --json", self.error("du", "--json", "--top", "1", "."))
+        self.assertIn("combined with --json", self.error("du", "--json", "--top", "1", "."))
         self.assertIn("invalid number", self.error("du", "--max-ops", "x", "."))
 
 
