@@ -32,6 +32,7 @@ try:
             os.pwrite(file, b"x" * (1 << 20), offset)
         if os.lseek(file, 0, os.SEEK_DATA) != 0 or os.lseek(file, 0, os.SEEK_HOLE) != size:
             os._exit(3)
+        print(flush=True)
 except OSError:
     os._exit(0)
 """
@@ -326,8 +327,10 @@ class LifeTest(unittest.TestCase):
         while not self.volume.is_mounted():
             time.sleep(0.01)
         writer = subprocess.Popen([sys.executable, "-c", SEEKING_WRITER,
-                                   os.path.join(self.volume.root, "f")])
-        time.sleep(0.5)
+                                   os.path.join(self.volume.root, "f")], stdout=subprocess.PIPE)
+        self.addCleanup(writer.stdout.close)
+        self.addCleanup(writer.kill)
+        self.assertEqual(writer.stdout.readline(), b"\n")
         daemon.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         daemon.send_signal(signal.SIGTERM)
