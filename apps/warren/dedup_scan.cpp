@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/disk_extents.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
@@ -244,10 +245,12 @@ SharingResult DedupScan::share() {
             why = "this file system cannot (Warren, btrfs and xfs with reflink can)";
         if (code == Errc::stale) why = "one of them has changed";
         if (code == daemon_out_of_reach)
-            why = "the daemon of this mount cannot be reached (was it mounted by another user?)";
+            why = "the daemon of this mount cannot be reached (ended, or another user's?)";
         complain({quote(run.range.file.text), ": cannot share blocks with ",
                   quote(run.original.file.text), ": ", why});
-        if (code == Errc::not_supported || code == daemon_out_of_reach) return result;
+        const bool is_hopeless = code == Errc::not_supported || code == daemon_out_of_reach ||
+                                 code == fuse::other_protocol;
+        if (is_hopeless) return result;
     }
     return result;
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 
+#include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/mounts.hpp"
 #include "base/descriptor.hpp"
 
@@ -127,9 +128,11 @@ Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& rang
         const u64 target_offset = range.offset + done;
         if (!system.daemon) return ask_kernel(from.get(), offset, to.get(), target_offset, left);
         Deduped deduped;
-        WARREN_TRY(
-            system.daemon->dedupe(from.get(), offset, to.get(), target_offset, left, deduped));
-        return deduped;
+        const Errc code =
+            system.daemon->dedupe(from.get(), offset, to.get(), target_offset, left, deduped);
+        if (code == Errc::ok) return deduped;
+        const bool is_gone = code != fuse::other_protocol && system.daemon->is_broken();
+        return is_gone ? daemon_out_of_reach : code;
     });
 }
 

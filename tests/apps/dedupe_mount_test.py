@@ -278,6 +278,15 @@ class DedupCommand(MountedTest):
         done = run("dedup", "--apply", volume.root, code=1)
         self.assertIn("daemon of this mount cannot be reached", done.stderr)
 
+    def test_a_daemon_that_goes_away(self):
+        """One line says so, however many files are left."""
+        for name in "abcd":
+            self.write(name, b"x" * 2 * BLOCK)
+        with mounted.another_daemon(control_path(self.folder), b""):
+            done = run("dedup", "--apply", self.folder, code=1)
+        self.assertIn("daemon of this mount cannot be reached", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
     def test_in_an_image(self):
         with tempfile.TemporaryDirectory() as folder:
             image = os.path.join(folder, "v.img")

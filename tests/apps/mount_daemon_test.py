@@ -3,7 +3,6 @@
 """What a mount's daemon does besides system calls: bulk commands with the kernel's caches filled,
 remounting, ending, NFS handles, and clear errors."""
 
-import contextlib
 import errno
 import os
 import signal
@@ -47,29 +46,6 @@ def names_that_open(directory, names):
         except OSError:
             pass
     return found
-
-
-@contextlib.contextmanager
-def another_daemon(path, answer):
-    """Listens in place of the daemon: it gives its first peer this answer, whatever the request is,
-    and ends."""
-    def serve():
-        with listener.accept()[0] as peer:
-            peer.recv(4096)
-            peer.sendall(answer)
-
-    os.rename(path, path + ".kept")
-    try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-            listener.listen()
-            listener.settimeout(10)
-            thread = threading.Thread(target=serve)
-            thread.start()
-            yield
-            thread.join()
-    finally:
-        os.rename(path + ".kept", path)
 
 
 class Bulk(MountedTest):
@@ -249,7 +225,7 @@ class Bulk(MountedTest):
         self.assertEqual(answer, control_frame(101, struct.pack("<Q", errno.EPROTONOSUPPORT)))
 
         answer = control_frame(101, struct.pack("<Q", 0), version=mounted.CONTROL_VERSION + 1)
-        with another_daemon(path, answer):
+        with mounted.another_daemon(path, answer):
             told = run("sync", self.volume.root, code=1).stderr
         self.assertIn("another version of Warren (unmount it and mount it again)", told)
 
@@ -315,7 +291,7 @@ class Life(unittest.TestCase):
 
     def test_unmounting_unheard(self):
         self.volume.mount()
-        with another_daemon(control_path(self.volume.root), b""):
+        with mounted.another_daemon(control_path(self.volume.root), b""):
             told = run("umount", self.volume.root).stderr
         self.assertIn("its daemon did not answer", told)
         self.assertFalse(self.volume.is_mounted())

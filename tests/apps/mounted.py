@@ -4,16 +4,19 @@ Python does not wrap. Needs WARREN (the program), root and /dev/fuse; without, s
 code 77)."""
 
 import atexit
+import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -196,6 +199,29 @@ def control_path(root):
 
 def control_frame(verb, payload=b"", length=None, version=CONTROL_VERSION):
     return struct.pack("<IHH", len(payload) if length is None else length, verb, version) + payload
+
+
+@contextlib.contextmanager
+def another_daemon(path, answer):
+    """Listens in place of the daemon: it gives its first peer this answer, whatever the request is,
+    and ends."""
+    def serve():
+        with listener.accept()[0] as peer:
+            peer.recv(4096)
+            peer.sendall(answer)
+
+    os.rename(path, path + ".kept")
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            listener.settimeout(10)
+            thread = threading.Thread(target=serve)
+            thread.start()
+            yield
+            thread.join()
+    finally:
+        os.rename(path + ".kept", path)
 
 
 class FileHandle(ctypes.Structure):
