@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 
+#include "python/src/gpu_memory.hpp"
 #include "python/src/shared.hpp"
 
 namespace warren::python {
@@ -72,6 +73,14 @@ struct Exported {
     std::vector<i64> strides;
 };
 
+constexpr i32 device_cpu = 1;
+constexpr i32 device_cuda = 2;
+
+nb::dlpack::device device_of(const Array& array) {
+    if (array.gpu() >= 0) return {device_cuda, array.gpu()};
+    return {device_cpu, 0};
+}
+
 template <class Managed>
 nb::object make_capsule(Array array, u64 flags) {
     auto exported = std::make_unique<Exported<Managed>>();
@@ -85,7 +94,7 @@ nb::object make_capsule(Array array, u64 flags) {
     }
     Managed& managed = exported->managed;
     managed.tensor.data = exported->array.template data<void>();
-    managed.tensor.device = {1, 0};  // the CPU
+    managed.tensor.device = device_of(exported->array);
     managed.tensor.ndim = static_cast<i32>(exported->shape.size());
     managed.tensor.dtype = exported->array.type().code;
     managed.tensor.shape = exported->shape.data();
@@ -123,13 +132,24 @@ bool takes_versions(nb::handle max_version) {
     return major >= 1;
 }
 
+/// What an array shows has been written when Python sees it, so no stream has to wait for it.
+void check_stream(nb::handle stream, bool is_on_gpu) {
+    if (stream.is_none()) return;
+    if (!is_on_gpu) throw nb::value_error("stream: an array of the host takes none");
+    i64 number = 0;
+    if (!nb::try_cast(stream, number) || number < -1 || number == 0)
+        throw nb::value_error("stream: -1, 1, 2 or the address of a stream is needed");
+}
+
 struct BufferShape {
     std::vector<Py_ssize_t> shape;
     std::vector<Py_ssize_t> strides;
 };
 
 nb::list to_list(nb::handle self) {
-    const nb::object memory = nb::steal(PyMemoryView_FromObject(self.ptr()));
+    const auto& array = nb::cast<const Array&>(self);
+    const nb::object shown = array.gpu() < 0 ? nb::borrow(self) : nb::cast(array.on_host());
+    const nb::object memory = nb::steal(PyMemoryView_FromObject(shown.ptr()));
     if (!memory.is_valid()) throw nb::python_error();
     return nb::cast<nb::list>(memory.attr("tolist")());
 }
@@ -143,9 +163,10 @@ nb::object item(nb::handle self, i64 index) {
     std::vector<i64> rest(array.shape().begin() + 1, array.shape().end());
     const u64 step = count == 0 ? 0 : array.size_bytes() / static_cast<u64>(count);
     std::vector<i64> one = rest.empty() ? std::vector<i64>{1} : rest;
-    const nb::object row = nb::cast(Array(std::shared_ptr<void>(),
-                                          array.data<std::byte>() + step * static_cast<u64>(index),
-                                          array.type(), std::move(one)));
+    Array part(nullptr, array.data<std::byte>() + step * static_cast<u64>(index), array.type(),
+               std::move(one));
+    part.set_gpu(array.gpu());
+    const nb::object row = nb::cast(std::move(part));
     const nb::list values = to_list(row);
     if (rest.empty()) return values[0];
     return nb::steal(PyList_AsTuple(values.ptr()));
@@ -205,7 +226,59 @@ i64 Array::elements() const {
     return std::accumulate(shape_.begin(), shape_.end(), i64{1}, std::multiplies<>());
 }
 
+Array Array::on_host() const {
+    if (gpu_ < 0) return *this;
+    Array copy = make(*type_, shape_);
+    Errc code = Errc::ok;
+    {
+        const GilRelease release;
+        code = copy_to_host(*this, copy.data_);
+    }
+    if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+    return copy;
+}
+
+Array Array::on_gpu(i32 gpu) const {
+    Array copy;
+    Errc code = Errc::ok;
+    {
+        const GilRelease release;
+        code = copy_to_gpu(*this, gpu, copy);
+    }
+    if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+    return copy;
+}
+
+nb::dict Array::cuda_interface() const {
+    if (gpu_ < 0) {
+        PyErr_SetString(PyExc_AttributeError, "the array is in the memory of the host");
+        throw nb::python_error();
+    }
+    const bool has_format = type_->format != nullptr;
+    const u64 item_bytes = has_format ? type_->bytes() : 1;
+    constexpr std::string_view kinds = "iufxVcb";  // by the codes of DLPack
+    const char kind = has_format ? kinds[type_->code.code] : 'u';
+    nb::list shape;
+    for (const i64 count : shape_)
+        shape.append(count);
+    if (!has_format) {  // its bytes, as in the buffer protocol
+        if (shape_.empty()) shape.append(1);
+        const std::size_t last = nb::len(shape) - 1;
+        shape[last] = nb::cast<i64>(shape[last]) * static_cast<i64>(type_->bytes());
+    }
+    nb::dict answer;
+    answer["shape"] = nb::steal<nb::tuple>(PyList_AsTuple(shape.ptr()));
+    answer["typestr"] =
+        (item_bytes == 1 ? "|" : "<") + std::string(1, kind) + std::to_string(item_bytes);
+    answer["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(data_), is_read_only_);
+    answer["version"] = 3;
+    answer["strides"] = nb::none();
+    answer["stream"] = nb::none();  // nothing is queued that a consumer must wait for
+    return answer;
+}
+
 Array Array::copied() const {
+    if (gpu_ >= 0) return on_gpu(gpu_);
     constexpr u64 few_bytes = 256 * kib;
     Array copy = make(*type_, shape_);
     std::optional<GilRelease> release;
@@ -216,6 +289,12 @@ Array Array::copied() const {
 
 int Array::fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
     buffer->obj = nullptr;
+    if (gpu_ >= 0) {
+        PyErr_SetString(PyExc_BufferError,
+                        "the array is in the memory of a GPU: take it by DLPack, as CuPy and torch "
+                        "do, or copy it by to_host()");
+        return -1;
+    }
     if (is_read_only_ && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
         PyErr_SetString(PyExc_BufferError, "the array is read-only");
         return -1;
@@ -255,9 +334,13 @@ void Array::release_buffer(PyObject* /*self*/, Py_buffer* buffer) {
 
 nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                          nb::handle copy) const {
-    if (!stream.is_none()) throw nb::value_error("stream: an array of the host takes none");
-    if (!device.is_none() && !device.equal(nb::make_tuple(1, 0)))
-        raise_buffer_error("dl_device: the array is in the host's memory, which is (1, 0)");
+    const nb::dlpack::device own = device_of(*this);
+    const bool may_copy = copy.is_none() || nb::cast<bool>(copy);
+    if (gpu_ >= 0 && may_copy && device.equal(nb::make_tuple(device_cpu, 0)))
+        return on_host().dlpack(nb::none(), max_version, nb::none(), nb::none());
+    if (!device.is_none() && !device.equal(nb::make_tuple(own.device_type, own.device_id)))
+        raise_buffer_error("dl_device: the array is in other memory; __dlpack_device__() tells");
+    check_stream(stream, gpu_ >= 0);
     const bool copies = !copy.is_none() && nb::cast<bool>(copy);
     const bool is_versioned = takes_versions(max_version);
     if (is_read_only_ && !copies && !is_versioned)
@@ -292,7 +375,14 @@ void add_array(nb::module_& module) {
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",
              [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })
-        .def("__dlpack_device__", [](const Array&) { return nb::make_tuple(1, 0); });
+        .def("__dlpack_device__",
+             [](const Array& array) {
+                 const nb::dlpack::device device = device_of(array);
+                 return nb::make_tuple(device.device_type, device.device_id);
+             })
+        .def_prop_ro("__cuda_array_interface__", &Array::cuda_interface)
+        .def("to_host", &Array::on_host)
+        .def("to_gpu", &Array::on_gpu, nb::arg());
 }
 
 }  // namespace warren::python

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays for Python: host memory with a shape, exported by the buffer protocol and by DLPack.
+// Arrays for Python: memory with a shape. Memory of the host is exported by the buffer protocol,
+// memory of a GPU by __cuda_array_interface__, and both by DLPack.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -64,11 +65,19 @@ class Array {
     i64 elements() const;
     u64 size_bytes() const { return static_cast<u64>(elements()) * type_->bytes(); }
     bool is_read_only() const { return is_read_only_; }
+    /// The GPU whose memory it is; -1: the host's.
+    i32 gpu() const { return gpu_; }
+    void set_gpu(i32 gpu) { gpu_ = gpu; }
+    /// The same elements in the memory of the host: a copy if they are in that of a GPU.
+    Array on_host() const;
+    /// A copy in the memory of a GPU.
+    Array on_gpu(i32 gpu) const;
 
     /// Implement the methods with these names of Python's and DLPack's protocols.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;
     nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                       nb::handle copy) const;
+    nb::dict cuda_interface() const;
     static void release_buffer(PyObject* self, Py_buffer* buffer);
     /// Adds the method `__dlpack__` to a class.
     template <class Class, class Method>
@@ -86,6 +95,7 @@ class Array {
     const ElementType* type_ = nullptr;
     std::vector<i64> shape_;
     bool is_read_only_ = false;
+    i32 gpu_ = -1;
 };
 
 /// Adds the class `Array` to the module.

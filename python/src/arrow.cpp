@@ -189,20 +189,25 @@ std::unique_ptr<ArrowArrayStream> make_stream(Columns columns) {
     return stream;
 }
 
-ArrowColumn make_column(std::string name, nb::handle given) {
+/// What `given` shows, or with `on_host` a copy of it if a GPU has it.
+ArrowColumn make_column(std::string name, nb::handle given, bool on_host) {
+    const auto take = [on_host](nb::handle part) {
+        const auto array = nb::cast<Array>(part);
+        return on_host ? array.on_host() : array;
+    };
     ArrowColumn column;
     column.name = std::move(name);
     nb::tuple text;
     if (nb::try_cast(given, text)) {
-        column.values = nb::cast<Array>(text[0]);
-        column.offsets = nb::cast<Array>(text[1]);
+        column.values = take(text[0]);
+        column.offsets = take(text[1]);
         column.rows = column.offsets->shape()[0] - 1;
-        const bool is_text =
-            is_utf8({column.values.data<const char>(), column.values.size_bytes()});
+        const Array bytes = column.values.on_host();
+        const bool is_text = is_utf8({bytes.data<const char>(), bytes.size_bytes()});
         column.format = is_text ? "U" : "Z";
         return column;
     }
-    column.values = nb::cast<Array>(given);
+    column.values = take(given);
     column.rows = column.values.shape()[0];
     column.format = format_of(column.values.type().name);
     if (column.values.shape().size() == 1) return column;
@@ -211,10 +216,10 @@ ArrowColumn make_column(std::string name, nb::handle given) {
     return column;
 }
 
-Columns make_columns(const nb::dict& given) {
+Columns make_columns(const nb::dict& given, bool on_host) {
     auto made = std::make_shared<std::vector<ArrowColumn>>();
     for (const auto& [name, column] : given)
-        made->push_back(make_column(nb::cast<std::string>(name), column));
+        made->push_back(make_column(nb::cast<std::string>(name), column, on_host));
     return made;
 }
 
@@ -252,20 +257,26 @@ nb::object make_capsule(std::unique_ptr<Exported> exported) {
 }
 
 nb::object arrow_stream(const nb::dict& columns) {
-    return make_capsule(make_stream(make_columns(columns)));
+    return make_capsule(make_stream(make_columns(columns, true)));
 }
 
 /// The schema, and the record batch as a struct array.
 nb::tuple arrow_device_array(const nb::dict& given) {
     constexpr i32 cpu = 1;
-    const Columns columns = make_columns(given);
+    constexpr i32 cuda = 2;
+    const Columns columns = make_columns(given, false);
+    const i32 gpu = columns->empty() ? -1 : columns->front().values.gpu();
+    for (const ArrowColumn& column : *columns) {
+        if (column.values.gpu() != gpu)
+            throw nb::value_error("the columns are in the memory of several devices");
+    }
     auto schema = std::make_unique<ArrowSchema>();
     fill_schema(schema.get(), columns);
     nb::object shown_schema = make_capsule(std::move(schema));
     auto array = std::make_unique<ArrowDeviceArray>();
     fill_array(&array->array, columns);
-    array->device_type = cpu;
-    array->device_id = -1;
+    array->device_type = gpu < 0 ? cpu : cuda;
+    array->device_id = gpu;
     return nb::make_tuple(shown_schema, make_capsule(std::move(array)));
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An open file: reads and writes bytes at offsets.
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
 
 #include "python/src/native.hpp"
@@ -55,15 +57,52 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     }));
 }
 
-u64 NativeFile::read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset) {
+/// Where on a GPU an array is; none if the host has it. Raises TypeError for other devices.
+template <class Target>
+std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream,
+                                  const char* what) {
+    const i32 type = array.device_type();
+    if (type == nb::device::cpu::value) {
+        if (stream) throw nb::value_error("stream: what is in the memory of the host takes none");
+        return std::nullopt;
+    }
+    if (type != nb::device::cuda::value)
+        throw nb::type_error((std::string(what) + ": memory of a host or a CUDA GPU").c_str());
+    auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
+    return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
+}
+
+template <class Move>
+u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
+    LongCall call{nb::none()};
+    const auto moved = with_volume(
+        *shared_, [&](Volume& volume, const Caller&) { return move(volume, bytes, call); });
+    if (call.is_stopped()) call.finish(0);
+    const bool is_of_gpu = moved.code() == Errc::no_device || moved.code() == Errc::no_memory;
+    if (is_of_gpu) raise_failure(gpu_failure(moved.code()), view(path_));
+    return finish(moved);
+}
+
+u64 NativeFile::read_into(const nb::ndarray<nb::c_contig>& target, u64 offset,
+                          std::optional<u64> stream) {
+    if (const auto on_gpu = gpu_bytes(target, stream, "target")) {
+        return move_on_gpu(*on_gpu, [&](Volume& volume, const GpuBytes& bytes, LongCall& call) {
+            return read_to_gpu(volume, handle_, offset, bytes, call);
+        });
+    }
     const std::span bytes(static_cast<std::byte*>(target.data()), target.nbytes());
     return finish(in_pieces(*shared_, bytes.size(), [&](Volume& volume, u64 done, u64 part) {
         return volume.read(handle_, offset + done, bytes.subspan(done, part));
     }));
 }
 
-u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source,
-                           u64 offset) {
+u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig>& source, u64 offset,
+                           std::optional<u64> stream) {
+    if (const auto on_gpu = gpu_bytes(source, stream, "source")) {
+        return move_on_gpu(*on_gpu, [&](Volume& volume, const GpuBytes& bytes, LongCall& call) {
+            return write_from_gpu(volume, handle_, offset, bytes, call);
+        });
+    }
     const std::span bytes(static_cast<const std::byte*>(source.data()), source.nbytes());
     return finish(in_pieces(*shared_, bytes.size(), [&](Volume& volume, u64 done, u64 part) {
         return volume.write(handle_, offset + done, bytes.subspan(done, part));
@@ -113,8 +152,10 @@ void add_file(nb::module_& module) {
     nb::class_<NativeFile>(module, "File")
         .def("read", &NativeFile::read)
         .def("write", &NativeFile::write)
-        .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg())
-        .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg())
+        .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg(),
+             nb::arg().none())
+        .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg(),
+             nb::arg().none())
         .def("share_from", &NativeFile::share_from)
         .def("truncate", &NativeFile::truncate)
         .def("size", &NativeFile::size)

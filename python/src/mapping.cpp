@@ -2,6 +2,9 @@
 // A file mapped into memory, as an array of its bytes in place.
 #include <optional>
 
+#include <nanobind/stl/optional.h>
+
+#include "python/src/gpu_memory.hpp"
 #include "python/src/operands.hpp"
 
 namespace warren::python {
@@ -36,10 +39,13 @@ class NativeMap : public Array {
         return Array::dlpack(stream, max_version, device, copy);
     }
 
-    void write_back() {
+    void write_back(std::optional<u64> stream) {
         if (is_read_only()) raise_error(Errc::bad_handle, view(path_));
-        const Errc code = with_volume(
-            *mapped_->shared, [&](Volume&, const Caller&) { return mapped_->file->write_back(); });
+        if (stream && gpu() < 0) throw nb::value_error("stream: a map of the host takes none");
+        const Errc code = with_volume(*mapped_->shared, [&](Volume&, const Caller&) -> Errc {
+            if (gpu() >= 0) WARREN_TRY(wait_for_stream(gpu(), stream.value_or(0)));
+            return mapped_->file->write_back();
+        });
         if (code != Errc::ok) raise_error(code, view(path_));
     }
 
@@ -90,6 +96,10 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
     const FileView& shown = mapped->file->view();
     std::vector<i64> lengths = shape_for(shape, shown.bytes, *type);
     Array array(mapped, shown.data, *type, std::move(lengths), !is_writable);
+    if (mapped->file->is_on_device()) {
+        array.set_gpu(gpu_of(shown.data));
+        if (array.gpu() < 0) raise_failure(gpu_failure(Errc::io), text);
+    }
     return {std::move(mapped), std::move(array), path};
 }
 
@@ -107,7 +117,7 @@ PyType_Slot slots[] = {
 
 void add_mapping(nb::module_& module, VolumeClass& volume) {
     nb::class_<NativeMap, Array> map(module, "Map", nb::type_slots(slots));
-    map.def("write_back", &NativeMap::write_back);
+    map.def("write_back", &NativeMap::write_back, nb::arg("stream") = nb::none());
     Array::add_dlpack(map, &NativeMap::dlpack);
     using nb::arg;
     volume.def("map", &map_file, arg(), arg(), arg().none(), arg(), arg());

@@ -23,14 +23,15 @@ void NativeVolume::format(const nb::bytes& path, u64 size, const std::string& la
     if (failure.code != Errc::ok) raise_failure(failure, text);
 }
 
-NativeVolume::NativeVolume(const nb::bytes& path, bool read_only)
+NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine)
     : shared_(std::make_shared<Shared>()) {
+    EngineChoice choice = EngineChoice::automatic;
+    if (!find_engine(engine, choice)) throw nb::value_error("engine: it is auto, cpu or cuda");
     const std::string text(view(path));
     Failure failure;
     {
         const GilRelease release;
-        shared_->volume =
-            Volume::open(text, {.read_only = read_only, .engine = EngineChoice::cpu}, failure);
+        shared_->volume = Volume::open(text, {.read_only = read_only, .engine = choice}, failure);
     }
     if (!shared_->volume) raise_failure(failure, text);
 }
@@ -55,6 +56,17 @@ void NativeVolume::sync() {
     if (code != Errc::ok) raise_error(code, "/");
 }
 
+nb::tuple NativeVolume::engine() {
+    std::string name;
+    std::string note;
+    with_volume_briefly(*shared_, [&](Volume& volume, const Caller&) {
+        name = volume.engine();
+        note = volume.engine_note();
+        return 0;
+    });
+    return nb::make_tuple(name, note);
+}
+
 }  // namespace warren::python
 
 NB_MODULE(_native, module) {
@@ -66,12 +78,13 @@ NB_MODULE(_native, module) {
     add_array(module);
     add_file(module);
     VolumeClass volume(module, "Volume");
-    volume.def(nb::init<const nb::bytes&, bool>())
+    volume.def(nb::init<const nb::bytes&, bool, const std::string&>())
         .def_static("format", &NativeVolume::format)
         .def("is_closed", &NativeVolume::is_closed)
         .def("is_forked", &NativeVolume::is_forked)
         .def("close", &NativeVolume::close)
-        .def("sync", &NativeVolume::sync);
+        .def("sync", &NativeVolume::sync)
+        .def("engine", &NativeVolume::engine);
     add_names(volume);
     add_attributes(volume);
     add_bulk_names(volume);

@@ -2,9 +2,11 @@
 // The classes of the extension module, each defined in the file of its topic.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "python/src/array.hpp"
+#include "python/src/gpu_memory.hpp"
 #include "python/src/shared.hpp"
 
 namespace warren::python {
@@ -19,9 +21,11 @@ class NativeFile {
 
     nb::bytes read(u64 offset, std::size_t size);
     u64 write(u64 offset, const nb::bytes& data);
-    /// Transfer bytes to or from an array or buffer in host memory, whatever its type and shape.
-    u64 read_into(const nb::ndarray<nb::c_contig, nb::device::cpu>& target, u64 offset);
-    u64 write_from(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& source, u64 offset);
+    /// Transfer bytes to or from an array or buffer of the host or a GPU, whatever its type and
+    /// shape. `stream`: the cudaStream_t on which copies from and to a GPU are queued.
+    u64 read_into(const nb::ndarray<nb::c_contig>& target, u64 offset, std::optional<u64> stream);
+    u64 write_from(const nb::ndarray<nb::ro, nb::c_contig>& source, u64 offset,
+                   std::optional<u64> stream);
     /// Empties the file and makes it share the blocks of the source. Returns the number of bytes.
     u64 share_from(const NativeFile& source);
     void truncate(u64 size);
@@ -30,6 +34,8 @@ class NativeFile {
 
  private:
     u64 finish(const Result<u64>& result);
+    template <class Move>
+    u64 move_on_gpu(const GpuBytes& bytes, const Move& move);
 
     std::shared_ptr<Shared> shared_;
     Handle handle_;
@@ -40,12 +46,14 @@ class NativeFile {
 class NativeVolume {
  public:
     static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);
-    NativeVolume(const nb::bytes& path, bool read_only);
+    NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine);
 
     bool is_closed() const { return !shared_->volume; }
     bool is_forked() const { return shared_->is_forked(); }
     void close(const nb::bytes& path);
     void sync();
+    /// Its name, and what there is to say of it.
+    nb::tuple engine();
 
     const std::shared_ptr<Shared>& shared() const { return shared_; }
     Shared& operator*() const { return *shared_; }

@@ -96,6 +96,8 @@ KEEP: dict[str, Call] = {
     "Volume.stat": lambda s: s.native.stat(b"/d/063", True),
     "Volume.has_access": lambda s: s.native.has_access(b"/d/063", 4),
     "Volume.exists_many": lambda s: s.native.exists_many(NAMES, None, None),
+    "Volume.engine": lambda s: s.native.engine(),
+    "Array.to_host": lambda s: s.array.to_host(),
     "File.size": lambda s: s.file.size(),
 }
 
@@ -148,12 +150,13 @@ LET_GO: dict[str, Call] = {
     "Volume.rebuild": lambda s: s.native.rebuild(b"/d", None),
     "File.read": lambda s: s.file.read(0, 4),
     "File.write": lambda s: s.file.write(0, b"data"),
-    "File.read_into": lambda s: s.file.read_into(s.large, 0),
-    "File.write_from": lambda s: s.file.write_from(s.large[:4], 0),
+    "File.read_into": lambda s: s.file.read_into(s.large, 0, None),
+    "File.write_from": lambda s: s.file.write_from(s.large[:4], 0, None),
     "File.share_from": lambda s: s.file.share_from(s.other),
     "File.truncate": lambda s: s.file.truncate(4),
     "File.sync": lambda s: s.file.sync(),
     "Map.write_back": lambda s: s.map.write_back(),
+    "Array.to_gpu": lambda s: refused(lambda: s.array.to_gpu(99)),
     "chunk": lambda s: warren.chunk(s.large, "fastcdc"),
     "Array.__dlpack__ of a large copy": lambda s: s.array.__dlpack__(
         max_version=(1, 0), copy=True

@@ -132,6 +132,7 @@ def fail_often(volume: warren.Volume) -> None:
     fails(lambda: volume.map("/d/00").__dlpack__(), BufferError)
     fails(lambda: volume.usage(progress=fail), ZeroDivisionError)
     fails(lambda: volume.find(progress=fail), ZeroDivisionError)
+    fails(lambda: volume.find(device="cuda:99"), OSError)
 
 
 def fail(count: int) -> None:

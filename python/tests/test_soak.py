@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import warren
 
+from conftest import ENGINE
+
 SECONDS = float(os.environ.get("WARREN_SOAK_SECONDS", "6"))
 THREADS = 3
 FILES = 200
@@ -111,7 +113,7 @@ def taken() -> tuple[int, int, int, int]:
 
 def test_nothing_grows(tmp_path: Path) -> None:
     print(f"WARREN_TEST_SEED={SEED}")
-    with warren.Volume.create(tmp_path / "v.img", 256 << 20) as volume:
+    with warren.Volume.create(tmp_path / "v.img", 256 << 20, engine=ENGINE) as volume:
         loads = [Load(volume, number) for number in range(THREADS)]
         failed: list[BaseException] = []
         end = time.monotonic() + SECONDS

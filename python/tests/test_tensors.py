@@ -31,7 +31,7 @@ def test_read_into(volume: warren.Volume) -> None:
         with pytest.raises(TypeError):
             file.read_into(back.T)
         with pytest.raises(ValueError, match="stream"):
-            file.pread(part, stream=7)  # type: ignore[arg-type]
+            file.pread(part, stream=7).result()
     with pytest.raises(OSError), volume.open("/f") as file:
         file.write_from(part)
     with pytest.raises(ValueError, match="closed"):

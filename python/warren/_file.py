@@ -7,7 +7,7 @@ import errno
 import io
 import os
 from functools import cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from . import _native
 
@@ -29,9 +29,19 @@ def _executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="warren.pread")
 
 
-def _refuse_stream(stream: object) -> None:
-    if stream is not None:
-        raise ValueError("stream: the CPU engine knows no streams")
+def stream_address(stream: object) -> int | None:
+    """The address of a CUDA stream: an int, or a stream of cuda.core, torch or CuPy."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        pair = cast("tuple[int, int]", protocol() if callable(protocol) else protocol)
+        return pair[1]
+    for name in ("cuda_stream", "ptr"):
+        address = getattr(stream, name, None)
+        if isinstance(address, int):
+            return address
+    raise TypeError("stream: an int or a stream of cuda.core, torch or CuPy is needed")
 
 
 class File(io.RawIOBase):
@@ -118,30 +128,32 @@ class File(io.RawIOBase):
         return size
 
     def read_into(
-        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: object = None
     ) -> int:
         """Fills a writable, contiguous array or buffer with the bytes from `offset` on, whatever
         its type and shape; returns the bytes read, fewer where the file ends. The position stays.
 
-        The CPU engine knows no streams.
+        In the memory of a CUDA GPU, the bytes are there when `stream`, an int or a stream of
+        cuda.core, torch or CuPy, or else the default stream, has come to them.
         """
-        _refuse_stream(stream)
-        return self._open(READ).read_into(target, offset)
+        return self._open(READ).read_into(target, offset, stream_address(stream))
 
     def pread(
-        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+        self, target: Buffer | HasDLPack, offset: int = 0, *, stream: object = None
     ) -> Future[int]:
         """As read_into() in another thread: result() waits. The target must not be used before."""
-        _refuse_stream(stream)
-        native = self._open(READ)
-        return _executor().submit(native.read_into, target, offset)
+        native, address = self._open(READ), stream_address(stream)
+        return _executor().submit(native.read_into, target, offset, address)
 
     def write_from(
-        self, source: Buffer | HasDLPack, offset: int = 0, *, stream: None = None
+        self, source: Buffer | HasDLPack, offset: int = 0, *, stream: object = None
     ) -> int:
-        """Writes the bytes of a contiguous array or buffer at `offset`; returns their number."""
-        _refuse_stream(stream)
-        return self._open(WRITE).write_from(source, offset)
+        """Writes the bytes of a contiguous array or buffer at `offset`; returns their number.
+
+        What is in the memory of a CUDA GPU is written when `stream` has come to it; see
+        read_into().
+        """
+        return self._open(WRITE).write_from(source, offset, stream_address(stream))
 
     def copy_from(self, source: File) -> None:
         """Replaces the contents by those of another file of the volume. Both share blocks until one

@@ -43,12 +43,16 @@ class Strings(Sequence[str]):
         return os.fsdecode(part.tobytes())
 
     def __iter__(self) -> Iterator[str]:
-        data, ends = memoryview(self.values).tobytes(), self.offsets.tolist()
+        data, ends = memoryview(self.values.to_host()).tobytes(), self.offsets.tolist()
         for begin, end in zip(ends, ends[1:], strict=False):
             yield os.fsdecode(data[begin:end])
 
     def tolist(self) -> list[str]:
         return list(self)
+
+    def to_gpu(self, gpu: int) -> Strings:
+        """A copy in the memory of a GPU, where nothing but values and offsets can be used."""
+        return Strings(self.values.to_gpu(gpu), self.offsets.to_gpu(gpu))
 
 
 Column = Array | Strings
@@ -91,17 +95,21 @@ class Table(Mapping[str, Column]):
             raise TypeError(f"{name} is not a column of text")
         return column
 
+    def to_gpu(self, gpu: int) -> Table:
+        """A copy in the memory of a GPU. OSError ENODEV if there is none of that number."""
+        return Table({name: column.to_gpu(gpu) for name, column in self._columns.items()})
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
-        """One record batch, without a copy: numbers as int32 and int64, handles as lists of two,
-        text as large strings, or as large binaries if not all of it is UTF-8. Arrow allows to
-        ignore the `requested_schema`."""
+        """One record batch, without a copy if the host has the table: numbers as int32 and int64,
+        handles as lists of two, text as large strings, or as large binaries if not all of it is
+        UTF-8. Arrow allows to ignore the `requested_schema`."""
         return _native.arrow_stream(self._parts())
 
     def __arrow_c_device_array__(
         self, requested_schema: object = None, **options: object
     ) -> tuple[CapsuleType, CapsuleType]:
-        """The same as one struct array in the memory of its device, which is the host. Arrow
-        allows to ignore the `requested_schema`, and asks for NotImplementedError for options."""
+        """The same as one struct array in the memory where the table is. Arrow allows to ignore the
+        `requested_schema`, and asks for NotImplementedError for options."""
         if any(value is not None for value in options.values()):
             raise NotImplementedError(f"options: {', '.join(options)}")
         return _native.arrow_device_array(self._parts())
@@ -122,7 +130,7 @@ class Table(Mapping[str, Column]):
             if isinstance(column, Strings):
                 columns[name] = column.tolist()
                 continue
-            values = numpy.asarray(column)
+            values = numpy.asarray(column.to_host())
             if values.ndim == 2:
                 columns[f"{name}.inode"] = values[:, 0]
                 columns[f"{name}.generation"] = values[:, 1]
@@ -133,11 +141,25 @@ class Table(Mapping[str, Column]):
         return pandas.DataFrame(columns)
 
 
-def table(columns: Mapping[str, Array | tuple[Array, Array]]) -> Table:
-    """The table of what the extension returns."""
-    return Table(
+def table(
+    columns: Mapping[str, Array | tuple[Array, Array]], device: str | None = None
+) -> Table:
+    """The table of what the extension returns, on a device: cpu, cuda or cuda:N."""
+    made = Table(
         {
             name: Strings(*column) if isinstance(column, tuple) else column
             for name, column in columns.items()
         }
     )
+    gpu = gpu_number(device)
+    return made if gpu is None else made.to_gpu(gpu)
+
+
+def gpu_number(device: str | None) -> int | None:
+    """The number of the GPU that a device names; None for the host."""
+    kind, _, number = (device or "cpu").partition(":")
+    if kind == "cpu" and not number:
+        return None
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise ValueError(f"device: it is cpu, cuda or cuda:N, not {device!r}")
+    return int(number or "0")

@@ -17,7 +17,7 @@ from ._native import Array, Map
 from ._paths import Path, Paths, Progress
 from ._program import Finding, examine
 from ._results import Contents, Digests, Found, Rebuilt
-from ._table import Strings, Table, table
+from ._table import Strings, Table, gpu_number, table
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,15 +55,28 @@ class Volume(Paths):
     call between two names: what was done before stays done.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, engine: str = "cpu") -> None:
         """Opens the volume in a file or device. Nobody else may have it open, unless all open it
-        read-only."""
+        read-only.
+
+        engine: what runs the operations: cpu; cuda, a GPU, whose memory then holds the metadata and
+        what map() shows (OSError ENODEV: there is none that can be used); or auto, a GPU if there
+        is one.
+        """
         self._name = os.path.abspath(os.fsencode(path))
         self._read_only = read_only
-        self._native = _native.Volume(self._name, read_only)
+        self._native = _native.Volume(self._name, read_only, engine)
 
     @classmethod
-    def create(cls, path: Path, size: int = 0, *, label: str = "", force: bool = False) -> Volume:
+    def create(
+        cls,
+        path: Path,
+        size: int = 0,
+        *,
+        label: str = "",
+        force: bool = False,
+        engine: str = "cpu",
+    ) -> Volume:
         """Makes an empty volume of `size` bytes in a file or device and opens it.
 
         0: the size that the file or device has. `force` overwrites another file system.
@@ -71,7 +84,7 @@ class Volume(Paths):
         if size < 0:
             raise ValueError(f"negative size: {size}")
         _native.Volume.format(os.fsencode(path), size, label, force)
-        return cls(path)
+        return cls(path, engine=engine)
 
     def close(self) -> None:
         """Makes all changes durable and closes the volume; a second call does nothing."""
@@ -85,6 +98,11 @@ class Volume(Paths):
     @property
     def read_only(self) -> bool:
         return self._read_only
+
+    @property
+    def engine(self) -> str:
+        """What runs the operations: cpu or cuda."""
+        return self._native.engine()[0]
 
     @property
     def closed(self) -> bool:
@@ -118,7 +136,8 @@ class Volume(Paths):
         gives: why there is no CUDA engine, whether volumes can be mounted, and so on."""
         path = os.fsdecode(self._name)
         mode = ", read-only" if self._read_only else ""
-        mine = Finding("ok", "volume", f"{path}, engine cpu{mode}")
+        name, note = self._native.engine()
+        mine = Finding("ok", "volume", f"{path}, engine {name}{mode}{note and f' ({note})'}")
         return [mine, *examine(os.path.dirname(path))]
 
     def open(self, path: Path, mode: str = "r") -> File:
@@ -280,6 +299,7 @@ class Volume(Paths):
         mtime_max: int | None = None,
         depth_max: int | None = None,
         columns: Sequence[str] = ("handle", "path"),
+        device: str | None = None,
         progress: Progress = None,
     ) -> Table:
         """The files below a path, itself included, that pass a filter; in no order.
@@ -291,10 +311,12 @@ class Volume(Paths):
         columns: handle and parent (int64[n, 2]), size (bytes), blocks (of 4 KiB), mtime, atime and
         ctime (nanoseconds since 1970), links, user and group (int64[n]), mode and depth
         (int32[n]), name and path (text).
+        device: where the columns are to be: cpu (the default), cuda or cuda:N.
 
         An entry that vanishes meanwhile is left out, and one that is moved may be met twice or not.
         Raises PermissionError for a directory that the user may not read. Ctrl-C ends the call.
         """
+        gpu_number(device)  # before all the work
         kinds = 0xFFFF if not types else 0
         for letter in types:
             if letter not in _KINDS:
@@ -314,17 +336,18 @@ class Volume(Paths):
             ),
             progress,
         )
-        return table({name: found[name] for name in columns})
+        return table({name: found[name] for name in columns}, device)
 
     def stat_tree(
         self,
         path: Path = "/",
         *,
         columns: Sequence[str] = ("handle", "parent", "size", "mtime", "mode", "name"),
+        device: str | None = None,
         progress: Progress = None,
     ) -> Table:
         """All that is below a path, itself included, as columns; see find()."""
-        return self.find(path, columns=columns, progress=progress)
+        return self.find(path, columns=columns, device=device, progress=progress)
 
     def usage(
         self,
@@ -332,6 +355,7 @@ class Volume(Paths):
         *,
         depth_max: int = 0,
         counts_links: bool = False,
+        device: str | None = None,
         progress: Progress = None,
     ) -> Table:
         """The space that a directory takes with all below it, and that of directories below it.
@@ -340,9 +364,11 @@ class Volume(Paths):
         below it, which comes after the one that it is in. Columns: handle (int64[n, 2]), above (row
         of the directory that it is in), depth, entries (itself and the names below it), blocks (of
         4 KiB), bytes (int64[n]), name (text; empty for the first). A file with several names counts
-        at one of them, or with `counts_links` at each.
+        at one of them, or with `counts_links` at each. device: see find().
         """
-        return table(self._native.usage(os.fsencode(path), depth_max, counts_links, progress))
+        gpu_number(device)  # before all the work
+        found = self._native.usage(os.fsencode(path), depth_max, counts_links, progress)
+        return table(found, device)
 
     def map(
         self,
@@ -353,7 +379,7 @@ class Volume(Paths):
         offset: int = 0,
         writable: bool = False,
     ) -> Map:
-        """Maps a file from `offset` (bytes) to its end into memory, as an array.
+        """Maps a file from `offset` (bytes) to its end into the memory of the engine, as an array.
 
         dtype: a name such as "float32" or "bfloat16", or a dtype of numpy or torch. shape: at most
         what the file has; one length may be -1; None: one dimension. Types that the buffer protocol

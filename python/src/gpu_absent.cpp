@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cuda/gpu_memory.cpp answers in a build without CUDA.
+#include "python/src/gpu_memory.hpp"
+
+#if !defined(WARREN_CUDA)
+
+namespace warren::python {
+
+i32 gpu_of(const void* /*at*/) {
+    return -1;
+}
+
+Failure gpu_failure(Errc code) {
+    return {code, "this build of warren has no CUDA engine: install warren-cu13"};
+}
+
+Errc copy_to_gpu(const Array& /*from*/, i32 /*gpu*/, Array& /*to*/) {
+    return Errc::no_device;
+}
+
+Errc copy_to_host(const Array& /*from*/, void* /*to*/) {
+    return Errc::no_device;
+}
+
+Result<u64> read_to_gpu(Volume& /*volume*/, Handle /*file*/, u64 /*offset*/,
+                        const GpuBytes& /*target*/, LongCall& /*call*/) {
+    return Errc::no_device;
+}
+
+Result<u64> write_from_gpu(Volume& /*volume*/, Handle /*file*/, u64 /*offset*/,
+                           const GpuBytes& /*source*/, LongCall& /*call*/) {
+    return Errc::no_device;
+}
+
+Errc wait_for_stream(i32 /*gpu*/, u64 /*stream*/) {
+    return Errc::no_device;
+}
+
+}  // namespace warren::python
+
+#endif
