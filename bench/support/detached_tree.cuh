@@ -54,7 +54,7 @@ class DetachedTree {
     double remove_by_cpu(u64 tree) {
         Removal removal;
         return time_of([&] {
-            require(TreeRemover(volume_.inside()).remove(root(tree), removal) == Errc::ok,
+            require(TreeRemover(volume_.inside(), {}).remove(root(tree), removal) == Errc::ok,
                     "the CPU engine failed");
         });
     }
