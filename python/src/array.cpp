@@ -135,7 +135,7 @@ bool takes_versions(nb::handle max_version) {
 /// What an array shows has been written when Python sees it, so no stream has to wait for it.
 void check_stream(nb::handle stream, bool is_on_gpu) {
     if (stream.is_none()) return;
-    if (!is_on_gpu) throw nb::value_error("stream: an array of the host takes none");
+    if (!is_on_gpu) throw nb::value_error("stream: not allowed for an array in host memory");
     i64 number = 0;
     if (!nb::try_cast(stream, number) || number < -1 || number == 0)
         throw nb::value_error("stream: -1, 1, 2 or the address of a stream is needed");

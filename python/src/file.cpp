@@ -9,8 +9,8 @@
 namespace warren::python {
 namespace {
 
-/// Moves `size` bytes by move(volume, done, count) for pieces of them, between which Ctrl-C ends
-/// the call; how many, fewer if there are no more to be moved.
+/// Transfers `size` bytes in pieces by move(volume, done, count); Ctrl-C ends the call between two
+/// pieces. Returns the number of bytes, fewer than `size` at the end of the file.
 template <class Move>
 Result<u64> in_pieces(Shared& shared, u64 size, const Move& move) {
     constexpr u64 piece_bytes = 32 * mib;
@@ -57,17 +57,17 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     }));
 }
 
-/// Where on a GPU an array is; none if the host has it. Raises TypeError for other devices.
+/// The GPU memory of an array; none for host memory. Raises TypeError for other devices.
 template <class Target>
 std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream,
                                   const char* what) {
     const i32 type = array.device_type();
     if (type == nb::device::cpu::value) {
-        if (stream) throw nb::value_error("stream: what is in the memory of the host takes none");
+        if (stream) throw nb::value_error("stream: not allowed with host memory");
         return std::nullopt;
     }
     if (type != nb::device::cuda::value)
-        throw nb::type_error((std::string(what) + ": memory of a host or a CUDA GPU").c_str());
+        throw nb::type_error((std::string(what) + ": must be in host or CUDA memory").c_str());
     auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
     return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuda/gpu_memory.cpp answers in a build without CUDA.
+// Replaces cuda/gpu_memory.cpp in a build without CUDA: there is no GPU.
 #include "python/src/gpu_memory.hpp"
 
 #if !defined(WARREN_CUDA)

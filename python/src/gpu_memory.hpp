@@ -9,19 +9,19 @@ namespace warren::python {
 
 class LongCall;
 
-/// The GPU whose memory this is; -1: it is the host's.
+/// The number of the GPU whose memory `at` points into; -1 for host memory.
 i32 gpu_of(const void* at);
 
-/// A copy in the memory of GPU `gpu`. Requires: the GIL is let go. Errc::no_device if there is none
-/// of that number, Errc::no_memory; gpu_failure() says more.
+/// Copies an array to the memory of GPU number `gpu`. Errc::no_device, Errc::no_memory;
+/// gpu_failure() has the details. Requires: the caller does not hold the GIL.
 Errc copy_to_gpu(const Array& from, i32 gpu, Array& to);
-/// Copies what is in the memory of a GPU to `to`, which has as many bytes.
+/// Copies an array from a GPU to `to`, which has room for all of it.
 Errc copy_to_host(const Array& from, void* to);
 
 /// The last failure of this thread.
 Failure gpu_failure(Errc code);
 
-/// Bytes of a GPU's memory, and the stream where its copies are queued: a cudaStream_t.
+/// A range of a GPU's memory, and the cudaStream_t on which copies from and to it are queued.
 struct GpuBytes {
     std::byte* data = nullptr;
     u64 bytes = 0;
@@ -29,14 +29,14 @@ struct GpuBytes {
     u64 stream = 0;
 };
 
-/// Fills `target` from a file, by all cores, through pinned memory of the host; how much the file
-/// had. The last copies may still be in the stream.
+/// Reads a file into `target` on all cores, through pinned host memory, and returns the number of
+/// bytes read. The last copies may still be queued on the stream.
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,
                         LongCall& call);
-/// Writes `source` to a file when the stream has come to it; how much was written.
+/// Writes `source` to a file after the work queued on its stream, and returns the number of bytes.
 Result<u64> write_from_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& source,
                            LongCall& call);
-/// Waits until what is queued in the stream is done.
+/// Waits for the work queued on the stream.
 Errc wait_for_stream(i32 gpu, u64 stream);
 
 }  // namespace warren::python

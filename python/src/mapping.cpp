@@ -41,7 +41,8 @@ class NativeMap : public Array {
 
     void write_back(std::optional<u64> stream) {
         if (is_read_only()) raise_error(Errc::bad_handle, view(path_));
-        if (stream && gpu() < 0) throw nb::value_error("stream: a map of the host takes none");
+        if (stream && gpu() < 0)
+            throw nb::value_error("stream: not allowed for a map in host memory");
         const Errc code = with_volume(*mapped_->shared, [&](Volume&, const Caller&) -> Errc {
             if (gpu() >= 0) WARREN_TRY(wait_for_stream(gpu(), stream.value_or(0)));
             return mapped_->file->write_back();

@@ -51,7 +51,7 @@ class Strings(Sequence[str]):
         return list(self)
 
     def to_gpu(self, gpu: int) -> Strings:
-        """A copy in the memory of a GPU, where nothing but values and offsets can be used."""
+        """A copy in the memory of a GPU, of which only `values` and `offsets` can be used."""
         return Strings(self.values.to_gpu(gpu), self.offsets.to_gpu(gpu))
 
 
@@ -161,5 +161,5 @@ def gpu_number(device: str | None) -> int | None:
     if kind == "cpu" and not number:
         return None
     if kind != "cuda" or not (number or "0").isdecimal():
-        raise ValueError(f"device: it is cpu, cuda or cuda:N, not {device!r}")
+        raise ValueError(f"device: must be cpu, cuda or cuda:N, not {device!r}")
     return int(number or "0")

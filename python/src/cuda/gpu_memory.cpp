@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files go through two pieces of pinned memory: while one is copied over the bus the cores fill or
-// empty the other.
+// Contents pass through two pieces of pinned memory: while one is copied over the bus, the cores
+// fill or empty the other.
 #include "python/src/gpu_memory.hpp"
 
 #include <cuda_runtime_api.h>
@@ -21,10 +21,10 @@
 namespace warren::python {
 namespace {
 
-constexpr u64 piece_bytes = 32 * mib;  // copied at once
-constexpr u64 slice_bytes = 2 * mib;   // read by a core at once
+constexpr u64 piece_bytes = 32 * mib;  // copied in one call
+constexpr u64 slice_bytes = 2 * mib;   // read by one core in one call
 
-/// Pinned memory with the event behind the last copy from or to it.
+/// Pinned memory, and an event recorded after the last copy from or to it.
 struct Piece {
     gpu::PinnedBuffer<std::byte> memory;
     gpu::Event copied;
@@ -43,8 +43,8 @@ struct Staging {
     Piece pieces[2];
 };
 
-/// Those of a GPU that no call uses. Never freed, for at the end of the process the driver may have
-/// gone before.
+/// Staging memory that no call uses, by GPU. Never freed, because at the end of the process the
+/// driver may already have shut down.
 struct Idle {
     std::mutex mutex;
     std::multimap<i32, std::unique_ptr<Staging>> all;
@@ -54,7 +54,7 @@ Idle& idle() {
     return one;
 }
 
-/// A staging of a GPU, for as long as this lives.
+/// Holds the staging memory of a GPU for the lifetime of this object.
 class StagingHold {
  public:
     explicit StagingHold(i32 gpu) : gpu_(gpu) {
@@ -86,7 +86,7 @@ cudaStream_t stream_of(const GpuBytes& bytes) {
     return reinterpret_cast<cudaStream_t>(bytes.stream);
 }
 
-/// Fills `target` by all cores; how much the file had.
+/// Reads a file into `target` on all cores and returns the number of bytes read.
 Result<u64> read_slices(Workers& workers, Volume& volume, Handle file, u64 offset,
                         std::span<std::byte> target) {
     std::atomic<u64> end{target.size()};

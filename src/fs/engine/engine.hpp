@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend supplies: it runs commands on a volume whose metadata it keeps where it computes,
-// in the host's memory or in a GPU's. The volume above serves what commands ask for (blocks from
-// the disk, commits) and knows no more of where they ran.
+// The interface of a backend, which runs commands on a volume whose metadata it keeps in the host's
+// memory or in a GPU's. The volume above serves the retry reasons of commands (reads blocks from
+// the disk, commits) and does not depend on where they ran.
 #pragma once
 
 #include <memory>
@@ -24,26 +24,27 @@ class Engine {
     virtual std::string_view name() const = 0;
 
     /// Tries a command. The reply's code is final, or a retry reason that the host must serve
-    /// before it tries again. Errc::retry asks for nothing but patience; need_split and need_prune
-    /// are asked by an engine that leaves changes of a tree's structure to a command of their own
-    /// (Verb::change_structure); what it can do by itself it has done.
+    /// before it tries again. After Errc::retry the host just tries again. An engine that does not
+    /// split nodes or remove empty leaves itself replies need_split or need_prune, which
+    /// Verb::change_structure serves.
     virtual void attempt(const ops::Command& command, ops::Reply& reply) = 0;
-    /// As attempt() for each command. They may run in any order and at once: a caller that needs
-    /// an order sends one batch after the other.
+    /// Calls attempt() for each command. They may run in any order and at the same time; a caller
+    /// that needs an order sends one batch after the other.
     virtual void attempt_many(std::span<const ops::Command> commands,
                               std::span<ops::Reply> replies) = 0;
 
-    /// Memory of zeros for `bytes` of a file's contents, where programs of the engine reach it.
+    /// Allocates zeroed memory for `bytes` of a file's contents, where the engine's programs (for
+    /// CUDA: kernels) can access it.
     virtual Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) = 0;
 
-    // What only some engines have; the same for as long as the engine lives.
-    /// Null: it works on the host's Store.
+    // Null for an engine without the feature. The answers never change.
+    /// Null: the engine works on the host's Store.
     virtual EngineMemory* memory() { return nullptr; }
-    /// Null: the volume runs bulk commands by its own threads, or by commands.
+    /// Null: the volume runs bulk commands on its own threads, or as single commands.
     virtual BulkCommands* bulk() { return nullptr; }
-    /// Null: the volume gives commands.
+    /// Null: the volume runs each item as a command.
     virtual ItemBatches* batches() { return nullptr; }
-    /// Null: the volume makes batches of look-ups.
+    /// Null: the volume runs lookups as batches.
     virtual LookupStreams* lookups() { return nullptr; }
 };
 

@@ -37,16 +37,17 @@ class LookupStream {
     virtual Errc poll(u32 slot) = 0;
 };
 
-/// The streams of an engine. An error: there is none, and the volume makes batches of the look-ups.
+/// The lookup streams of an engine. On an error, the volume runs the lookups as batches.
 class LookupStreams {
  public:
     virtual ~LookupStreams() = default;
 
-    /// Takes the memory that a stream needs, which may take a while, so the caller holds nothing
-    /// that others wait for. By any thread, at any time.
+    /// Allocates the memory that a stream needs. That may take a while, so the caller must not hold
+    /// a lock that other threads wait for. Any thread may call it at any time.
     virtual Errc prepare_lookups() = 0;
-    /// A stream of look-ups on behalf of `caller`, until close_lookups() by the same thread. One at
-    /// a time: it waits for the one before. Requires: prepare_lookups() was ok.
+    /// Opens a stream of lookups on behalf of `caller`; the same thread calls close_lookups(). One
+    /// stream at a time: waits until the previous one is closed. Requires: prepare_lookups()
+    /// succeeded.
     virtual Result<LookupStream*> open_lookups(const core::Credentials& caller) = 0;
     virtual void close_lookups() = 0;
 };

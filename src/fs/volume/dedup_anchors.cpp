@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of equal fingerprints are anchors together: which of them is one depends on no order.
+// Of blocks with equal fingerprints in a row, all are anchors, so the choice depends on no order.
 #include "fs/volume/dedup_anchors.hpp"
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace {
 
 constexpr u64 block_size = format::block_size;
 constexpr u64 row_rest = anchor_row - 1;
-/// Of a block of zeros, and of what is not there.
+/// The fingerprint of a block of zeros, and of a block outside of the piece.
 constexpr u64 largest = std::numeric_limits<u64>::max();
 
-/// Mixes words from all over a block. That they miss a difference costs a block that is hashed in
-/// vain.
+/// Mixes some words from all over a block. Different blocks may have the same fingerprint, which
+/// only costs a needless hash.
 u64 fingerprint_of(std::span<const std::byte> block) {
     if (is_all_zero(block)) return largest;
     if (block.size() < block_size) return 0;
-    constexpr u64 distance = 264;  // meets another part of each record of a power of two
+    constexpr u64 distance = 264;  // no power of two: it meets every field of such records
     u64 mixed = 0;
     for (u64 at = 0; at + sizeof(u64) <= block_size; at += distance) {
         u64 word;
@@ -38,7 +38,7 @@ u64 fingerprint_of(std::span<const std::byte> block) {
 
 u64 find_anchors(std::span<const std::byte> piece, std::span<u32, anchored_blocks_max> anchors) {
     WARREN_CHECK(piece.size() <= anchored_blocks_max * block_size);
-    // With the rest of a row on either side.
+    // Padded on either side with blocks that are outside of the piece.
     std::array<u64, anchored_blocks_max + 2 * row_rest> prints;
     prints.fill(largest);
     u64 blocks = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks of contents the index of deduplication knows: the anchors, of every eight blocks in
-// a row the one with the smallest fingerprint. They depend on nothing but these blocks, so two
-// files that have such a run in common have an anchor of it in common, wherever it lies in them;
-// and only one block in four or five has to be hashed.
+// Chooses the blocks that the deduplication index stores, the anchors: of every eight consecutive
+// blocks, the one with the smallest fingerprint (winnowing). The choice depends only on these
+// blocks, so two files that contain the same run of eight blocks have an anchor in common, wherever
+// the run is in them; and only about two blocks in nine are hashed.
 //
-// Invariant: where a piece of contents ends, so do its rows of eight, and what is left of a row has
-// an anchor too. So a run has its anchor however the pieces divide it.
+// Invariant: a row of fewer than eight blocks at either end of a piece has an anchor too, so two
+// files have an anchor of a run in common however pieces divide it.
 #pragma once
 
 #include <span>
@@ -14,19 +14,19 @@
 
 namespace warren {
 
-/// So many blocks in a row have an anchor among them.
+/// Of this many consecutive blocks, at least one is an anchor.
 inline constexpr u64 anchor_row = 8;
 
-/// How many anchors so many blocks have, on average.
+/// The expected number of anchors among `blocks` blocks of random data.
 constexpr u64 anchors_among(u64 blocks) {
     return (2 * blocks + anchor_row) / (anchor_row + 1);
 }
 
-/// A piece has no more blocks; the last of them may be a part of one.
+/// The maximum number of blocks in a piece. The last one may be incomplete.
 inline constexpr u64 anchored_blocks_max = 256;
 
-/// Sets the numbers of those blocks of a piece that are anchors, in ascending order, and returns
-/// how many they are. A part of a block is one; a block of zeros is none.
+/// Stores the indices of the anchors of `piece` in ascending order and returns their number. An
+/// incomplete block is always an anchor, a block of zeros never.
 u64 find_anchors(std::span<const std::byte> piece, std::span<u32, anchored_blocks_max> anchors);
 
 }  // namespace warren

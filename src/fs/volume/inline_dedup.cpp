@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A write is looked up step by step, the first one before its file is locked: what is new then
-// takes the way of other writes. Of the blocks that stand for their runs, the anchors, the index
-// says where they may be; from there a run is compared in both directions. Elements are whole
-// blocks, and what the file has behind its last one.
+// A write is looked up in steps, the first of them before the file is locked, so that a write of
+// new data takes the ordinary path. The index says where another file may contain an anchor of the
+// write; from there the run is compared in both directions. Elements are whole blocks, and the
+// incomplete block at the end of a file.
 //
 // Invariant: of the file that blocks come from, only the lock is tried: a writer waits for no other
 // file.
@@ -22,7 +22,7 @@ namespace {
 
 constexpr u64 block_size = format::block_size;
 constexpr u64 step_bytes = anchored_blocks_max * block_size;
-constexpr u64 piece_bytes = 16 * block_size;  // is compared at once
+constexpr u64 piece_bytes = 16 * block_size;  // read and compared at once
 
 u64 default_index_bytes(u64 volume_bytes) {
     const auto memory =
@@ -71,7 +71,7 @@ class InlineDedup::Writing {
     /// Whether the file will end with the write.
     bool ends_file() const { return end() >= size_; }
 
-    /// Shares or zeroes the run that a candidate is in, if there is one.
+    /// Shares or zeroes the run around a candidate, if there is one that is long enough.
     Errc take(const DedupStep::Candidate& candidate) {
         if (candidate.at < written_) return Errc::ok;
         if (candidate.is_zero) return zero_from(candidate.at);
@@ -103,8 +103,8 @@ class InlineDedup::Writing {
         return to;
     }
 
-    /// Shares the run around byte `at` with blocks of a file around `found`. False if there is
-    /// none.
+    /// Shares the run around byte `at` with the file that contains `found`. False if there is no
+    /// run to share.
     Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.ask<ops::Verb::attributes_of>(
             [&](ops::Command& command) { command.from = found.inode; });

@@ -14,17 +14,18 @@
 
 namespace warren {
 
-/// Blocks of a part of a write that may be shared or zeroed. Large, and not to be initialized.
+/// The blocks of one step of a write that may be shared or zeroed. Large, so leave it
+/// uninitialized.
 struct DedupStep {
     struct Candidate {
         u64 at;        // the block's first byte in the file
-        bool is_zero;  // a run of zeros begins here; else:
+        bool is_zero;  // a run of zeros begins here, and the rest is not set
         DedupDigest digest;
         FileBlock found;
     };
-    u64 end;  // of the part, in the file
+    u64 end;  // of the step, in the file
     u64 count;
-    std::array<Candidate, anchored_blocks_max> candidates;  // by `at`, of which `count` are set
+    std::array<Candidate, anchored_blocks_max> candidates;  // `count` of them, sorted by `at`
 };
 
 /// Thread-safe.
@@ -46,16 +47,16 @@ class InlineDedup {
     void start_filling() { filler_.start(); }
     void stop_filling() { filler_.stop(); }
 
-    /// Whether look_up() may find something.
+    /// Whether look_up() could find something.
     static bool can_gain(u64 offset, u64 bytes, Awaited awaited) {
         if (awaited == Awaited::yes && bytes < awaited_bytes_min) return false;
         return bytes >= run_bytes_min || (offset == 0 && bytes > format::area_bytes);
     }
-    /// Looks the beginning of a write up in the index, and puts there what it does not know.
-    /// Whether write() may find something to share. Needs no lock.
+    /// Looks up the first step of a write in the index, and adds the anchors that the index does
+    /// not contain. Returns whether write() may find something to share. Needs no lock.
     bool look_up(Handle file, u64 offset, std::span<const std::byte> source, DedupStep& step);
-    /// As VolumeImplementation::write_contents(), with less to write. `step` is what look_up() has
-    /// set for this write. Requires: the file's exclusive data lock; the file has `size` bytes.
+    /// Like VolumeImplementation::write_contents(), but shares what it can. `step` is the result of
+    /// look_up() for this write. Requires: the file's exclusive data lock; its size is `size`.
     Result<u64> write(Handle file, u64 offset, std::span<const std::byte> source, u64 size, i64 now,
                       DedupStep& step);
 

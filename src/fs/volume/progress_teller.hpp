@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the caller of a bulk operation how far it is, ten times a second.
+// Reports the progress of a bulk operation to its caller, at most ten times a second.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace warren {
 
-/// For all workers of the operation; made in the caller's thread, the only one that tells.
+/// Shared by all workers of an operation. Only the thread that constructs it calls the callback.
 class ProgressTeller {
  public:
     explicit ProgressTeller(const ProgressCallback& progress) : progress_(progress) {}
 
-    /// Whether to go on. `count()` returns the names that are done; called only to tell them.
+    /// Whether to continue. `count()` returns how many names are done; called only for a report.
     template <class Count>
     bool goes_on(const Count& count) {
         if (!progress_) return true;
@@ -33,7 +33,7 @@ class ProgressTeller {
 
     const ProgressCallback& progress_;
     const std::thread::id caller_ = std::this_thread::get_id();
-    Clock::time_point next_{};  // the first time at once
+    Clock::time_point next_{};  // the first report is immediate
     std::atomic<bool> is_stopped_{false};
 };
 

@@ -23,7 +23,7 @@ struct ScanCall {
     /// Calls `body(i)` for each i below `count`, by many threads.
     std::function<void(u64 count, const std::function<void(u64)>& body)> for_each = {};
     std::function<Errc()> wait = {};  // see ScanSteps
-    ProgressCallback progress = {};   // of what `usage` counts
+    ProgressCallback progress = {};   // with `usage`: told how many names are measured
 };
 
 }  // namespace warren
