@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access control lists as values: whether one is sound, which mode bits it stands for, what chmod
-// does to it and what a new inode inherits. The rules are those of acl(5), as Linux applies them;
-// the form is that of Linux's xattr: u32 version, then u16 tag, u16 permissions, u32 id each.
+// Access control lists (ACLs) as values: whether one is valid, which mode bits it stands for, what
+// chmod changes in it, and what a new inode inherits. The rules are those of acl(5) as Linux
+// applies them. The form is that of Linux's extended attribute: u32 version, then for each entry
+// u16 tag, u16 permissions, u32 id.
 //
-// Invariant: the mode bits of an inode equal those of its access ACL: owner is user_object, group
-// is the mask (group_object without one), other is other. A change of one changes both.
+// Invariant: the mode bits of an inode agree with its access ACL. The owner's bits are those of
+// user_object, the group's bits those of the mask (of group_object if there is no mask), the
+// others' bits those of other. A change of one changes both.
 #pragma once
 
 #include "fs/core/permission.hpp"
@@ -36,7 +38,7 @@ struct AclValue {
     }
 };
 
-/// An ACL in a record of an attribute block. Read by one lane.
+/// An ACL in a record of an attribute block. One lane reads it.
 struct AclInBlock {
     const AttributeBlock& block;
     AttributeRecord record;
@@ -45,20 +47,21 @@ struct AclInBlock {
     WARREN_HD AclEntry entry(u32 index) const { return acl_entry(block, record, index); }
 };
 
-/// Whether a named entry before `index` has the same tag and id.
+/// Whether an entry before `index` has the same tag and id as the one at `index`.
 template <class Acl>
 WARREN_HD bool acl_repeats(const Acl& acl, u32 index) {
     const AclEntry entry = acl.entry(index);
     for (u32 i = index; i > 0; --i) {
         const AclEntry other = acl.entry(i - 1);
-        if (other.tag != entry.tag) return false;  // tags are known to be in order
+        if (other.tag != entry.tag) return false;  // the caller has checked that tags are in order
         if (other.id == entry.id) return true;
     }
     return false;
 }
 
-/// Whether the entries form a valid ACL: in the order of their tags (which are ascending bits), one
-/// each of user_object, group_object and other, no name twice, and a mask if there are names.
+/// Whether the entries form a valid ACL: sorted by tag (tags are ascending bits); exactly one entry
+/// each of user_object, group_object and other; no user or group named twice; a mask if users or
+/// groups are named.
 template <class Acl>
 WARREN_HD bool acl_is_sound(const Acl& acl) {
     u32 seen = 0;
@@ -73,7 +76,7 @@ WARREN_HD bool acl_is_sound(const Acl& acl) {
         if (!is_known || entry.permissions > 7 || entry.tag < last_tag) return false;
         if (entry.tag == last_tag) {
             if (!is_named) return false;
-            // Ids mostly ascend; only one that does not is compared with all before it.
+            // Ids usually ascend; only an id that does not is compared with all before it.
             if (entry.id <= greatest_id && acl_repeats(acl, i)) return false;
         }
         if (is_named && entry.id == acl_id_none) return false;
@@ -86,7 +89,7 @@ WARREN_HD bool acl_is_sound(const Acl& acl) {
     return (seen & required) == required;
 }
 
-/// Whether `value` stands for "no ACL": nothing at all, or a header without entries.
+/// Whether `value` means "no ACL": it is empty, or a header without entries.
 WARREN_HD inline bool acl_is_empty(const AclValue& value) {
     return value.length == 0 || (value.length == acl_header_bytes && value.word(0) == acl_version);
 }
@@ -99,7 +102,7 @@ WARREN_HD inline Errc check_acl(const AclValue& value) {
     return acl_is_sound(value) ? Errc::ok : Errc::invalid;
 }
 
-/// Whether the record, if it is an ACL by its name, holds one.
+/// Whether the record, if its name is that of an ACL, holds a valid one.
 WARREN_HD inline bool acl_record_is_sound(const AttributeBlock& block,
                                           const AttributeRecord& record) {
     if (!has_name(block, record, acl_access_name, acl_access_length) &&
@@ -115,8 +118,8 @@ WARREN_HD inline bool acl_record_is_sound(const AttributeBlock& block,
            acl_is_sound(AclInBlock{block, record});
 }
 
-/// Whether the records of a block fill the bytes in use without gaps, have different names, and
-/// hold valid ACLs where they are named so. One lane.
+/// Whether the records fill the used bytes of the block without gaps, have different names, and
+/// hold a valid ACL where their name is that of an ACL. One lane.
 WARREN_HD inline bool attributes_are_sound(const AttributeBlock& block) {
     if (!records_are_sound(block)) return false;
     for (AttributeRecord record = record_at(block, 0); record.offset != attribute_none;
@@ -126,7 +129,7 @@ WARREN_HD inline bool attributes_are_sound(const AttributeBlock& block) {
     return true;
 }
 
-/// The permission bits that an ACL stands for, and whether it says nothing more than these.
+/// The permission bits that an ACL stands for, and whether it says no more than these bits.
 struct AclMode {
     u32 bits = 0;
     bool is_equivalent = true;
@@ -151,8 +154,8 @@ WARREN_HD AclMode mode_of_acl(const Acl& acl) {
     return mode;
 }
 
-/// Gives the access ACL in `record` the permission bits of `mode`, as chmod does. One lane, with
-/// the inode locked.
+/// Changes the access ACL in `record` to the permission bits of `mode`, as chmod does. One lane,
+/// with the inode locked.
 WARREN_HD inline void store_acl_mode(AttributeBlock& block, const AttributeRecord& record,
                                      u32 mode) {
     const AclInBlock acl{block, record};
@@ -177,23 +180,23 @@ WARREN_HD inline void store_acl_mode(AttributeBlock& block, const AttributeRecor
     }
 }
 
-/// Where the attribute block of `inode` is, 0 for none. The caller confirms the version or holds
-/// the lock.
+/// The place of the attribute block of `inode`, 0 if it has none. The caller confirms the version
+/// or holds the lock.
 template <class Team>
 WARREN_HD u64 attribute_place(Operation<Team>& op, const InodeRef& inode) {
     return format::BlockPointer{load(op.team, inode.at->attributes.raw)}.offset();
 }
 
-/// What a new inode inherits from the default ACL of its directory.
+/// What a new inode inherits from the default ACL of its parent directory.
 struct InheritPlan {
     u32 mode = 0;  // type and permission bits of the new inode
     bool needs_block = false;
     bool takes_access = false;
     bool takes_default = false;
-    AttributeRecord record;  // the default ACL in the parent's block
+    AttributeRecord record;  // the default ACL, in the parent's block
 };
 
-/// A directory's default ACL as one lane found it.
+/// The default ACL of a directory, as read by one lane.
 struct DefaultAcl {
     AttributeRecord record;
     AclMode mode;
@@ -210,16 +213,17 @@ WARREN_HD inline DefaultAcl find_default_acl(const AttributeBlock& block) {
     return found;
 }
 
-/// Whether an access and a default ACL of this size fit in one block, as a subdirectory needs.
+/// Whether both an access and a default ACL of this size fit in one block: a subdirectory needs
+/// both.
 WARREN_HD constexpr bool acl_fits_twice(u32 value_length) {
     return attribute_record_bytes(acl_access_length, value_length) +
                attribute_record_bytes(acl_default_length, value_length) <=
            attribute_bytes_max;
 }
 
-/// The mode and the ACLs of an inode that is made in `parent` with `mode`. A default ACL takes the
-/// place of the umask; then the parent is locked like a written inode, so that its ACL cannot
-/// change during apply.
+/// Plans the mode and the ACLs of an inode that is created in `parent` with `mode`. If the parent
+/// has a default ACL, it is used instead of the umask, and the parent is locked as if it were
+/// written, so that its ACL cannot change during apply.
 template <class Team>
 WARREN_HD Result<InheritPlan> plan_inherit(Operation<Team>& op, const InodeRef& parent, u32 mode,
                                            u32 umask, bool is_directory) {
@@ -244,8 +248,8 @@ WARREN_HD Result<InheritPlan> plan_inherit(Operation<Team>& op, const InodeRef& 
     return plan;
 }
 
-/// Writes the inherited ACLs into the new inode's empty attribute block. Only within apply.
-/// Requires: plan.needs_block.
+/// Writes the inherited ACLs into the new inode's attribute block, which is empty. Only within
+/// apply. Requires: plan.needs_block.
 template <class Team>
 WARREN_HD void apply_inherit(Operation<Team>& op, const InheritPlan& plan, const InodeRef& parent,
                              AttributeBlock& fresh) {

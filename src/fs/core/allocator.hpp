@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Space. Planning reserves blocks in the volatile overlay, which has no effect on the volume; apply
-// turns a reservation into use, or frees what was in use. Metadata frames are taken from the start
-// of the volume and data frames from its end, so that metadata stay dense.
+// Allocation of blocks. Planning reserves blocks in the volatile overlay, which does not change the
+// volume; apply turns a reservation into use, or frees blocks that were in use. Metadata frames are
+// taken from the start of the volume and data frames from its end, so that metadata stay dense.
 //
-// Invariant: a block is given out only if the frame table, the commits (the last durable one and
-// one being written) and all reservations have it free; and only while its frame has the asked
-// kind.
+// Invariant: a block is reserved only if it is free in the frame table, in the last durable commit,
+// in a commit that is being written and in all reservations, and only while its frame has the kind
+// that the caller asked for.
 #pragma once
 
 #include "fs/core/frame_bits.hpp"
@@ -15,11 +15,11 @@ namespace warren::core {
 
 using format::FrameKind;
 
-/// What one block of the frame table is about.
+/// How many bytes of the volume one block of the frame table describes.
 inline constexpr u64 table_span_bytes = format::frames_per_table_block * format::frame_size;
 
-/// Reserves the free blocks of word `w` from bit `from` to the first that is taken, at most `want`;
-/// returns how many: none if the frame is not of kind `kind`. One lane.
+/// Reserves the free blocks of word `w` from bit `from` up to the first one that is taken, at most
+/// `want`. Returns how many; none if the frame is not of kind `kind`. One lane.
 WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind kind, u32 w, u32 from,
                                      u32 want) {
     const u64 run = free_bits(store, frame, w) >> from;
@@ -37,8 +37,9 @@ WARREN_HD inline u32 reserve_in_word(const Store& store, u64 frame, FrameKind ki
     return prefix;
 }
 
-/// Reserves up to `want` contiguous blocks of `frame` at or after block `first`; returns the run's
-/// length. The frame must have kind `kind`; it cannot change once a bit is reserved. One lane.
+/// Reserves up to `want` contiguous blocks of `frame` at or after block `first`, sets `first` to
+/// the first of them and returns how many. None if the frame is not of kind `kind`; its kind cannot
+/// change once a bit is reserved. One lane.
 WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind kind, u32& first,
                                       u32 want) {
     for (u32 w = first / 64; w < 8; ++w) {
@@ -49,7 +50,7 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
         u32 count = reserve_in_word(store, frame, kind, w, from, want);
         if (count == 0) {
             if (kind_of(store, frame) != kind) return 0;
-            --w;  // lost to another worker: try this word again
+            --w;  // other workers reserved these blocks first: try this word again
             continue;
         }
         first = w * 64 + from;
@@ -63,16 +64,16 @@ WARREN_HD inline u32 reserve_in_frame(const Store& store, u64 frame, FrameKind k
 
 inline constexpr u32 data_window_frames = 32;
 
-/// Whether metadata may lie in `frame`. Of a large volume, an engine backs only some frames with
+/// Whether metadata may lie in `frame`: of a large volume, an engine backs only some frames with
 /// memory.
 WARREN_HD inline bool has_memory(const Store& store, u64 frame) {
     const u64 end = relaxed_load(store.state->frames_with_memory);
     return end == 0 || frame < end;
 }
 
-/// Takes up to `wanted` off the count of free frames, but leaves `kept`; returns how many it took.
-/// There is a free frame for each caller that takes one off: a frame is counted once its bit is
-/// set, and counted off before its bit is cleared. One lane.
+/// Takes up to `wanted` off the count of free frames, but leaves at least `kept`; returns how many
+/// it took. A caller that has taken one off will find a free frame: a frame is counted after its
+/// bit is set, and taken off the count before its bit is cleared. One lane.
 WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) {
     device_atomic<u64> count(store.state->free_frames);
     u64 old = count.load(hd::memory_order_relaxed);
@@ -87,22 +88,24 @@ WARREN_HD inline u64 count_frames_off(const Store& store, u64 wanted, u64 kept) 
     return 0;
 }
 
-/// Counts frames whose bits are set, or that were counted off and not taken. One lane.
+/// Adds frames to the count of free frames: their bits are set, or the caller took them off the
+/// count and did not claim them. One lane.
 WARREN_HD inline void count_free_frames(const Store& store, u64 frames) {
     // Release: pairs with the acquire in count_frames_off(), which makes the bits visible.
     device_atomic<u64>(store.state->free_frames).fetch_add(frames, hd::memory_order_release);
 }
 
-/// The last free frame is kept for metadata, so that a volume full of data can be emptied.
+/// How many free frames an allocation for `kind` must leave: the last one is kept for metadata, so
+/// that a volume full of data can still be emptied.
 WARREN_HD constexpr u64 frames_kept_from(FrameKind kind) {
     return kind == FrameKind::data ? 1 : 0;
 }
 
-/// Takes one free frame for `kind`, so that no other worker finds it. Errc::need_space if there is
-/// none, Errc::need_frame if metadata or inodes would lie in a frame without memory. One lane;
-/// publish_frame() or unclaim_frame() follows.
+/// Claims a free frame for `kind`: no other worker will find it. Errc::need_space if there is none,
+/// Errc::need_frame if the only free frames for metadata or inodes are ones without memory. The
+/// caller then calls publish_frame() or unclaim_frame(). One lane.
 WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
-    constexpr u32 looks_max = 2;  // frames may come and go around the search
+    constexpr u32 looks_max = 2;  // other workers may claim and free frames during the search
     const bool is_data = kind == FrameKind::data;
     const u64 end = store.frame_count;
     if (count_frames_off(store, 1, frames_kept_from(kind)) == 0) return Errc::need_space;
@@ -114,7 +117,8 @@ WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
             count_free_frames(store, 1);
             return frame == end ? Errc::need_space : Errc::need_frame;
         }
-        // Data start below free frames, so that a file that grows finds the next one free.
+        // Take the lowest of up to data_window_frames adjacent free frames, so that a file that
+        // grows finds the next frame free.
         for (u32 i = 1; is_data && i < data_window_frames && frame > 0; ++i) {
             if (!test_bit(store.frames_free, frame - 1)) break;
             --frame;
@@ -123,7 +127,7 @@ WARREN_HD inline Result<u64> claim_frame(const Store& store, FrameKind kind) {
     }
 }
 
-/// Takes this very frame for data, if it is free. One lane.
+/// Claims exactly this frame for data, if it is free. One lane.
 WARREN_HD inline bool claim_data_frame_at(const Store& store, u64 frame) {
     if (!test_bit(store.frames_free, frame)) return false;
     if (count_frames_off(store, 1, frames_kept_from(FrameKind::data)) == 0) return false;
@@ -137,32 +141,32 @@ WARREN_HD inline void unclaim_frame(const Store& store, u64 frame) {
     count_free_frames(store, 1);
 }
 
-/// Gives a claimed frame its kind; from here on its blocks or inodes are given out. One lane.
+/// Gives a claimed frame its kind. From then on its blocks or inodes can be allocated. One lane.
 WARREN_HD inline void publish_frame(const Store& store, u64 frame, FrameKind kind) {
     const bool is_data = kind == FrameKind::data;
     StoreState& state = *store.state;
-    // The mark moves first: a commit between the two stores must not exclude a frame that has a
-    // kind.
+    // The bound moves first: a commit between the two stores must not leave a frame that has a kind
+    // outside of the bounds.
     device_atomic<u64> mark(is_data ? state.data_frames_begin : state.metadata_frames_end);
     u64 old = mark.load(hd::memory_order_relaxed);
     const u64 bound = is_data ? frame : frame + 1;
     while ((is_data ? old > bound : old < bound) &&
            !mark.compare_exchange_weak(old, bound, hd::memory_order_relaxed)) {
     }
-    // Release: pairs with the acquire in reserve_bits() of a worker that sees the frame's kind.
+    // Release: orders the bound, and what the caller wrote into the frame, before the kind.
     device_atomic<u64>(store.frame(frame).kind)
         .store(static_cast<u64>(kind), hd::memory_order_release);
     set_bit(room_of(store, kind), frame);
 }
 
-/// Turns an empty frame back into a free one if no block of it is in use, committed as in use, or
-/// reserved. One lane; called between commits.
+/// Makes an empty frame free: none of its blocks is in use, committed or reserved. Returns false if
+/// it is not empty. One lane; called between commits.
 WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     FrameOverlay& overlay = store.overlays[frame];
     u32 taken = 0;
     for (; taken < 8; ++taken) {
         u64 expected = 0;
-        // Acquire: pairs with the release in unreserve().
+        // Acquire: pairs with the release in give_back_bits().
         if (!device_atomic<u64>(overlay.reserved[taken])
                  .compare_exchange_strong(expected, ~u64{0}, hd::memory_order_acquire,
                                           hd::memory_order_relaxed)) {
@@ -186,17 +190,19 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     if (empty) {
         unclaim_frame(store, frame);
     } else if (taken > 0) {
-        // A worker that searched meanwhile found all blocks reserved and may have cleared the bit.
+        // A worker that searched meanwhile saw all blocks reserved and may have cleared the
+        // free-space hint.
         set_bit(room_of(store, kind_of(store, frame)), frame);
     }
     return empty;
 }
 
-/// A metadata frame that has room, new if there is none. If many workers find no room, one of them
-/// takes a frame for all: Errc::retry for the others. One lane.
+/// A metadata frame that may have room; a new one if there is none. If several workers find no
+/// room, one of them adds a frame for all; the others get Errc::retry. One lane.
 WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     device_atomic<u32> claims(store.state->claims_metadata);
-    // Acquire: pairs with the release below: makes a frame visible that another worker has added.
+    // Acquire: pairs with the release below, so that a frame that another worker has added is
+    // visible.
     if (claims.exchange(1, hd::memory_order_acquire) != 0) return Errc::retry;
     u64* room = room_of(store, FrameKind::metadata);
     Result<u64> frame = find_bit_up(room, 0, store.frame_count);
@@ -208,10 +214,10 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     return frame;
 }
 
-/// Excludes a frame without free blocks from the search for blocks. One lane.
+/// Takes a frame without free blocks out of the search for blocks. One lane.
 WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
     unmark_room(store, kind, frame);
-    // give_back_bits() may have returned some just now, and found the bit still set.
+    // give_back_bits() in another thread may have freed blocks just before the hint was cleared.
     for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
         if (free_bits(store, frame, w) == 0) continue;
         set_bit(room_of(store, kind), frame);
@@ -224,7 +230,7 @@ struct Run {
     u32 blocks = 0;
 };
 
-/// Reserves up to `want` contiguous blocks of `kind`, near `goal` (a place, 0 for anywhere).
+/// Reserves up to `want` contiguous blocks of `kind`, near `goal` (a place; 0: anywhere).
 /// Errc::need_space if no block is free. One lane.
 WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKind kind, u64 goal,
                                          u32 want) {
@@ -271,7 +277,8 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
     }
 }
 
-/// Whether `blocks` more may be taken: the last ones are kept for removal and commit.
+/// Errc::need_space unless `blocks` more may be taken; the last blocks are kept for removals and
+/// commits.
 template <class Team>
 WARREN_HD Errc check_space(Operation<Team>& op, u64 blocks) {
     const u64 used = load(op.team, op.store.state->blocks_used);
@@ -301,7 +308,7 @@ WARREN_HD Result<Run> reserve_data(Operation<Team>& op, u64 goal, u32 want) {
     return run;
 }
 
-/// Marks the blocks of the frame table that say which of these blocks are in use.
+/// Marks dirty the blocks of the frame table that describe these blocks.
 template <class Team>
 WARREN_HD void mark_tables(Operation<Team>& op, u64 place, u64 blocks) {
     for (u64 at = place; at < place + blocks * format::block_size;
@@ -323,8 +330,8 @@ WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
     mark_tables(op, place, blocks);
 }
 
-/// Ends the use of blocks, which can be taken again once the commit that holds this is durable. The
-/// caller counts them. Only within apply.
+/// Ends the use of blocks; they can be reused once the commit that contains this change is durable.
+/// The caller updates blocks_used. Only within apply.
 template <class Team>
 WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
     once(op.team, [&] {
@@ -346,14 +353,14 @@ WARREN_HD void free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
     });
 }
 
-/// Frees one metadata block and drops it from the next commit. Only within apply.
+/// Frees one metadata block and takes it out of the next commit. Only within apply.
 template <class Team>
 WARREN_HD void free_metadata(Operation<Team>& op, u64 place) {
     op.clear_dirty(place);
     free_blocks(op, place, 1);
 }
 
-/// Gives back all reserved blocks, used or not.
+/// Releases all reservations, whether apply used their blocks or not.
 template <class Team>
 WARREN_HD void finish_blocks(Operation<Team>& op) {
     for (u32 i = 0; i < op.reservation_count(); ++i) {

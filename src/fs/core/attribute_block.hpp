@@ -31,8 +31,8 @@ WARREN_HD inline u32 read_byte(const AttributeBlock& block, u32 offset) {
     return relaxed_load(block.records[offset]);
 }
 
-/// The record at `offset`; its own offset is attribute_none at the end, or where the bytes are no
-/// record.
+/// The record at `offset`. The offset of the result is attribute_none if there is no record: at the
+/// end, or if the bytes are invalid.
 WARREN_HD inline AttributeRecord record_at(const AttributeBlock& block, u32 offset) {
     const u32 used = relaxed_load(block.bytes_used);
     if (used > attribute_bytes_max || offset + 4 > used) return {};
@@ -55,7 +55,7 @@ WARREN_HD inline bool has_name(const AttributeBlock& block, const AttributeRecor
     return same == length;
 }
 
-/// The record called `name`, if there is one.
+/// The record called `name`; its offset is attribute_none if there is none.
 WARREN_HD inline AttributeRecord find_record(const AttributeBlock& block, const char* name,
                                              u32 length) {
     AttributeRecord record = record_at(block, 0);
@@ -86,8 +86,8 @@ WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
         for (u32 i = 0; i < record.name_length; ++i) {
             if (read_byte(block, record.name_offset() + i) == 0) return false;
         }
-        // "<" rather than "!=": while a writer changes the block, there may be no record at that
-        // offset any more.
+        // "<" instead of "!=": while a writer changes the block, no record may begin at that offset
+        // any more.
         for (AttributeRecord other = record_at(block, 0); other.offset < record.offset;
              other = record_at(block, other.offset + other.bytes())) {
             if (have_one_name(block, record, other)) return false;
@@ -96,7 +96,7 @@ WARREN_HD inline bool records_are_sound(const AttributeBlock& block) {
     return end == used;
 }
 
-/// Takes a record out and closes the gap.
+/// Removes a record and closes the gap.
 WARREN_HD inline void erase_record(AttributeBlock& block, const AttributeRecord& record) {
     const u32 used = relaxed_load(block.bytes_used);
     const u32 size = record.bytes();

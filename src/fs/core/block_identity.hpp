@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner of a block. The loader has checked the checksum and that the block belongs where it
-// lies; only the reader that follows a pointer knows which inode must own it. If the disk has lost
-// a metadata write, the block has an earlier content, which may belong to another inode, or to the
-// one that had the number before.
+// The owner of a block. The loader has checked the checksum of a block and that it belongs where it
+// lies, but only a reader that follows a pointer knows which inode must own it. If the disk has
+// lost a write, the block has older contents, which may belong to another inode or to an earlier
+// inode of the same number.
 //
-// Invariant: no content of a block of kinds 4 to 8, 11 and 12 is used before its owner is verified.
+// Invariant: the contents of a block of kinds 4 to 8, 11 and 12 are not used before its owner is
+// verified.
 #pragma once
 
 #include "fs/core/inode_table.hpp"
@@ -14,15 +15,16 @@ namespace warren::core {
 using format::BlockIdentity;
 using format::BlockKind;
 
-/// What a block of `kind` must be that `owner` points to.
+/// The identity that a block of `kind` must have if `owner` points to it.
 WARREN_HD inline BlockIdentity identity_of(BlockKind kind, const InodeRef& owner) {
     return {kind, owner.generation, owner.number};
 }
 
-/// Whether a block that others may change has the identity `expected`. One lane.
+/// Whether a block, which other threads may change meanwhile, has the identity `expected`. One
+/// lane.
 WARREN_HD inline bool is_own_block(const format::BlockHeader& header,
                                    const BlockIdentity& expected) {
-    // All three are under way together.
+    // Three independent loads, so that they overlap.
     format::BlockHeader found{};
     found.kind = relaxed_load(header.kind);
     found.owner = relaxed_load(header.owner);
@@ -30,7 +32,7 @@ WARREN_HD inline bool is_own_block(const format::BlockHeader& header,
     return expected.agrees(found);
 }
 
-/// Writes `identity` into a new block's header. One lane; the block is not published yet.
+/// Writes `identity` into a new block's header. One lane; no other thread can reach the block yet.
 WARREN_HD inline void start_header(format::BlockHeader& header, const BlockIdentity& identity) {
     relaxed_store(header.kind, static_cast<u16>(identity.kind));
     relaxed_store(header.owner, identity.owner);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in a directory, over its tree of leaves, and the word that counts them.
+// The names of a directory: looking up, adding and removing entries in its tree of leaves, and the
+// word that counts them.
 //
-// Invariant: `entries` counts the names; once its dying bit is set it never grows again. A name's
-// key does not change while it exists, so a reader that continues from a key misses no name that
-// persists.
+// Invariant: `entries` counts the names; once its flag entries_dying is set (the directory is being
+// deleted) it never grows again. The key of a name does not change while the name exists, so a
+// listing that continues from a key misses no name that exists throughout.
 #pragma once
 
 #include "fs/core/directory_leaf.hpp"
@@ -11,13 +12,13 @@
 
 namespace warren::core {
 
-/// Where a name is, or where it would go.
+/// Where a name is, or where it would be added.
 struct Entry {
     bool exists = false;
-    bool is_full = false;  // it is not there, and no further name of its hash can be added
+    bool is_full = false;  // the name does not exist, and no more names of its hash can be added
     u64 inode = 0;
     u8 type = 0;
-    u64 key = 0;  // of the name, or the free one that it would get
+    u64 key = 0;  // of the name, or the free key that it would get
     u32 slot = slot_none;
     DirectoryLeaf* leaf = nullptr;
     Seen leaf_seen;
@@ -29,7 +30,8 @@ WARREN_HD constexpr bool has_zero_byte(u64 word) {
     return ((word - 0x0101010101010101u) & ~word & 0x8080808080808080u) != 0;
 }
 
-/// Makes a Name of the caller's bytes. Errc::invalid for an empty one, "." and "..", '/' or NUL.
+/// Makes a Name of the caller's bytes. Errc::no_entry if it is empty, Errc::name_too_long,
+/// Errc::invalid for "." and ".." and for names with '/' or NUL.
 template <class Team>
 WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 length) {
     if (length > format::name_length_max) return Errc::name_too_long;
@@ -37,7 +39,8 @@ WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 len
     bool is_odd = false;
     for (u32 i = 0; i < length; i += 8) {
         const u64 word = some_bytes(bytes + i, length - i);
-        // The bytes behind the end are zero; no byte of a valid name may be.
+        // The bytes of the word after the name's end are zero, which is not an error; within the
+        // name a zero byte is.
         const u64 beyond = length - i < 8 ? ~u64{0} << (length - i) * 8 : 0;
         is_odd = is_odd || has_zero_byte(word | beyond) || has_zero_byte(word ^ all_slashes);
     }
@@ -47,7 +50,7 @@ WARREN_HD Result<Name> make_name(Operation<Team>& op, const char* bytes, u32 len
     return Name{bytes, length, hash};
 }
 
-/// The lowest number that `taken` leaves free, or 256.
+/// The lowest number whose bit in `taken` is clear, or 256 if all are set.
 WARREN_HD inline u32 free_number(const u64 (&taken)[4]) {
     for (u32 w = 0; w < 4; ++w) {
         if (~taken[w] != 0) return w * 64 + static_cast<u32>(hd::countr_one(taken[w]));
@@ -55,8 +58,8 @@ WARREN_HD inline u32 free_number(const u64 (&taken)[4]) {
     return 256;
 }
 
-/// Looks for `name` in `directory`. If it is not there, the result is where it would go; its leaf
-/// is null if the directory has none yet.
+/// Looks for `name` in `directory`. If it is not there, the result says where it would be added;
+/// `leaf` is null if the directory has no leaf yet.
 template <class Team>
 WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& directory,
                                    const Name& name) {
@@ -85,8 +88,8 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
             taken[w] |= found.taken[w];
         at = descent.upper;
         if (at > (first | 0xff)) break;
-        // Names with the same hash continue in the next leaf: that the name is not in this one must
-        // still hold when it is added there.
+        // Names with the same hash may continue in the next leaf. This leaf is noted for locking
+        // too, so that the name cannot be added to it before this operation adds it to another one.
         entry.is_full = entry.is_full || !op.has_lock_room(8);
         if (!entry.is_full) WARREN_TRY(op.will_write(descent.leaf_seen));
     } while (true);
@@ -103,8 +106,8 @@ WARREN_HD Result<Entry> find_entry(Operation<Team>& op, const InodeRef& director
     return entry;
 }
 
-/// Notes that apply will add `name` where find_entry() said. Errc::need_split if there is no room,
-/// Errc::no_space if too many names have the very same hash.
+/// Plans to add `name` where find_entry() said. Errc::need_split if the leaf has no room,
+/// Errc::no_space if too many names have the same hash.
 template <class Team>
 WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
                          const Entry& entry) {
@@ -115,7 +118,8 @@ WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const N
     return op.will_write(entry.leaf_seen);
 }
 
-/// Counts `step` (+1 or -1) names in a directory. False if it is dying and would grow. One lane.
+/// Adds `step` (+1 or -1) to the number of names. False if the directory is being deleted and
+/// `step` is +1. One lane.
 WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     device_atomic<u64> word(directory.at->entries);
     if (step < 0) {
@@ -130,15 +134,17 @@ WARREN_HD inline bool count_entry(const InodeRef& directory, i64 step) {
     return true;
 }
 
-/// Whether a directory takes no more names. One lane, with the leaves locked that will change: a
-/// thread that sets the dying bit afterwards finds them locked, as with count_entry().
+/// Whether a directory is being deleted and takes no more names. One lane, with the leaves locked
+/// that will change: a thread that sets the flag after this call finds these leaves locked. The
+/// same holds for count_entry().
 WARREN_HD inline bool is_dying(const InodeRef& directory) {
     const u64 entries =
         device_atomic<u64>(directory.at->entries).fetch_add(0, hd::memory_order_relaxed);
     return (entries & format::entries_dying) != 0;
 }
 
-/// Turns an empty, live directory into a dying one. Errc::not_empty if it has names. One lane.
+/// Marks a directory without names as being deleted. Errc::not_empty if it has names,
+/// Errc::no_entry if it is marked already. One lane.
 WARREN_HD inline Errc kill_empty(const InodeRef& directory) {
     u64 expected = 0;
     device_atomic<u64> word(directory.at->entries);
@@ -148,16 +154,16 @@ WARREN_HD inline Errc kill_empty(const InodeRef& directory) {
     return (expected & format::entries_dying) != 0 ? Errc::no_entry : Errc::not_empty;
 }
 
-/// Sets the times that a change of names leaves on a directory. One lane, within apply.
+/// Sets the times of a directory after a change of its names. One lane, within apply.
 WARREN_HD inline void touch_directory(const InodeRef& directory, i64 now) {
     relaxed_store(directory.at->modified, now);
     relaxed_store(directory.at->changed, now);
 }
 
-/// What apply_link() and apply_unlink() mark each: the leaf and the directory's inode.
+/// Blocks that apply_link() or apply_unlink() marks dirty: the leaf and the directory's inode.
 inline constexpr u32 entry_blocks_max = 2;
 
-/// Adds the name. Only within apply, after count_entry() agreed.
+/// Adds the name. Only within apply, after count_entry() returned true.
 template <class Team>
 WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
                           const Entry& entry, u64 inode, u8 type, i64 now) {
@@ -167,14 +173,14 @@ WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const 
         2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
 }
 
-/// Updates a directory for the removal of a name. One lane, within apply.
+/// Updates the directory's counters and times for the removal of a name. One lane, within apply.
 WARREN_HD inline void count_unlink(const InodeRef& directory, i64 now) {
     count_entry(directory, -1);
     device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
     touch_directory(directory, now);
 }
 
-/// Removes the name. Only within apply. True if its leaf is empty now and should be pruned.
+/// Removes the name; returns whether its leaf is empty and should be pruned. Only within apply.
 template <class Team>
 WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, const Entry& entry,
                             i64 now) {
@@ -188,8 +194,8 @@ WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, cons
     return empty;
 }
 
-/// Copies the leaf that covers `key` into `copy` (private to each lane's team), with the key at
-/// which the next one begins. `copy.count` is 0 if the directory has no leaf there.
+/// Copies the leaf that covers `key` into `copy`, which only this team uses, and returns the lowest
+/// key of the next leaf. `copy.count` is 0 if the directory has no leaf.
 template <class Team>
 WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directory, u64 key,
                                     DirectoryLeaf& copy) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One directory leaf: find, insert and erase a name; split the leaf.
+// One directory leaf: finding, inserting and erasing a name; splitting the leaf.
 //
-// Readers may run beside a writer: they read bounded, relaxed words, and their caller confirms the
-// leaf's version before it uses the result. Writers hold the leaf's lock.
+// Readers may run while another thread writes: they read words within the leaf with relaxed loads,
+// and their caller confirms the leaf's version before it uses the result. Writers hold the leaf's
+// lock.
 #pragma once
 
 #include "fs/core/name_hash.hpp"
@@ -27,7 +28,7 @@ WARREN_HD constexpr u32 padded(u32 length) {
     return (length + 7) / 8 * 8;
 }
 
-/// Eight bytes of a name as its heap word, zeros behind its end.
+/// Word `index` of a name as the heap stores it, with zeros after the name's end.
 WARREN_HD inline u64 name_word(const char* bytes, u32 length, u32 index) {
     return index * 8 < length ? some_bytes(bytes + index * 8, length - index * 8) : 0;
 }
@@ -47,20 +48,20 @@ WARREN_HD inline void write_slot(DirectoryLeaf& leaf, u32 slot, u64 target, u64 
     relaxed_store(leaf.slots[slot].position, DirectorySlot::make(0, 0, 0, key, offset).position);
     relaxed_store(leaf.hashes[slot], static_cast<u32>(key >> 31));
 }
-/// Takes an entry out of its slot.
+/// Clears a slot.
 WARREN_HD inline void clear_slot(DirectoryLeaf& leaf, u32 slot) {
     write_slot(leaf, slot, 0, 0, 0);
 }
 
-/// What a search of one leaf for one name found.
+/// The result of searching one leaf for one name.
 struct LeafFind {
     u32 slot = slot_none;
     DirectorySlot entry{};
     u64 key = 0;
-    u64 taken[4] = {};  // numbers that entries with the same hash have in this leaf
+    u64 taken[4] = {};  // numbers that entries with the same hash use in this leaf
 };
 
-/// Whether the heap of `leaf` holds exactly `name` at the place `entry` says. Collective.
+/// Whether the heap of `leaf` holds exactly `name` where `entry` says. Collective.
 template <class Team>
 WARREN_HD bool name_equals(const Team& team, const DirectoryLeaf& leaf, DirectorySlot entry,
                            const Name& name) {
@@ -79,17 +80,18 @@ WARREN_HD bool name_equals(const Team& team, const DirectoryLeaf& leaf, Director
     return true;
 }
 
-/// Searches `leaf` for `name`: one comparison of W hashes a step, names only where these agree.
+/// Searches `leaf` for `name`. Each step compares W hashes; names are compared only where hashes
+/// agree.
 template <class Team>
 WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, const Name& name) {
     LeafFind found;
     const u32 row = static_cast<u32>(name.hash >> 23);
     const u64 low = name.hash & 0x7fffff;
-    // A single lane loads several hashes at a time, so that the loads overlap.
+    // A single lane loads several hashes before it compares them, so that the loads overlap.
     constexpr u32 together = Team::width == 1 ? 16 : 1;
     static_assert(format::leaf_entries_max % (Team::width * together) == 0);
     for (u32 base = 0; base < format::leaf_entries_max; base += Team::width * together) {
-        u32 agree = 0;  // a bit for each of the lane's hashes
+        u32 agree = 0;  // one bit for each hash that this lane has loaded
         u32 hashes[together];
         for (u32 i = 0; i < together; ++i)
             hashes[i] = relaxed_load(leaf.hashes[base + team.lane() + i]);
@@ -120,13 +122,13 @@ WARREN_HD LeafFind find_in_leaf(const Team& team, const DirectoryLeaf& leaf, con
     return found;
 }
 
-/// What a leaf counts.
+/// The counters of a leaf.
 struct LeafCounts {
     u32 count = 0;
     u32 heap_used = 0;
     u32 heap_live = 0;
 
-    /// Whether one more name of `length` bytes fits, after compaction if need be.
+    /// Whether one more name of `length` bytes fits, perhaps after compaction.
     WARREN_HD bool have_room(u32 length) const {
         return count < format::leaf_entries_max &&
                heap_live + padded(length) <= format::leaf_heap_bytes;
@@ -142,7 +144,7 @@ WARREN_HD bool leaf_has_room(const Team& team, DirectoryLeaf& leaf, u32 length) 
     return once(team, [&] { return read_counts(leaf); }).have_room(length);
 }
 
-/// Moves all live names to the front of the heap. One lane, with the leaf locked.
+/// Moves all names that are in use to the front of the heap. One lane, with the leaf locked.
 WARREN_HD inline void compact_leaf(DirectoryLeaf& leaf) {
     u32 end = 0;
     u32 from = 0;
@@ -195,7 +197,7 @@ WARREN_HD u32 free_slot(const Team& team, const DirectoryLeaf& leaf) {
     }
 }
 
-/// Writes an entry. Requires: the leaf is locked (or not published) and has room.
+/// Writes an entry. Requires: the leaf has room, and is locked or not reachable by others yet.
 template <class Team>
 WARREN_HD void insert_in_leaf(const Team& team, DirectoryLeaf& leaf, const Name& name, u64 key,
                               u64 inode, u8 type) {
@@ -229,8 +231,8 @@ WARREN_HD inline void retarget_in_leaf(DirectoryLeaf& leaf, u32 slot, u64 inode,
                   (target & 0xff00000000000000u) | inode | u64{type} << 48);
 }
 
-/// Erases an entry with a name of `length` bytes; its space can be used again at once. Returns how
-/// many entries are left. One lane, with the leaf locked; `counts` are the leaf's.
+/// Erases an entry with a name of `length` bytes; its space can be reused at once. Returns how many
+/// entries are left. `counts` are the counters of the leaf. One lane, with the leaf locked.
 WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot, u32 length,
                                    const LeafCounts& counts) {
     const u32 left = counts.count - 1;
@@ -247,7 +249,7 @@ WARREN_HD inline u32 erase_in_leaf(DirectoryLeaf& leaf, u32 slot) {
     return erase_in_leaf(leaf, slot, read_slot(leaf, slot).name_length(), counts);
 }
 
-/// Copies one entry from a leaf to another that has room. One lane; both are locked or private.
+/// Copies one entry from a leaf to another, which has room. One lane; both are locked or private.
 WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryLeaf& to,
                                  u32 to_slot) {
     const DirectorySlot entry = read_slot(from, slot);
@@ -263,12 +265,12 @@ WARREN_HD inline void copy_entry(const DirectoryLeaf& from, u32 slot, DirectoryL
     relaxed_store(to.count, relaxed_load(to.count) + 1);
 }
 
-/// How the tree splits and prunes directory leaves.
+/// Tells the code for trees how directory leaves are split and when they are empty.
 struct DirectoryLeafType {
     static constexpr TreeKinds kinds = directory_tree;
 
-    /// The key at which to split the leaf: its median. A leaf with so few entries that the longest
-    /// name fits beside them is not split.
+    /// The key at which to split the leaf: its median key. A leaf with fewer than 7 entries is not
+    /// split, because the longest name fits beside them: key_end.
     template <class Team>
     WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 /*key*/) const {
         return once(op.team, [&]() -> Result<u64> {
@@ -289,7 +291,7 @@ struct DirectoryLeafType {
         });
     }
 
-    /// Moves the entries with keys from `pivot` on into the fresh leaf `to`.
+    /// Moves the entries whose keys are not below `pivot` into the new leaf `to`.
     template <class Team>
     WARREN_HD void move_upper(Operation<Team>& op, Block* from, Block* to, u64 pivot) const {
         once(op.team, [&] {

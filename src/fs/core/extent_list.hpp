@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorted arrays of extents, wherever they lie: in an inode's area or in a leaf of the extent tree.
-// Looking for a block, and replacing a range of blocks by one extent or by a hole.
+// Sorted arrays of extents, in an inode's area or in a leaf of the extent tree: finding the extent
+// of a block, and replacing a range of blocks by one extent or by a hole.
 //
-// Invariant: the extents of a list are sorted by file block, are not empty and do not overlap. Two
-// that touch in the file and in the volume and have equal flags are one extent, unless it would be
-// longer than extent_length_max. Words behind the list's end are zero.
+// Invariant: the extents of a list are sorted by file block, none is empty, and none overlap. Two
+// extents that adjoin in the file and in the volume and have equal flags are merged, unless the
+// result would be longer than extent_length_max. Words after the end of the list are zero.
 #pragma once
 
 #include "base/check.hpp"
@@ -37,30 +37,32 @@ WARREN_HD inline void write_extent(Extent& to, const Extent& extent) {
     relaxed_store(to.flags, extent.flags);
 }
 
-/// The first file block behind `extent`.
+/// The first file block after `extent`.
 WARREN_HD constexpr u64 end_of(const Extent& extent) {
     return extent.file_block + extent.length;
 }
 
-/// Where the block `file_block` of `extent` lies in the volume; also good for its end.
+/// Where the block `file_block` of `extent` lies in the volume. `file_block` may be the extent's
+/// end.
 WARREN_HD constexpr u64 place_at(const Extent& extent, u64 file_block) {
     return extent.start.offset() + (file_block - extent.file_block) * format::block_size;
 }
 
-/// The blocks [begin, end) of `extent`.
+/// The part of `extent` that covers blocks [begin, end).
 WARREN_HD constexpr Extent part_of(const Extent& extent, u64 begin, u64 end) {
     return {begin, format::BlockPointer::to(place_at(extent, begin)), static_cast<u32>(end - begin),
             extent.flags};
 }
 
-/// Whether `next` continues `before` in the file and in the volume.
+/// Whether `next` continues `before` in the file and in the volume and may be merged with it.
 WARREN_HD constexpr bool can_merge(const Extent& before, const Extent& next) {
     return end_of(before) == next.file_block &&
            place_at(before, next.file_block) == next.start.offset() && before.flags == next.flags &&
            u64{before.length} + next.length <= format::extent_length_max;
 }
 
-/// The index of the extent that covers `block`, else of the first behind it, else the count.
+/// The index of the extent that covers `block`, or of the first one after it, or the number of
+/// extents.
 template <class Team>
 WARREN_HD u32 search_extents(const Team& team, const ExtentList& list, u64 block) {
     if (list.count == 0) return 0;
@@ -70,7 +72,7 @@ WARREN_HD u32 search_extents(const Team& team, const ExtentList& list, u64 block
     return end_of(found) > block ? low : low + 1;
 }
 
-/// What a replacement writes: the entries [first, last) become `parts`.
+/// A planned replacement: the entries [first, last) become `parts`.
 struct ExtentPatch {
     u32 first = 0;
     u32 last = 0;
@@ -86,7 +88,7 @@ WARREN_HD inline void add_part(ExtentPatch& patch, const Extent& extent) {
     patch.parts[patch.count++] = extent;
 }
 
-/// How the list changes if the blocks [begin, end) become `with`, or a hole if that is null. One
+/// How the list changes if the blocks [begin, end) become `with`, or a hole if `with` is null. One
 /// lane.
 WARREN_HD inline ExtentPatch make_patch(const ExtentList& list, u64 begin, u64 end,
                                         const Extent* with) {
@@ -117,16 +119,17 @@ WARREN_HD inline ExtentPatch make_patch(const ExtentList& list, u64 begin, u64 e
     return patch;
 }
 
-/// How many extents the list has after replace_range() with the same arguments. One lane.
+/// How many extents the list would have after replace_range() with the same arguments. One lane.
 WARREN_HD inline u32 count_after_replace(const ExtentList& list, u64 begin, u64 end,
                                          const Extent* with) {
     const ExtentPatch patch = make_patch(list, begin, end, with);
     return list.count - (patch.last - patch.first) + patch.count;
 }
 
-/// Makes the blocks [begin, end) `with`, which covers just them, or a hole if that is null; trims,
-/// splits and merges what lies there and beside it. One lane, with the list locked. The caller
-/// stores list.count where it belongs. Requires: the list has room (count_after_replace()).
+/// Replaces the blocks [begin, end) by `with`, which covers exactly these, or by a hole if `with`
+/// is null. Extents there are trimmed or split, and merged with neighbours. The caller stores
+/// list.count in the inode or leaf. One lane, with the list locked. Requires: the list has room
+/// (see count_after_replace()).
 WARREN_HD inline void replace_range(ExtentList& list, u64 begin, u64 end, const Extent* with) {
     const ExtentPatch patch = make_patch(list, begin, end, with);
     const u32 behind = patch.first + patch.count;
@@ -149,7 +152,7 @@ WARREN_HD inline void replace_range(ExtentList& list, u64 begin, u64 end, const 
     list.count = count;
 }
 
-/// Calls `action(part)` with the part of each extent that lies in [begin, end), in order.
+/// Calls `action(part)`, in order, with the part of each extent that lies in [begin, end).
 /// Collective.
 template <class Team, class Action>
 WARREN_HD void for_each_run(const Team& team, const ExtentList& list, u64 begin, u64 end,

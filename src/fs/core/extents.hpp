@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extents of a regular file: up to 5 in its inode, else leaves of the shared tree with the file
-// block as key. Finds and changes the list around a block, and makes room in a full one.
+// The extents of a regular file: up to 5 lie in its inode, more in the leaves of a tree whose key
+// is the file block. This code finds and changes the list that covers a block, and makes room in a
+// full list.
 //
-// Invariant: an extent lies within the key range [lower, upper) of its leaf, its end included, so
-// one descent finds whatever covers a block. What is put into a leaf is clipped at `upper`, and a
-// split falls between extents. No written extent begins at or behind the end of the file's last
-// block: extents there are unwritten and read as zeros if the file grows over them.
+// Invariant: an extent lies completely within the key range [lower, upper) of its leaf, so one
+// descent finds the extent that covers a block. An extent that is put into a leaf is clipped at
+// `upper`, and a split falls between extents. No extent of written blocks begins at or after the
+// end of the file's last block: extents there are unwritten, and read as zeros if the file grows
+// over them.
 #pragma once
 
 #include "fs/core/extent_list.hpp"
@@ -15,17 +17,18 @@ namespace warren::core {
 
 using format::ExtentLeaf;
 
-/// The list in which a block's extent is or would be.
+/// The list that holds the extent of a block, or would hold it.
 struct ExtentHome {
     ExtentList list;
-    bool is_bytes = false;  // the area holds bytes: putting an extent in makes it a list
+    bool is_bytes = false;  // the area holds bytes: change_extents() turns it into a list
     bool is_tree = false;
-    Seen seen;      // version of the list: the inode's or the leaf's
-    u64 lower = 0;  // the list has all extents of the file in [lower, upper)
+    Seen seen;      // version that guards the list: the inode's or the leaf's
+    u64 lower = 0;  // the list holds all extents of the file in [lower, upper)
     u64 upper = key_end;
 };
 
-/// Whether the extent is plausible: it lies in data frames of this volume. One lane.
+/// Whether the extent can be valid: its bounds are legal, and it begins and ends in data frames of
+/// this volume. One lane.
 WARREN_HD inline bool is_sound(const Store& store, const Extent& extent) {
     const u64 place = extent.start.offset();
     if (!extent.start.is_valid() || place % format::block_size != 0 || extent.length == 0 ||
@@ -39,7 +42,7 @@ WARREN_HD inline bool is_sound(const Store& store, const Extent& extent) {
            kind_of(store, last / format::frame_size) == FrameKind::data;
 }
 
-/// The extents of the leaf of `descent`, whose kind and owner have been checked.
+/// The list in the leaf of `descent`, whose kind and owner the caller has checked.
 template <class Team>
 WARREN_HD Result<ExtentHome> leaf_home(Operation<Team>& op, const InodeRef& inode,
                                        const Descent& descent) {
@@ -59,7 +62,7 @@ WARREN_HD Result<ExtentHome> leaf_home(Operation<Team>& op, const InodeRef& inod
     return home;
 }
 
-/// The extents in the area of the inode, which is of kind `bytes` or `extents`.
+/// The list in the area of the inode. `kind` is the kind of the area: bytes or extents.
 template <class Team>
 WARREN_HD Result<ExtentHome> inline_home(Operation<Team>& op, const InodeRef& inode,
                                          AreaKind kind) {
@@ -72,7 +75,7 @@ WARREN_HD Result<ExtentHome> inline_home(Operation<Team>& op, const InodeRef& in
     return home.list.count <= home.list.max ? Result<ExtentHome>(home) : Errc::corrupt;
 }
 
-/// The list that covers `block`. `kind` was read under inode.seen.
+/// The list that covers `block`. The caller has read `kind` under inode.seen.
 template <class Team>
 WARREN_HD Result<ExtentHome> find_home(Operation<Team>& op, const InodeRef& inode, AreaKind kind,
                                        u64 block) {
@@ -82,7 +85,8 @@ WARREN_HD Result<ExtentHome> find_home(Operation<Team>& op, const InodeRef& inod
     return leaf_home(op, inode, descent);
 }
 
-/// Errc::need_split unless the list has room for [begin, end) to become `with`, or a hole if null.
+/// Errc::need_split unless the list has room for replacing [begin, end) by `with`, or by a hole if
+/// null.
 template <class Team>
 WARREN_HD Errc check_room(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home,
                           u64 begin, u64 end, const Extent* with) {
@@ -93,7 +97,7 @@ WARREN_HD Errc check_room(Operation<Team>& op, const InodeRef& inode, const Exte
     return op.need_structure(Errc::need_split, inode.number, begin);
 }
 
-/// Makes the area of `inode` an empty one of kind `kind`. One lane, within apply.
+/// Makes the area of `inode` an empty area of kind `kind`. One lane, within apply.
 WARREN_HD inline void clear_area(const InodeRef& inode, AreaKind kind) {
     for (u64& word : inode.at->area.words)
         relaxed_store(word, 0);
@@ -102,8 +106,8 @@ WARREN_HD inline void clear_area(const InodeRef& inode, AreaKind kind) {
     relaxed_store(inode.at->height, 0);
 }
 
-/// Makes [begin, end) `with`, or a hole if that is null. Only within apply, after check_room(),
-/// with the inode and the list locked.
+/// Replaces [begin, end) by `with`, or by a hole if `with` is null. Only within apply, after
+/// check_room(), with the inode and the list locked.
 template <class Team>
 WARREN_HD void change_extents(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home,
                               u64 begin, u64 end, const Extent* with) {
@@ -122,7 +126,7 @@ WARREN_HD void change_extents(Operation<Team>& op, const InodeRef& inode, const 
     op.mark_dirty(home.is_tree ? home.seen.place : inode.block_place());
 }
 
-/// Counts data blocks that the file gained or lost. Only within apply.
+/// Updates the inode's block count for data blocks that the file gained or lost. Only within apply.
 template <class Team>
 WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 blocks) {
     once(op.team, [&] {
@@ -132,12 +136,12 @@ WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 bloc
     op.mark_dirty(inode.block_place());
 }
 
-/// How the tree splits extent leaves.
+/// Tells the code for trees how extent leaves are split.
 struct ExtentLeafType {
     static constexpr TreeKinds kinds = extent_tree;
 
-    /// The key at which to split the leaf: `key` or the last extent if keys only grow, so that the
-    /// old leaf stays full; else the median.
+    /// The key at which to split the leaf. If `key` is at or after the last extent, the split is at
+    /// `key` or at that extent, so that files that grow leave full leaves; otherwise at the median.
     template <class Team>
     WARREN_HD Result<u64> pivot(Operation<Team>& op, Descent& descent, u64 key) const {
         return once(op.team, [&]() -> Result<u64> {
@@ -151,7 +155,7 @@ struct ExtentLeafType {
         });
     }
 
-    /// Moves the extents from block `pivot` on into the fresh leaf `to`.
+    /// Moves the extents from block `pivot` on into the new leaf `to`.
     template <class Team>
     WARREN_HD void move_upper(Operation<Team>& op, Block* from, Block* to, u64 pivot) const {
         auto& source = *reinterpret_cast<ExtentLeaf*>(from);
@@ -171,10 +175,10 @@ struct ExtentLeafType {
     }
 };
 
-/// What start_tree() marks: the leaf and the inode.
+/// Blocks that start_tree() marks dirty: those of start_block() for the leaf, and the inode.
 inline constexpr u32 start_tree_blocks_max = start_blocks_max + 1;
 
-/// Moves the extents in the inode into the first leaf of a tree.
+/// Moves the extents that lie in the inode into the first leaf of a new tree.
 template <class Team>
 WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
     const Result<FreshBlock> block = reserve_block(op);
@@ -198,8 +202,8 @@ WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const Exte
     return Errc::ok;
 }
 
-/// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. Errc::ok and
-/// Errc::retry both mean that the operation that asked for it starts again.
+/// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. After
+/// Errc::ok or Errc::retry, the operation that needed the room starts again.
 template <class Team>
 WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
     const Result<InodeRef> inode = find_inode(op, number);
@@ -212,7 +216,7 @@ WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
     if (kind != AreaKind::extents) return Errc::retry;
     const Result<ExtentHome> home = inline_home(op, *inode, kind);
     if (!home) return home.code();
-    // One replacement adds two extents at most.
+    // One replacement adds at most two extents.
     if (home->list.count + 2 <= home->list.max) return Errc::retry;
     return start_tree(op, *inode, *home);
 }

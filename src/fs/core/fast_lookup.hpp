@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast path of a lookup: from a directory and a name to the inode with as few dependent memory
-// loads as possible. For a team of many lanes, as on a GPU, a load costs hundreds of nanoseconds
-// however little it reads; so each step loads all that it can need at once, and validates the step
-// before it while its own loads are under way. It covers the common case only: everything is in
-// memory, nobody writes, no ACL decides on permission, the name has a usual length and a unique
-// hash. Otherwise it fails, and the caller takes the general path, which finds the reason.
+// The fast path of a lookup: from a directory and a name to the inode with as few dependent loads
+// from memory as possible. On a GPU a load costs hundreds of nanoseconds, however little it reads.
+// So a team of many lanes loads in each step all that the step may need, and validates the step
+// before while these loads are in flight. The fast path covers only the common case: everything is
+// in memory, no thread is writing, no ACL decides on permission, the name is not too long and its
+// hash is unique. In all other cases it fails, and the caller takes the general path, which finds
+// the reason.
 //
-// Invariant: a step's version is read before what it guards, and again after what was found there
-// has been observed in turn; so all that is found was true at one moment (see fs/core/tree.hpp).
+// Invariant: the version that guards a step is read before the step's data, and confirmed after the
+// version of what they point to was read. So everything that is found was true at one moment (see
+// fs/core/tree.hpp).
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -19,7 +21,7 @@
 
 namespace warren::core {
 
-/// Notes the version of a block of a tree; false if it cannot be read now.
+/// Reads the version of a block of a tree; false if the block is not in memory or is locked.
 template <class Team>
 WARREN_HD bool peek_block(const Team& team, const Store& store, BlockPointer pointer, Seen& seen) {
     const u64 place = pointer.offset();
@@ -36,8 +38,8 @@ WARREN_HD bool peek_block(const Team& team, const Store& store, BlockPointer poi
     return good == 2;
 }
 
-/// The child whose keys, of the items in [first, end), are those from `key` on; in `child`. False
-/// if the keys of one hash, of which `key` is the first, are divided between two.
+/// Sets `child` to the child that covers `key`, the lowest key of one hash, by the pairs in items
+/// [first, end). False if the keys of that hash are divided between two children.
 template <class Team, u32 count>
 WARREN_HD bool choose(const Team& team, const Gathered<Team, WordPair, count>& items, u32 first,
                       u32 end, u64 key, BlockPointer& child) {
@@ -52,11 +54,12 @@ WARREN_HD bool choose(const Team& team, const Gathered<Team, WordPair, count>& i
     return parted == 0;
 }
 
-/// Descends through the node that `seen` guards, of the tree of `owner`, towards `key`.
+/// Finds the child that covers `key` in the node that `seen` guards, which must belong to the tree
+/// of `owner`. Also confirms `before`, the version of what led to the node.
 template <class Team>
 WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
                          const InodeRef& owner, u32 height, u64 key, BlockPointer& child) {
-    constexpr u32 heads = 5;  // three pairs of the header, the count, and what led here
+    constexpr u32 heads = 5;  // three pairs of the header, the count, the version of what led here
     constexpr u32 stride = 10;
     static_assert((32 - heads) * stride >= format::node_pairs_max);
     auto* node = reinterpret_cast<TreeNode*>(store.base + seen.place);
@@ -86,17 +89,18 @@ WARREN_HD bool pass_node(const Team& team, const Store& store, const Seen& seen,
     return choose(team, window, 0, end, key, child);
 }
 
-/// What a team remembers of the directory that it searched last, and where versions of leaves are
-/// noted. A lookup starts from that instead of a load, because the later steps validate it anyway.
+/// What a team remembers of the directory that it searched last, and where it notes versions of
+/// leaves. A lookup uses these instead of loads; that is safe because its later steps validate them
+/// anyway.
 template <class Team>
 struct KnownDirectory {
-    Handle handle;  // inode 0: none
+    Handle handle;  // inode 0: no directory is remembered
     InodeImage<Team> image;
-    NodeCopy* node = nullptr;  // null: none is remembered
-    Seen node_seen;            // place 0: there is none
+    NodeCopy* node = nullptr;  // null: this team remembers no nodes
+    Seen node_seen;            // place 0: no node is remembered
     VersionNotes* notes = nullptr;
-    bool is_used = false;       // a lookup used some of it instead of a load
-    bool is_note_used = false;  // a lookup used the noted version of a leaf
+    bool is_used = false;       // the last lookup used some of it instead of a load
+    bool is_note_used = false;  // the last lookup used the noted version of a leaf
 
     WARREN_HD void forget() {
         handle = Handle{};
@@ -107,18 +111,18 @@ struct KnownDirectory {
 /// For callers that remember nothing.
 struct NothingKnown {};
 
-/// What one optimistic read of a leaf finds.
+/// The result of one optimistic read of a leaf.
 struct LeafView {
     DirectoryLeaf* leaf = nullptr;
     Seen seen;
-    Seen before;  // what led to it, to be confirmed when the leaf is read
-    Seen above;   // likewise what led there, or the same
+    Seen before;  // the version of what led to the leaf, to be confirmed when the leaf is read
+    Seen above;   // the version of what led to that, also to be confirmed; or the same
     LeafCounts counts;
-    u32 slot = slot_none;  // of the one entry with the name's hash
+    u32 slot = slot_none;  // of the only entry with the name's hash
     DirectorySlot entry{};
 };
 
-/// Which of the four hashes in a pair are `row`, a bit each.
+/// One bit for each of the four hashes in a pair: whether it is `row`, the upper 32 bits of a hash.
 WARREN_HD inline u32 matches_of(const WordPair& pair, u32 row) {
     return (static_cast<u32>(pair.low) == row ? 1u : 0u) |
            (static_cast<u32>(pair.low >> 32) == row ? 2u : 0u) |
@@ -126,8 +130,8 @@ WARREN_HD inline u32 matches_of(const WordPair& pair, u32 row) {
            (static_cast<u32>(pair.high >> 32) == row ? 8u : 0u);
 }
 
-/// Descends through the node at `child`, which is right above the leaves, towards `key`. Loads it
-/// only if it is not the remembered one. Requires: known.node is not null.
+/// Finds the child that covers `key` in the node at `child`, which is right above the leaves. Loads
+/// the node only if it is not the remembered one. Requires: known.node is not null.
 template <class Team>
 WARREN_HD bool pass_known_node(const Team& team, const Store& store, const InodeRef& owner, u64 key,
                                KnownDirectory<Team>& known, LeafView& leaf_view,
@@ -147,7 +151,8 @@ WARREN_HD bool pass_known_node(const Team& team, const Store& store, const Inode
     return known.node->choose(team, key, child);
 }
 
-/// The version of the leaf at `pointer`: a noted one if there is one, else a load.
+/// The version of the leaf at `pointer`: from a note if there is one and `is_trusted`, else by a
+/// load.
 template <class Team>
 WARREN_HD bool peek_known_leaf(const Team& team, const Store& store, BlockPointer pointer,
                                KnownDirectory<Team>& known, bool is_trusted, Seen& seen) {
@@ -161,15 +166,15 @@ WARREN_HD bool peek_known_leaf(const Team& team, const Store& store, BlockPointe
     return true;
 }
 
-/// Goes from a directory's root to the leaf for `hash`. False also if the hash is in two leaves.
-/// `known` is a KnownDirectory or NothingKnown; noted versions replace loads if `is_trusted`.
+/// Descends from a directory's root to the leaf that covers `hash`. Also false if two leaves cover
+/// it. `known` is a KnownDirectory or NothingKnown; noted versions are used only if `is_trusted`.
 template <class Team, class Known>
 WARREN_HD bool peek_leaf(const Team& team, const Store& store, const InodeImage<Team>& directory,
                          u64 hash, LeafView& leaf_view, Known& known, bool is_trusted) {
     constexpr bool remembers = !std::is_same_v<Known, NothingKnown>;
     constexpr u32 root = offsetof(Inode, area) / sizeof(WordPair);
     const u64 key = format::first_key(hash);
-    // Height and number of pairs in one word.
+    // The height and the number of pairs, in one word.
     const u32 shape = directory.items.tell(team, 3, [](const WordPair& pair) {
         return static_cast<u32>(pair.low >> 56) << 16 | (static_cast<u32>(pair.high) & 0xffff);
     });
@@ -207,8 +212,9 @@ WARREN_HD bool peek_leaf(const Team& team, const Store& store, const InodeImage<
     return true;
 }
 
-/// Compares the hashes of a leaf of the directory `owner`. False if several entries share the row.
-/// `has_above`: leaf_view.above has not been confirmed yet either.
+/// Compares the hashes of a leaf, which must belong to the directory `owner`, with `hash`. False if
+/// the leaf is not valid, if several entries have the same upper 32 bits, or if leaf_view.before
+/// has changed. `has_above`: leaf_view.above has to be confirmed here as well.
 template <bool has_above, class Team>
 WARREN_HD bool compare_hashes(const Team& team, const Store& store, const InodeRef& owner, u64 hash,
                               LeafView& leaf_view) {
@@ -258,17 +264,18 @@ WARREN_HD bool compare_hashes(const Team& team, const Store& store, const InodeR
     return true;
 }
 
-/// A name as its words, eight bytes a lane.
+/// A name as words of eight bytes, spread over the lanes.
 template <class Team>
 class NameWords {
     static constexpr u32 rows = 32 / Team::width;
 
  public:
-    /// The longest that leaves lanes for an InodeProbe.
+    /// The longest name that leaves enough lanes for an InodeProbe.
     static constexpr u32 length_max = (32 - InodeProbe::words_with_bitmap) * 8;
 
-    /// Takes `length` bytes; word_of(i) gives bytes 8 i to 8 i + 7, anything behind the end. False
-    /// for what make_name() refuses, and for what is too long here. Collective.
+    /// Takes a name of `length` bytes; word_of(i) returns bytes 8 i to 8 i + 7, with any values
+    /// after the end. False if make_name() would refuse the name, or if it is longer than
+    /// length_max. Collective.
     template <class WordOf>
     WARREN_HD bool take_words(const Team& team, u32 length, const WordOf& word_of) {
         length_ = length;
@@ -279,7 +286,7 @@ class NameWords {
             const u32 rest = i * 8 < length ? length - i * 8 : 0;
             const u64 beyond = rest >= 8 ? 0 : ~u64{0} << rest * 8;
             held_[row] = rest == 0 ? 0 : word_of(i) & ~beyond;
-            // The bytes behind the end are zero; no byte of a valid name is.
+            // The bytes after the end are zero; within a valid name none is.
             const bool is_dots = i == 0 && ((length == 1 && held_[row] == one_dot) ||
                                             (length == 2 && held_[row] == two_dots));
             is_odd = is_odd || is_dots || has_zero_byte(held_[row] | beyond) ||
@@ -287,7 +294,7 @@ class NameWords {
         }
         return team.ballot(is_odd) == 0;
     }
-    /// As above, from the caller's memory.
+    /// As above, for a name in the caller's memory.
     WARREN_HD bool take(const Team& team, const char* bytes, u32 length) {
         return take_words(team, length, [&](u32 i) { return name_word(bytes, length, i); });
     }
@@ -299,7 +306,7 @@ class NameWords {
         }
         return team.broadcast(word, i % Team::width);
     }
-    /// Word i, by the lane that holds it.
+    /// Word i. Only the lane that holds it may call this.
     WARREN_HD u64 own_word(u32 i) const { return held_[rows == 1 ? 0 : i / Team::width]; }
 
  private:
@@ -310,18 +317,19 @@ class NameWords {
     u32 length_ = 0;
 };
 
-/// What the fast path finds.
+/// The result of the fast path.
 template <class Team>
 struct FastEntry {
     InodeImage<Team> directory;
     Name name;
     LeafView leaf_view;
     Entry entry;
-    InodeImage<Team> inode;   // if entry.exists
-    bool has_bitmap = false;  // likewise: the inode's bitmap is in memory
+    InodeImage<Team> inode;   // valid if entry.exists
+    bool has_bitmap = false;  // likewise: whether the inode's bitmap is in memory
 };
 
-/// Reads the slot and the name that may be the one wanted, and whether its inode can be read.
+/// Compares the name of the entry with `words` and reads the inode; false if they differ or if the
+/// inode cannot be read.
 template <class Team>
 WARREN_HD bool peek_entry(const Team& team, const Store& store, const NameWords<Team>& words,
                           FastEntry<Team>& found) {
@@ -371,7 +379,7 @@ WARREN_HD bool peek_entry(const Team& team, const Store& store, const NameWords<
                       [](u32, const WordPair&) { return false; });
 }
 
-/// Whether the mode bits alone let `caller` do `wanted` in a directory.
+/// Whether the mode bits let `caller` do `wanted` in a directory, and no ACL has to be asked.
 template <class Team>
 WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
                             const Credentials& caller, u32 wanted) {
@@ -381,7 +389,7 @@ WARREN_HD bool mode_permits(const Team& team, const InodeImage<Team>& directory,
     return answer.allows && !(answer.yields_to_acl && directory.attributes(team) != 0);
 }
 
-/// Starts from what is remembered of the directory, or loads it.
+/// Takes the directory from `known` if it is remembered there, else loads and remembers it.
 template <class Team, class Known>
 WARREN_HD bool peek_known_directory(const Team& team, const Store& store, Handle directory,
                                     InodeImage<Team>& image, Known& known) {
@@ -431,10 +439,11 @@ WARREN_HD bool try_fast_lookup(const Team& team, const Store& store, const Crede
     return stands(team, store, leaf_view.seen);
 }
 
-/// Finds a name in a directory where the caller may do `wanted`, or finds that it is not there;
-/// then entry.key is where it would go. If it is there, its inode is not yet validated: the caller
-/// confirms found.inode.inode.seen, or locks it. `known` (a KnownDirectory or NothingKnown)
-/// spares loads of what an earlier lookup has read.
+/// Finds a name in a directory where `caller` may do `wanted`. If the name does not exist,
+/// found.entry.exists is false and entry.key is the key that it would get. If it exists, its inode
+/// is not validated yet: the caller confirms found.inode.inode.seen or locks it. `known` (a
+/// KnownDirectory or NothingKnown) saves loads of what an earlier lookup has read. False if the
+/// fast path does not apply.
 template <class Team, class Known>
 WARREN_HD bool fast_lookup(const Team& team, const Store& shared_store, const Credentials& caller,
                            Handle directory, const NameWords<Team>& words, u32 wanted,
@@ -447,8 +456,8 @@ WARREN_HD bool fast_lookup(const Team& team, const Store& shared_store, const Cr
     } else {
         // A copy: the compiler would reload the shared one after each load.
         const Store store = shared_store;
-        // What is remembered may be out of date: then try again without it. Leaves change most, so
-        // the first retry distrusts only the leaf's noted version.
+        // What is remembered may be out of date: then the lookup is tried again without it. Leaves
+        // change most often, so the first retry ignores only noted versions of leaves.
         for (bool is_trusted = true;; is_trusted = false) {
             known.is_used = known.is_note_used = false;
             if (try_fast_lookup(team, store, caller, directory, words, wanted, found, known,

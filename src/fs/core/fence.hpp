@@ -7,7 +7,7 @@
 
 namespace warren::core {
 
-/// Between a reader's relaxed data loads and its second load of the version.
+/// Goes between a reader's relaxed loads of the data and its second load of the version.
 WARREN_HD inline void fence_acquire() {
 #if defined(WARREN_CUDA)
     cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device);
@@ -16,7 +16,7 @@ WARREN_HD inline void fence_acquire() {
 #endif
 }
 
-/// Between a writer's taking of the lock and its relaxed data stores.
+/// Goes between the point where a writer takes the lock and its relaxed stores of the data.
 WARREN_HD inline void fence_release() {
 #if defined(WARREN_CUDA)
     cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits of frames: finding one, setting one, and the rule by which a block is free. One lane runs
-// these functions.
+// Bits of frames: finding, setting and clearing them, and the rule that says which blocks are free.
+// Each function is called by one lane.
 #pragma once
 
 #include "fs/core/store.hpp"
@@ -8,7 +8,7 @@
 
 namespace warren::core {
 
-/// Sets or clears bit `index` of a shared bitmap; true if it changed.
+/// Sets or clears bit `index` of a shared bitmap; true if the bit changed.
 WARREN_HD inline bool set_bit(u64* words, u64 index) {
     const u64 bit = u64{1} << index % 64;
     device_atomic<u64> word(words[index / 64]);
@@ -57,42 +57,42 @@ WARREN_HD inline format::FrameKind kind_of(const Store& store, u64 frame) {
     return static_cast<format::FrameKind>(relaxed_load(store.frame(frame).kind));
 }
 
-/// Whether blocks of the frame are given out by kind: system blocks never are.
+/// The free-space hints of the frames of `kind`: a bitmap with a bit set for each frame that may
+/// have room.
 WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
     return store.frames_with_room[static_cast<u32>(kind)];
 }
 
-// A thread that frees blocks or inodes does not set the frame's mark again if it is set. On a GPU
-// another thread may clear the mark just then without seeing the freed bits; the next commit that
-// changes the frame's bits sets it again.
+// A thread that frees blocks or inodes does not set the frame's free-space hint if the hint is set
+// already. On a GPU another thread may clear the hint at that moment without seeing the freed bits;
+// the hint is set again by the next commit that contains a change of the frame's bits.
 
-/// Sets the mark of `frame`, so that searches for blocks or inodes include it, even if it seems
-/// set. One lane.
+/// Sets the free-space hint of `frame`, even if it seems to be set, so that searches for blocks or
+/// inodes include the frame. One lane.
 WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {
-    // Release: pairs with the acquire in unmark_room(): a thread that clears this mark sees the
-    // freed bits.
+    // Release: pairs with the acquire in unmark_room(), so that a thread that clears the hint sees
+    // the freed bits.
     device_atomic<u64>(room_of(store, kind)[frame / 64])
         .fetch_or(u64{1} << frame % 64, hd::memory_order_release);
 }
 
-/// Clears the mark, so that searches skip the frame. The caller then checks the frame once more and
-/// sets the mark again if something is free. One lane.
+/// Clears the free-space hint, so that searches skip the frame. The caller then checks the frame
+/// once more, and sets the hint again if something is free. One lane.
 WARREN_HD inline void unmark_room(const Store& store, format::FrameKind kind, u64 frame) {
     // Acquire: pairs with the release in mark_room().
     device_atomic<u64>(room_of(store, kind)[frame / 64])
         .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
 }
 
-/// The blocks of word `w` of `frame` that are not in use, not committed as in use, and not
-/// reserved.
+/// The blocks of word `w` of `frame` that are neither in use nor committed nor reserved.
 WARREN_HD inline u64 free_bits(const Store& store, u64 frame, u32 w) {
     return ~(relaxed_load(store.frame(frame).used[w]) |
              relaxed_load(store.overlays[frame].committed[w]) |
              relaxed_load(store.overlays[frame].reserved[w]));
 }
 
-/// Gives back reserved bits of one word, whether they were taken into use or not. A worker that
-/// searched meanwhile may have found the frame full.
+/// Releases reserved bits of one word, whether the blocks were taken into use or not. Sets the
+/// hint, because a worker that searched meanwhile may have found the frame full.
 WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 bits) {
     // Release: pairs with the acquire in reserve_bits().
     device_atomic<u64>(store.overlays[frame].reserved[w])
@@ -100,11 +100,11 @@ WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 b
     set_bit(room_of(store, kind_of(store, frame)), frame);
 }
 
-/// Reserves the bits of `wanted` in word `w`; returns those that were won.
+/// Tries to reserve the bits of `wanted` in word `w`; returns those that it has reserved.
 WARREN_HD inline u64 reserve_bits(const Store& store, u64 frame, u32 w, u64 wanted) {
     device_atomic<u64> reserved(store.overlays[frame].reserved[w]);
-    // Acquire: pairs with the release in give_back_bits(): what the bit's last user wrote is
-    // visible.
+    // Acquire: pairs with the release in give_back_bits(), so that what the previous holder of the
+    // bit wrote is visible.
     const u64 won = wanted & ~reserved.fetch_or(wanted, hd::memory_order_acquire);
     const u64 lost = won & (relaxed_load(store.frame(frame).used[w]) |
                             relaxed_load(store.overlays[frame].committed[w]));
@@ -112,21 +112,21 @@ WARREN_HD inline u64 reserve_bits(const Store& store, u64 frame, u32 w, u64 want
     return won & ~lost;
 }
 
-/// Reserves the block at `place`, in use or not: until unreserve() it is not allocated. False if it
-/// is reserved already. One lane.
+/// Reserves the block at `place` whether it is in use or not: it cannot be allocated until
+/// unreserve(). False if it is already reserved. One lane.
 WARREN_HD inline bool reserve_as_it_is(const Store& store, u64 place) {
     const u64 block = place / format::block_size;
     const u64 in_frame = block % format::blocks_per_frame;
     const u64 bit = u64{1} << in_frame % 64;
     FrameOverlay& overlay = store.overlays[block / format::blocks_per_frame];
-    // Acquire: pairs with the release in give_back_bits(): makes visible what its last user did
-    // with the block.
+    // Acquire: pairs with the release in give_back_bits(), so that what the previous holder of the
+    // bit did with the block is visible.
     const u64 before =
         device_atomic<u64>(overlay.reserved[in_frame / 64]).fetch_or(bit, hd::memory_order_acquire);
     return (before & bit) == 0;
 }
 
-/// The bits of word `w` that a run of blocks [first, first + count) of one frame covers.
+/// The bits of word `w` that belong to the blocks [first, first + count) of one frame.
 WARREN_HD inline u64 run_mask(u32 w, u32 first, u32 count) {
     const u32 begin = w * 64;
     const u32 from = first > begin ? first - begin : 0;
@@ -135,7 +135,7 @@ WARREN_HD inline u64 run_mask(u32 w, u32 first, u32 count) {
     return (to - from == 64 ? ~u64{0} : ((u64{1} << (to - from)) - 1) << from);
 }
 
-/// Calls `action(frame, word, mask)` for each bitmap word of a run of blocks.
+/// Calls `action(frame, word, mask)` for each bitmap word that a run of blocks touches.
 template <class Action>
 WARREN_HD void for_each_word(u64 place, u64 blocks, Action&& action) {
     u64 block = place / format::block_size;
@@ -152,7 +152,7 @@ WARREN_HD void for_each_word(u64 place, u64 blocks, Action&& action) {
     }
 }
 
-/// Gives reserved blocks back, whether they were taken into use or not.
+/// Releases reserved blocks, whether they were taken into use or not.
 WARREN_HD inline void unreserve(const Store& store, u64 place, u64 blocks) {
     for_each_word(place, blocks,
                   [&](u64 frame, u32 w, u64 mask) { give_back_bits(store, frame, w, mask); });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading many shared words in the time that one takes: each lane of a team reads its own, all
-// loads are under way at once, and each lane keeps what it read until the team asks for it. On a
-// GPU a memory load costs hundreds of nanoseconds and a shuffle from another lane a few.
+// Reads many shared words in the time of one load: each lane of a team loads its own words, all
+// loads are in flight at once, and each lane keeps what it has loaded until the team asks for it.
+// On a GPU a load from memory costs hundreds of nanoseconds, a shuffle from another lane a few.
 //
-// Invariant: what is read after a gathering was read later than all of it, as after an acquire.
+// Invariant: loads after read() are ordered after all loads of read(), as after an acquire.
 #pragma once
 
 #include "fs/core/fence.hpp"
@@ -11,14 +11,14 @@
 
 namespace warren::core {
 
-/// Whether teams are parts of a warp, which diverge anyway: for them needless work costs more than
-/// a branch. A whole warp computes unused values rather than diverge.
+/// Whether a team is a part of a warp. Such teams diverge from each other anyway, so for them
+/// needless work costs more than a branch. A whole warp computes unused values rather than diverge.
 template <class Team>
 inline constexpr bool parts_freely = requires {
     requires Team::is_part_of_warp;
 };
 
-/// Sixteen bytes of shared memory, each half read as a word of its own.
+/// Sixteen bytes of shared memory; each half is read as a word of its own.
 struct alignas(16) WordPair {
     u64 low = 0;
     u64 high = 0;
@@ -49,17 +49,18 @@ WARREN_HD inline WordPair read_item(const WordPair& at, hd::memory_order order) 
     return pair;
 }
 
-/// Up to `count` items (u64 or WordPair), item i with lane i % W.
+/// Up to `count` items (u64 or WordPair). Lane i % W holds item i.
 template <class Team, class Item, u32 count>
 class Gathered {
     static constexpr u32 rows = (count + Team::width - 1) / Team::width;
 
  public:
-    /// Reads item i from place_of(i), a pointer. Lanes without an item read another lane's item
-    /// again, which is cheaper than a branch. Collective.
+    /// Reads item i from place_of(i), a pointer. Lanes without an item read the last item again,
+    /// which is cheaper than a branch. Collective.
     template <class PlaceOf>
     WARREN_HD void read(const Team& team, const PlaceOf& place_of) {
-        // Acquire, here or by the fence: pairs with fence_release() and the releases of writers.
+        // Acquire, by these loads or by the fence: pairs with fence_release() and the releases of
+        // writers.
         constexpr auto order = rows == 1 ? hd::memory_order_acquire : hd::memory_order_relaxed;
         for (u32 row = 0; row < rows; ++row) {
             const u32 i = row * Team::width + team.lane();
@@ -70,10 +71,10 @@ class Gathered {
         team.sync();
     }
 
-    /// Item i, by the lane that holds it.
+    /// Item i. Only the lane that holds it may call this.
     WARREN_HD const Item& own(u32 i) const { return held_[rows == 1 ? 0 : i / Team::width]; }
 
-    /// `part(item)` of item i, broadcast to all lanes. Collective; i is the same in all lanes.
+    /// `part(item)` of item i, broadcast to all lanes. Collective: all lanes pass the same i.
     template <class Part>
     WARREN_HD auto tell(const Team& team, u32 i, const Part& part) const {
         if constexpr (rows == 1) return team.broadcast(part(held_[0]), i);
@@ -107,7 +108,7 @@ class Gathered {
         return team.ballot(fails) == 0;
     }
 
-    /// Calls visit(i, item) for the items that the lane holds.
+    /// Calls visit(i, item) for the items that this lane holds.
     template <class Visit>
     WARREN_HD void for_each_own(const Team& team, const Visit& visit) const {
         for (u32 row = 0; row < rows; ++row) {
@@ -116,8 +117,8 @@ class Gathered {
         }
     }
 
-    /// The number of the first item that passes `test(i, item)`, or `count`; `passed` is how many
-    /// do. Collective.
+    /// The number of the first item that passes `test(i, item)`, or `count` if none does; sets
+    /// `passed` to the number of items that pass. Collective.
     template <class Test>
     WARREN_HD u32 first_of(const Team& team, const Test& test, u32& passed) const {
         u32 found = count;
@@ -137,7 +138,7 @@ class Gathered {
     Item held_[rows];
 };
 
-/// The pair of words in which `word` lies.
+/// The pair of words that contains words[index].
 WARREN_HD inline const WordPair* pair_around(const u64* words, u64 index) {
     return reinterpret_cast<const WordPair*>(words + index / 2 * 2);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heads map: metadata in a fixed number of block frames. Each frame has a head with its place
-// and a link count; a block in use is never evicted. Heads are found by hash; the one that was not
-// used for longest goes first (second-chance order).
+// The buffer cache: metadata in a fixed number of blocks of memory. Each block of memory has a head
+// with the place of its contents and a count of links; it is not evicted while it has links. Heads
+// are found by a hash of the place. Eviction is in second-chance order, an approximation of least
+// recently used first.
 //
-// Invariant: a head is in exactly one bucket chain if place != none, and its links only grow from
-// zero under the bucket's lock, under which eviction reads them too.
+// Invariant: a head is in exactly one bucket chain if place != place_none. Its links rise from zero
+// only under the bucket's lock, and eviction reads them under that lock.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -15,9 +16,9 @@ namespace warren::core {
 
 struct Head {
     u64 place;
-    u32 next;   // in its bucket's chain, head_none at the end
-    u32 links;  // operations and volatile state that use the block
-    u32 used;   // second chance: set by every look-up
+    u32 next;   // in its bucket's chain; head_none at the end
+    u32 links;  // users of the block: operations, snapshots, state that is not on disk
+    u32 used;   // for second chance: set by every lookup
     u32 zero;
 };
 
@@ -34,7 +35,7 @@ struct HeadTable {
     u32 bucket_mask;
     Head* heads;
     Bucket* buckets;
-    format::Block* blocks;  // one a head
+    format::Block* blocks;  // one for each head
 
     WARREN_HD Bucket& bucket_of(u64 place) const {
         const u64 x = place / format::block_size * 0x9e3779b97f4a7c15u;
@@ -42,7 +43,7 @@ struct HeadTable {
     }
 };
 
-/// Takes a bucket's lock. Holders do not wait for anything, so the spin is short.
+/// Takes a bucket's lock. A holder never waits for anything, so spinning is short.
 WARREN_HD inline void lock_bucket(Bucket& bucket) {
     device_atomic<u32> word(bucket.lock);
     // Acquire: pairs with the release in unlock_bucket().
@@ -57,7 +58,7 @@ WARREN_HD inline void unlock_bucket(Bucket& bucket) {
     device_atomic<u32>(bucket.lock).store(0, hd::memory_order_release);
 }
 
-/// The head of `place`, its links raised by one; head_none if the block is not resident.
+/// Finds the head of `place` and adds a link to it; head_none if the block is not resident.
 WARREN_HD inline u32 link_head(const HeadTable& table, u64 place) {
     Bucket& bucket = table.bucket_of(place);
     lock_bucket(bucket);
@@ -73,14 +74,14 @@ WARREN_HD inline u32 link_head(const HeadTable& table, u64 place) {
     return index;
 }
 
-/// Gives back one link. The block may be evicted after that.
+/// Removes one link. Without links the block may be evicted.
 WARREN_HD inline void unlink_head(const HeadTable& table, u32 index) {
-    // Release: what was written to the block comes before an eviction that sees links at zero.
+    // Release: what this thread wrote to the block precedes an eviction that sees no links.
     device_atomic<u32>(table.heads[index].links).fetch_sub(1, hd::memory_order_release);
 }
 
-/// Puts `place` into the free head `index`, linked once. Requires: the block's contents are filled
-/// in.
+/// Gives the free head `index` to `place`, with one link. Requires: the block's contents are
+/// already in memory.
 WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(place);
@@ -93,9 +94,9 @@ WARREN_HD inline void insert_head(const HeadTable& table, u32 index, u64 place) 
     unlock_bucket(bucket);
 }
 
-/// Removes head `index` from its chain unless it is linked or the next commit needs it. False if it
-/// stays. A thread that makes a block dirty holds a link, so both conditions are stable under the
-/// lock.
+/// Removes head `index` from its chain, unless it has links or its block is dirty; false if it
+/// stays. A thread that marks a block dirty holds a link, so neither condition can change while
+/// this thread holds the bucket's lock and sees no links.
 WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* dirty) {
     Head& head = table.heads[index];
     Bucket& bucket = table.bucket_of(head.place);

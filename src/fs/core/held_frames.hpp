@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Space for entries of the orphan directory, reserved before a bulk step detaches directories from
-// their parents: the step must link there what it leaves, and no commit can free space while it
-// runs. An engine whose steps are short takes whole frames, each by one change of a word.
+// their parents. The step must be able to add there every directory that it leaves unfinished, and
+// no commit can free space while it runs. An engine whose steps are short takes whole frames, with
+// one change of a bitmap word for up to 64 of them.
 //
-// Invariant: a frame that is held is of no kind and not among the free ones: nobody else finds it
+// Invariant: a held frame has no kind and is not among the free frames: no other thread finds it
 // until use_held_frame() makes it a metadata frame or let_go_frames() frees it.
 #pragma once
 
@@ -12,13 +13,13 @@
 
 namespace warren::core {
 
-// A leaf that was split is half full at least, and a node above has many leaves. Any of the `old`
-// blocks that the orphan directory has may be a full leaf, which the first new name splits.
+// A leaf that was split is at least half full, and a node has many leaves below it. Each of the
+// `old` blocks that the orphan directory has may be a full leaf, which the first new name splits.
 inline constexpr u64 orphan_names_per_block = format::leaf_entries_max / 2 - 2;
-inline constexpr u64 orphan_spare_blocks = 8;  // a split of a leaf may split all above it
+inline constexpr u64 orphan_spare_blocks = 8;  // per team: a split of a leaf may split all above it
 
-/// For how many entries of the orphan directory so many blocks suffice, which `teams` teams add at
-/// once.
+/// How many entries `teams` teams together can add to the orphan directory with `blocks` new blocks
+/// if it has `old` blocks already.
 WARREN_HD constexpr u64 orphan_names_in(u64 blocks, u64 old, u64 teams) {
     const u64 spare = teams * orphan_spare_blocks;
     if (blocks <= spare) return 0;
@@ -32,7 +33,7 @@ WARREN_HD constexpr u64 blocks_for_orphans(u64 names, u64 old, u64 teams) {
            (names < old ? names : old) + teams * orphan_spare_blocks;
 }
 
-/// Frames that are held, as bits from frame `first` on. A plain value in shared memory.
+/// Held frames, as bits that count from frame `first`. A plain value in shared memory.
 struct HeldFrames {
     static constexpr u32 words = 4;
 
@@ -48,9 +49,9 @@ WARREN_HD inline u64 lowest_bits(u64 bits, u32 count) {
     return bits & ~rest;
 }
 
-/// Holds up to `wanted` free frames that have memory, those after the metadata first; returns how
-/// many. Errc::need_frame if none that is free has memory, Errc::need_space if none is free. One
-/// lane; `held` holds nothing before.
+/// Holds up to `wanted` free frames that have memory, preferring frames after the metadata; returns
+/// how many. Errc::need_frame if no free frame has memory, Errc::need_space if no frame is free,
+/// Errc::retry if other workers took them. One lane. Requires: `held` holds nothing.
 WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u32 wanted) {
     const u64 memory_end = relaxed_load(store.state->frames_with_memory);
     const u64 mark = relaxed_load(store.state->metadata_frames_end);
@@ -79,13 +80,13 @@ WARREN_HD inline Result<u32> hold_frames(const Store& store, HeldFrames& held, u
         count += static_cast<u32>(hd::popcount(held.bits[w]));
     }
     if (count < most) count_free_frames(store, most - count);
-    if (count == 0) return Errc::retry;  // other workers took them
+    if (count == 0) return Errc::retry;  // other workers took them first
     return count;
 }
 
-/// Makes a held frame one of metadata. False if all are already: then the frames that others
-/// published are visible. One lane, beside any number of other callers: two may publish the same
-/// frame, with the same effect.
+/// Makes one held frame a metadata frame. Returns false if none is left; the frames that other
+/// callers published are then visible. One lane; any number of callers may run at the same time:
+/// two may publish the same frame, which has the same effect as once.
 WARREN_HD inline bool use_held_frame(const Store& store, HeldFrames& held) {
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         device_atomic<u64> word(held.bits[w]);
@@ -101,7 +102,7 @@ WARREN_HD inline bool use_held_frame(const Store& store, HeldFrames& held) {
     return false;
 }
 
-/// Gives back the unused ones. Called by the last worker.
+/// Frees the held frames that were not used. Called by the last worker.
 WARREN_HD inline void let_go_frames(const Store& store, HeldFrames& held) {
     for (u32 w = 0; w < HeldFrames::words; ++w) {
         const u64 bits = relaxed_load(held.bits[w]);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first step of a fast-path lookup (see fs/core/fast_lookup.hpp): reads an inode in two rounds
-// of loads. The first reads the words that say whether it can be read, the second reads all of it
-// and at the same time confirms what led there.
+// The first step of a fast-path lookup (fs/core/fast_lookup.hpp): reads an inode in two rounds of
+// loads. The first round reads the words that say whether the inode can be read; the second reads
+// all of the inode and, at the same time, confirms the version of what led to it.
 //
-// Invariant: the version that guards an image was read before it; the user of the image confirms
-// it.
+// Invariant: the version that guards an image was read before the image; the user of the image
+// confirms it afterwards.
 #pragma once
 
 #include "fs/core/gather.hpp"
@@ -12,7 +12,7 @@
 
 namespace warren::core {
 
-/// The version word that guards `place`, with its neighbour.
+/// The pair of words that contains the version word of `place`.
 WARREN_HD inline const WordPair* version_pair(const Store& store, u64 place) {
     return pair_around(store.versions, stripe_of(place));
 }
@@ -20,21 +20,22 @@ WARREN_HD inline bool shows_version(const WordPair& pair, const Seen& seen) {
     return word_of(pair, stripe_of(seen.place)) == seen.version;
 }
 
-/// Whether what `seen` guards, all of it read by gathering, is still as it was.
+/// Whether the version of `seen` has not changed. Requires: what it guards was read through
+/// Gathered, whose loads come before this one.
 template <class Team>
 WARREN_HD bool stands(const Team& team, const Store& store, const Seen& seen) {
     return load(team, store.versions[stripe_of(seen.place)]) == seen.version;
 }
 
-/// An inode as it was at one moment between its version's two readings. The second is the caller's.
+/// A copy of an inode that is consistent if its version has not changed; the caller confirms that.
 template <class Team>
 struct InodeImage {
     static constexpr u32 pairs = format::inode_size / sizeof(WordPair);
 
     InodeRef inode;
-    Gathered<Team, WordPair, pairs + 1> items;  // the last one: the version of what led here
+    Gathered<Team, WordPair, pairs + 1> items;  // the last item is the version of what led here
 
-    /// What lies at `offset`, if it is a T within a word.
+    /// The value at byte `offset`. Requires: a T lies there within one word of 8 bytes.
     template <class T>
     WARREN_HD T at(const Team& team, u32 offset) const {
         return items.tell(team, offset / 16, [&](const WordPair& pair) {
@@ -42,7 +43,7 @@ struct InodeImage {
             return static_cast<T>(word >> offset % 8 * 8);
         });
     }
-    /// A field of at most eight bytes.
+    /// The value of a field of at most eight bytes.
     template <class T>
     WARREN_HD T get(const Team& team, T Inode::*field) const {
         return at<T>(team, static_cast<u32>(reinterpret_cast<const char*>(&(inode.at->*field)) -
@@ -53,16 +54,16 @@ struct InodeImage {
     }
 };
 
-/// The words that say whether an inode can be read at all: the version, whether its block is in
-/// memory, the kind of the frame; and one that says whether the bitmap is in memory, for callers
-/// that will free the inode.
+/// The words that say whether an inode can be read: its version, whether its block is in memory,
+/// and the kind of its frame. A fourth says whether its bitmap is in memory, for callers that will
+/// free the inode.
 struct InodeProbe {
     static constexpr u32 words = 3;
     static constexpr u32 words_with_bitmap = 4;
 
     const Store& store;
     u64 number;
-    // All of these fit: a volume has at most 2^36 inodes.
+    // 32 bits suffice: a volume has at most 2^36 inodes.
     u32 block = static_cast<u32>(number / format::inodes_per_block);
     u32 frame = block / format::blocks_per_frame;
 
@@ -97,9 +98,10 @@ struct InodeProbe {
     }
 };
 
-/// Reads the inode after its probe succeeded, with `image.inode.seen` already set; `before` led
-/// to it and must be unchanged. `fits(i, pair)` is a further test of each pair of words, which
-/// exactly `fitting` pairs must pass.
+/// Reads an inode after its probe succeeded. Requires: `image.inode.seen` is set. `before` is the
+/// version of what led to the inode; the function fails if it has changed, or if the inode does not
+/// exist. `fits(i, pair)` is a further test of each pair of words, which exactly `fitting` pairs
+/// must pass.
 template <class Team, class Fits>
 WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, const Seen& before,
                           InodeImage<Team>& image, u32 fitting, const Fits& fits) {
@@ -116,7 +118,7 @@ WARREN_HD bool read_image(const Team& team, const Store& store, u64 number, cons
     return good == fitting + 1 && image.inode.generation != 0;
 }
 
-/// Finds the inode with this number; `fits`: see read_image().
+/// Reads the inode with this number; for `fits` and `fitting` see read_image().
 template <class Team, class Fits>
 WARREN_HD bool peek_inode(const Team& team, const Store& store, u64 number, InodeImage<Team>& image,
                           u32 fitting, const Fits& fits) {
@@ -132,7 +134,7 @@ WARREN_HD bool peek_inode(const Team& team, const Store& store, u64 number, Inod
     return read_image(team, store, number, image.inode.seen, image, fitting, fits);
 }
 
-/// Finds the inode that `handle` means.
+/// Reads the inode that `handle` names.
 template <class Team>
 WARREN_HD bool peek_handle(const Team& team, const Store& store, Handle handle,
                            InodeImage<Team>& image) {
@@ -142,7 +144,7 @@ WARREN_HD bool peek_handle(const Team& team, const Store& store, Handle handle,
     });
 }
 
-/// Finds the directory that `handle` means, if it has a tree of leaves.
+/// Reads the directory that `handle` names, if it has a tree of leaves.
 template <class Team>
 WARREN_HD bool peek_directory(const Team& team, const Store& store, Handle handle,
                               InodeImage<Team>& image) {
@@ -162,7 +164,7 @@ WARREN_HD bool peek_directory(const Team& team, const Store& store, Handle handl
     });
 }
 
-/// What stat(2) returns.
+/// The fields that stat(2) returns.
 template <class Team>
 WARREN_HD Attributes attributes_in(const Team& team, const InodeImage<Team>& image) {
     Attributes out;

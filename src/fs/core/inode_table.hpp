@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inodes by handle. A number is a place, so finding an inode takes one division and one pin; the
-// generation tells whether it is still the same file.
+// Finding, allocating and freeing inodes. An inode number is a place divided by 256, so finding an
+// inode takes one pin; the generation tells whether it is still the same file.
 //
-// Invariant in memory: the generation of an inode that does not exist is zero (the loader ensures
-// that for inodes read from disk), so a handle is checked without the bitmap.
+// Invariant in memory: the generation of an inode that does not exist is zero (the loader clears it
+// in inodes that it reads from disk), so a handle can be checked without the bitmap.
 #pragma once
 
 #include "fs/core/allocator.hpp"
@@ -17,7 +17,7 @@ using format::AreaKind;
 using format::Block;
 using format::Inode;
 
-/// An inode that is pinned, with the version at which it was found.
+/// A pinned inode, with the version at which it was found.
 struct InodeRef {
     Inode* at = nullptr;
     u64 number = 0;
@@ -30,28 +30,30 @@ struct InodeRef {
     }
 };
 
-/// What a change of nothing but an inode marks: its block.
+/// Blocks that are dirty after a change of nothing but an inode: the inode's block.
 inline constexpr u32 inode_blocks_max = 1;
 
-/// The two counts in an inode's word of references: look-ups by a kernel, and opens above them.
+/// The two counts in the references of an inode: lookups by a kernel in the low half, opens in the
+/// high half.
 inline constexpr u64 one_lookup = 1;
 inline constexpr u64 one_open = u64{1} << 32;
 inline constexpr u64 lookups_mask = one_open - 1;
 
-/// Whether `more` references can be counted beside those `held`: neither count may reach 2^32, or
-/// look-ups would turn into opens.
+/// Whether `more` references can be added to those `held`: neither count may reach 2^32, or lookups
+/// would overflow into opens.
 WARREN_HD constexpr bool can_count(u64 held, u64 more) {
     return (held & lookups_mask) + (more & lookups_mask) <= lookups_mask &&
            held / one_open + more / one_open <= lookups_mask;
 }
 
-/// Whether there can be an inode of this number in the volume.
+/// Whether an inode of this volume can have this number.
 WARREN_HD inline bool is_inode_number(const Store& store, u64 number) {
     return number < store.size_bytes / format::inode_size &&
            number % format::inodes_per_frame >= format::inodes_per_block;
 }
 
-/// Whether there is a slot for an inode of this number: in the volume, in a frame of inodes.
+/// Whether there is a slot for an inode with this number: the number is legal and its frame holds
+/// inodes.
 WARREN_HD inline bool is_inode_slot(const Store& store, u64 number) {
     return is_inode_number(store, number) &&
            kind_of(store, number / format::inodes_per_frame) == FrameKind::inodes;
@@ -61,7 +63,7 @@ WARREN_HD bool is_inode_slot(Operation<Team>& op, u64 number) {
     return once(op.team, [&] { return is_inode_slot(op.store, number); });
 }
 
-/// Pins the slot of this number. Requires: there is one.
+/// Pins and observes the slot with this number. Requires: is_inode_slot().
 template <class Team>
 WARREN_HD Result<InodeRef> pin_slot(Operation<Team>& op, u64 number) {
     InodeRef inode;
@@ -73,14 +75,14 @@ WARREN_HD Result<InodeRef> pin_slot(Operation<Team>& op, u64 number) {
     return inode;
 }
 
-/// Pins the slot of the inode with this number: the first half of find_inode(), the part that does
-/// not wait for the inode's words. Errc::stale if there is no such slot.
+/// The first half of find_inode(), which does not depend on the inode's words: pins the slot with
+/// this number. Errc::stale if there is no such slot.
 template <class Team>
 WARREN_HD Result<InodeRef> pin_inode(Operation<Team>& op, u64 number) {
     return is_inode_slot(op, number) ? pin_slot(op, number) : Errc::stale;
 }
 
-/// The second half: reads the generation in a slot. Errc::stale if no inode is there.
+/// The second half: reads the generation in the slot. Errc::stale if no inode is there.
 template <class Team>
 WARREN_HD Errc read_generation(Operation<Team>& op, InodeRef& inode) {
     inode.generation = load(op.team, inode.at->generation);
@@ -88,7 +90,7 @@ WARREN_HD Errc read_generation(Operation<Team>& op, InodeRef& inode) {
     return inode.generation == 0 ? Errc::stale : Errc::ok;
 }
 
-/// Finds the inode with this number, whatever its generation. Errc::stale if there is none.
+/// Finds the inode with this number, whatever its generation is. Errc::stale if there is none.
 template <class Team>
 WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
     Result<InodeRef> inode = pin_inode(op, number);
@@ -97,7 +99,7 @@ WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, u64 number) {
     return inode;
 }
 
-/// Finds the inode that `handle` means. Errc::stale if it is gone.
+/// Finds the inode that `handle` names. Errc::stale if it no longer exists.
 template <class Team>
 WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle.inode);
@@ -105,7 +107,7 @@ WARREN_HD Result<InodeRef> find_inode(Operation<Team>& op, Handle handle) {
     return inode;
 }
 
-/// As find_inode(), for directories: Errc::not_directory if it is something else.
+/// As find_inode(), for directories: Errc::not_directory for other inodes.
 template <class Team>
 WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
@@ -118,7 +120,7 @@ WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
     return inode;
 }
 
-/// What stat(2) returns, read by one lane. The caller confirms the version.
+/// The fields that stat(2) returns. Called by one lane; the caller confirms the version.
 WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
     const Inode& at = *inode.at;
     return {.handle = inode.handle(),
@@ -136,7 +138,7 @@ WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
             .born = relaxed_load(at.born)};
 }
 
-/// A consistent copy of the attributes.
+/// A consistent copy of the attributes. Errc::retry if the inode changes meanwhile.
 template <class Team>
 WARREN_HD Result<Attributes> attributes_of(Operation<Team>& op, const InodeRef& inode) {
     const Attributes out = once(op.team, [&] { return read_attributes(inode); });
@@ -144,7 +146,7 @@ WARREN_HD Result<Attributes> attributes_of(Operation<Team>& op, const InodeRef& 
     return out;
 }
 
-/// The bit of an inode number in its frame's bitmap.
+/// Where the bit of an inode number lies in its frame's bitmap.
 struct InodeBit {
     u64 bitmap_place;
     u32 word;
@@ -156,13 +158,13 @@ WARREN_HD inline InodeBit inode_bit(u64 number) {
     return {number / format::inodes_per_frame * format::frame_size, slot / 64, u64{1} << slot % 64};
 }
 
-/// The slots of word `w` of a bitmap that are neither used nor held.
+/// The slots of word `w` of a bitmap that are neither in use nor held.
 WARREN_HD inline u64 free_slots(const format::InodeBitmap& bitmap, u32 w) {
     return ~(relaxed_load(bitmap.used[w]) | relaxed_load(bitmap.held[w]));
 }
 
-/// Holds one free slot of word `w` of the bitmap of `frame`; its number there, 0 if there is none.
-/// One lane.
+/// Holds one free slot of word `w` of the bitmap of `frame`; returns its number in the frame, 0 if
+/// none is free. One lane.
 WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBitmap& bitmap,
                                   u32 w) {
     device_atomic<u64> held(bitmap.held[w]);
@@ -176,14 +178,15 @@ WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBi
             return w * 64 + static_cast<u32>(hd::countr_zero(bit));
         }
         held.fetch_and(~bit, hd::memory_order_release);
-        // It may be free by now, and a worker that searched meanwhile may have found it held and
-        // the frame full.
+        // The slot may be free by now, and a worker that searched meanwhile may have seen it held
+        // and cleared the free-space hint.
         set_bit(room_of(store, FrameKind::inodes), frame);
     }
 }
 
-/// Holds one free slot of `frame`, whose bitmap this is; its number in the frame, 0 if there is
-/// none. The search starts at a word that depends on the worker, so that workers spread.
+/// Holds one free slot of `frame`, whose bitmap is `bitmap`; returns its number in the frame, 0 if
+/// none is free. The search starts at `start_word`, which differs between workers so that they
+/// spread.
 template <class Team>
 WARREN_HD u32 hold_slot(const Team& team, const Store& store, u64 frame,
                         format::InodeBitmap& bitmap, u32 start_word) {
@@ -202,7 +205,7 @@ WARREN_HD u32 hold_slot(const Team& team, const Store& store, u64 frame,
     return 0;
 }
 
-/// Whether some number is free where this is the bitmap.
+/// Whether a slot of this bitmap is free.
 template <class Team>
 WARREN_HD bool has_free_slot(const Team& team, const format::InodeBitmap& bitmap) {
     bool is_free = false;
@@ -211,33 +214,34 @@ WARREN_HD bool has_free_slot(const Team& team, const format::InodeBitmap& bitmap
     return team.ballot(is_free) != 0;
 }
 
-/// Excludes a frame without free numbers from the search for numbers.
+/// Takes an inode frame without free slots out of the search for inode numbers.
 template <class Team>
 WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
                                 const format::InodeBitmap& bitmap) {
     once(team, [&] { unmark_room(store, FrameKind::inodes, frame); });
-    // A thread that found the bit still set may have freed one just now.
+    // A thread that freed a slot just before the hint was cleared may have left the hint as it was.
     if (has_free_slot(team, bitmap))
         once(team, [&] { set_bit(room_of(store, FrameKind::inodes), frame); });
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
-    // Release: pairs with the acquire in hold_slot(): the used bit is visible before the hold ends.
+    // Release: pairs with the acquire in hold_in_word(), so that the used bit is visible before the
+    // hold ends.
     device_atomic<u64>(bitmap.held[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
 }
 
-/// Keeps the number of an inode that is being removed from being reused; its bit is still set.
-/// Waits while another worker holds it for a moment to check that bit. One lane.
+/// Holds the number of an inode that is being removed, so that it is not reused; its used bit is
+/// still set. Spins while another worker holds the slot for a moment in hold_in_word(). One lane.
 WARREN_HD inline void hold_removed(format::InodeBitmap& bitmap, const InodeBit& bit) {
     device_atomic<u64> held(bitmap.held[bit.word]);
     while ((held.fetch_or(bit.mask, hd::memory_order_relaxed) & bit.mask) != 0) {
     }
 }
 
-/// Ends the generation of an inode that is being removed; generation_of_removed() returns it for
-/// those that still hold references. One lane.
+/// Ends the generation of an inode that is being removed. generation_of_removed() still returns it,
+/// for handles that hold references. One lane.
 WARREN_HD inline void end_generation(Inode& at, u32 generation) {
-    // A checksum in memory means nothing.
+    // The checksum field is free for this: it has a meaning only on disk.
     relaxed_store(at.crc, generation);
     relaxed_store(at.generation, 0);
 }
@@ -248,24 +252,25 @@ WARREN_HD inline u32 generation_of_removed(const Inode& at) {
     return relaxed_load(at.crc);
 }
 
-/// Excludes a frame that is no longer of inodes from the search for numbers: the thread that freed
-/// its last inode may have set the bit after the frame changed its kind. One lane.
+/// Takes a frame that no longer holds inodes out of the search for inode numbers: the thread that
+/// freed its last inode may have set the hint after the frame's kind had changed. One lane.
 WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
     u64* room = room_of(store, FrameKind::inodes);
     if (frame >= store.frame_count || kind_of(store, frame) == FrameKind::inodes) return;
     clear_bit(room, frame);
-    // It may have become an inode frame again just now.
+    // It may have become an inode frame again before the hint was cleared.
     if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
-/// A number that is held for apply, and where its bit is. The blocks of both are pinned.
+/// A number that is held for apply, and its bitmap. The blocks of both are pinned.
 struct ReservedInode {
     InodeRef inode;
     format::InodeBitmap* bitmap = nullptr;
 };
 
-/// Reserves an inode number for apply; finish_inode() ends the reservation. Errc::need_inodes if
-/// all inode frames are full, Errc::need_commit if generations are spent until the next commit.
+/// Reserves an inode number for apply; use_inode() or finish_inode() ends the reservation.
+/// Errc::need_inodes if all inode frames are full, Errc::need_commit if no generation is left until
+/// the next commit.
 template <class Team>
 WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
@@ -279,8 +284,8 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
         const u64 hint = relaxed_load(hinted);
         return generation >= limit ? spent : hint;
     });
-    // Operations that have already passed this check take a few generations more: see
-    // generation_margin.
+    // Operations that have already passed this check may use generations beyond the limit;
+    // generation_margin allows for them.
     if (frame == spent) return Errc::need_commit;
     ReservedInode reserved;
     for (;;) {
@@ -315,7 +320,7 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     return reserved;
 }
 
-/// The bitmap that holds the bit of `number`, pinned.
+/// The bitmap that contains the bit of `number`, pinned.
 template <class Team>
 WARREN_HD Result<format::InodeBitmap*> pin_bitmap(Operation<Team>& op, u64 number) {
     const Result<Block*> block = op.pin(inode_bit(number).bitmap_place);
@@ -323,9 +328,9 @@ WARREN_HD Result<format::InodeBitmap*> pin_bitmap(Operation<Team>& op, u64 numbe
     return reinterpret_cast<format::InodeBitmap*>(*block);
 }
 
-/// Brings the reserved inode to life with a new generation, which ends the reservation: once apply
-/// is over the inode may be removed, and then its number is held while references remain. Only
-/// within apply.
+/// Creates the reserved inode with a new generation and ends the reservation. It must end here: the
+/// inode may be removed as soon as apply is over, and then its number is held while references
+/// remain. Only within apply.
 template <class Team>
 WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitmap& bitmap) {
     const InodeBit bit = inode_bit(inode.number);
@@ -348,9 +353,9 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     op.mark_dirty_all(2, [&](u32 i) { return i == 0 ? bit.bitmap_place : inode.block_place(); });
 }
 
-/// Clears the bit of an inode and all that makes its handle valid; `is_held`: there are references
-/// to it, so its number must not be reused yet. One lane, within apply. The caller sets the bit
-/// that says that the frame has room.
+/// Clears the used bit of an inode and its generation, which makes its handle invalid. `is_held`:
+/// there are references to it, so its number is held and not reused yet. The caller sets the
+/// frame's free-space hint. One lane, within apply.
 WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
                                         format::InodeBitmap& bitmap, bool is_held) {
     const InodeBit bit = inode_bit(inode.number);
@@ -358,18 +363,18 @@ WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (is_held) {
         hold_removed(bitmap, bit);
-        // Release: pairs with the acquire in hold_slot(): the hold is visible before the bit is
-        // clear.
+        // Release: orders the hold before the cleared bit. hold_in_word() reads the bit after it
+        // has taken the hold.
         used.fetch_and(~bit.mask, hd::memory_order_release);
     } else {
-        // The next operation that takes the number finds the inode locked until all of this is
-        // visible.
+        // Relaxed suffices: the next operation that takes the number finds the inode locked until
+        // all of this is visible.
         used.fetch_and(~bit.mask, hd::memory_order_relaxed);
     }
 }
 
-/// Clears the bit of an inode and all that makes its handle valid; the caller counts it. Only
-/// within apply. The inode itself is not written to disk.
+/// Clears the used bit of an inode and its generation; the caller updates inodes_used. The inode's
+/// block is not marked dirty. Only within apply.
 template <class Team>
 WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
                            format::InodeBitmap& bitmap) {
@@ -384,8 +389,7 @@ WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
     op.mark_dirty(bitmap_place);
 }
 
-/// Ends the life of an inode: its number can be used again, once the kernel has forgotten it. Only
-/// within apply.
+/// Frees an inode. Its number can be reused when no references to it remain. Only within apply.
 template <class Team>
 WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::InodeBitmap& bitmap) {
     clear_inode(op, inode, bitmap);
@@ -394,7 +398,7 @@ WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::In
     });
 }
 
-/// Ends a reservation made by reserve_inode() that was not used.
+/// Ends a reservation of reserve_inode() that was not used.
 template <class Team>
 WARREN_HD void finish_inode(Operation<Team>& op) {
     if (op.reserved_inode == 0) return;
@@ -408,7 +412,8 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
     op.reserved_inode = 0;
 }
 
-/// Ends every operation, whether it applied or not: releases all that it held.
+/// Releases everything that an operation holds. Every operation ends with this, whether it applied
+/// or not.
 template <class Team>
 WARREN_HD void finish(Operation<Team>& op) {
     finish_blocks(op);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Journal credits: the only way to pass the freeze barrier, reserve journal room and leave. A
-// commit holds a bounded number of blocks, so an operation reserves as many as it marks dirty at
-// most before it writes the first; and while it applies, no commit takes its snapshot.
+// Journal credits. An operation gets them here, and only here: it passes the freeze barrier,
+// reserves journal room, and gives both up when it ends. A commit can hold a bounded number of
+// blocks, so an operation reserves the greatest number that it may mark dirty before it writes the
+// first one; and no commit takes its snapshot while an operation applies.
 //
-// Invariant: an operation that has marked more blocks than its credits has made the volume
-// read-only, and said so in StoreState, before it leaves the barrier. The committer checks this
-// with the barrier closed, so no commit contains such an operation.
+// Invariant: an operation that has marked more blocks than it had credits makes the volume
+// read-only, and records that in StoreState, before it leaves the barrier. The committer checks
+// this with the barrier closed, so no commit contains such an operation.
 #pragma once
 
 #include "fs/core/store.hpp"
@@ -13,19 +14,20 @@
 
 namespace warren::core {
 
-/// How many blocks an operation marks dirty at most, and what the code calls that number.
+/// The greatest number of blocks that an operation may mark dirty, and the expression for it in the
+/// code.
 struct Credits {
     u32 blocks;
     const char* name;  // null: of a bulk step, whose workers mark the blocks
 };
-/// `limit` is a constant beside the code that marks the blocks, or a function of what is planned.
+/// `limit` is a constant beside the code that marks the blocks, or a function of the plan.
 #define WARREN_CREDITS(limit) \
     ::warren::core::Credits { \
         (limit), #limit       \
     }
 
-/// Sees all marks of operations of one lane on the host. Tests install one; calls come from any
-/// thread and must not fail.
+/// Observes all marks of operations that run on one lane on the host. Tests install one. Its
+/// functions are called by any thread and must not fail.
 class JournalAudit {
  public:
     virtual ~JournalAudit() = default;
@@ -33,34 +35,36 @@ class JournalAudit {
     WARREN_HD virtual void mark(const void* operation, u64 block) = 0;
     WARREN_HD virtual void end(const void* operation) = 0;
 };
-/// Null but in tests. Set while no volume is open.
+/// Null except in tests, which set it while no volume is open.
 inline JournalAudit* journal_audit = nullptr;
 
-/// The journal's room and the other operations that want it.
+/// The journal's room, and what is reserved of it or used.
 struct JournalRoom {
-    u64 ahead = 0;  // reserved by others
+    u64 ahead = 0;  // credits reserved by other operations
     u64 dirty = 0;
     u64 room = ~u64{0};
     u32 read_only = 0;
 
-    /// As it is now. One lane.
+    /// The current state; nothing is reserved. One lane.
     static WARREN_HD JournalRoom now(const StoreState& state) {
         return {relaxed_load(state.reserved_credits), relaxed_load(state.dirty_blocks),
                 relaxed_load(state.journal_room), relaxed_load(state.read_only)};
     }
 
-    /// Errc::retry if `blocks` would fit but for the credits of other operations, which mostly
-    /// dirty less and end soon.
+    /// Whether an operation with `blocks` credits may apply. Errc::need_commit if the journal has
+    /// no room for them; Errc::retry if it has no room only because of other operations' credits:
+    /// most of these dirty fewer blocks, and they end soon. Errc::read_only on a read-only volume.
     WARREN_HD Errc verdict(u64 blocks) const {
-        // References to inodes change even where nothing may be written.
+        // An operation without credits changes only references to inodes, which a read-only volume
+        // allows.
         if (blocks != 0 && read_only != 0) return Errc::read_only;
         if (dirty + blocks + ahead <= room) return Errc::ok;
         return dirty + blocks > room ? Errc::need_commit : Errc::retry;
     }
 };
 
-/// Makes the volume read-only if an operation has dirtied more blocks than it has credits. Called
-/// before it leaves the barrier. One lane.
+/// Makes the volume read-only if an operation has dirtied more blocks than it had credits. The
+/// operation calls this before it leaves the barrier. One lane.
 WARREN_HD inline void check_credits(StoreState& state, u64 dirtied, u64 credits) {
     if (dirtied <= credits) return;
     relaxed_store(state.overrun_credits, static_cast<u32>(credits));
@@ -68,17 +72,17 @@ WARREN_HD inline void check_credits(StoreState& state, u64 dirtied, u64 credits)
     relaxed_store(state.read_only, 1u);
 }
 
-/// As above for a bulk step, whose workers do not count what they dirty: one commit must hold all
-/// that is dirty. One lane.
+/// As above for a bulk step, whose workers do not count what they dirty: checks that one commit can
+/// hold all dirty blocks. One lane.
 WARREN_HD inline void check_step_credits(StoreState& state) {
     check_credits(state, relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room));
 }
 
-/// Bulk steps of a GPU pass the barrier as this worker, whichever lane opens or ends them.
+/// The worker as which bulk steps on a GPU pass the barrier, whichever lane begins or ends them.
 inline constexpr u32 step_worker = 0;
 
-/// What one operation or bulk step holds of the barrier and of the journal's room; it leaves both
-/// when it ends. Members are for one lane: the other lanes of a team have one that holds nothing.
+/// The barrier and the journal room that one operation or bulk step holds; it releases both when it
+/// ends. The members are called by one lane; in the other lanes of a team the object holds nothing.
 class JournalCredits {
  public:
     WARREN_HD JournalCredits() {}
@@ -97,13 +101,14 @@ class JournalCredits {
     }
     WARREN_HD ~JournalCredits() { leave(); }
 
-    /// Passes the freeze barrier; Errc::retry, holding nothing, while a commit takes its snapshot.
-    /// Not needed where the engine starts no commit meanwhile. Requires: holds nothing.
+    /// Passes the freeze barrier. Errc::retry, holding nothing, while a commit takes its snapshot.
+    /// Not needed where the engine starts no commit meanwhile. Requires: this object holds nothing.
     WARREN_HD Errc pass_barrier(StoreState& state, u32 worker) {
         state_ = &state;
         inside_ = &state.freeze_barrier[worker % barrier_slots].inside;
-        // Sequentially consistent: pairs with close_barrier(), which closes, then reads the slots.
-        // One of the two sees the other.
+        // Sequentially consistent: pairs with Committer::close_barrier(), which sets gate_closed
+        // and then reads the slots. So either the committer sees this operation in its slot, or
+        // this operation sees the barrier closed.
         device_atomic<u64>(*inside_).fetch_add(1, hd::memory_order_seq_cst);
         const bool is_closed =
             device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0;
@@ -112,9 +117,9 @@ class JournalCredits {
         return Errc::retry;
     }
 
-    /// Reserves `blocks` more blocks of the journal's room. They are held whether they fit or not:
-    /// the caller then asks verdict() of the result; on a GPU it requests its locks first, so that
-    /// the loads overlap.
+    /// Reserves `blocks` more blocks of journal room, whether they fit or not; the caller then asks
+    /// verdict() of the result. On a GPU the caller requests its locks before that, so that the
+    /// loads overlap.
     WARREN_HD JournalRoom reserve(StoreState& state, u64 blocks) {
         state_ = &state;
         blocks_ += blocks;
@@ -123,30 +128,32 @@ class JournalCredits {
         return {ahead, relaxed_load(state.dirty_blocks), relaxed_load(state.journal_room),
                 relaxed_load(state.read_only)};
     }
-    /// Gives `blocks` of them back. Requires: that many are held.
+    /// Releases `blocks` of them. Requires: at least that many are held.
     WARREN_HD void give_back(u64 blocks) {
         blocks_ -= blocks;
         device_atomic<u64>(state_->reserved_credits).fetch_sub(blocks, hd::memory_order_relaxed);
     }
 
-    /// Gives back all that is held.
+    /// Releases everything.
     WARREN_HD void leave() {
         if (state_ == nullptr) return;
         if (blocks_ != 0) give_back(blocks_);
-        // Release: pairs with the acquire in close_barrier(): the commit sees all that apply wrote.
+        // Release: pairs with the load in close_barrier(), so that the commit sees all that this
+        // operation wrote.
         if (inside_ != nullptr) {
             device_atomic<u64>(*inside_).fetch_sub(1, hd::memory_order_release);
         }
         forget();
     }
 
-    /// Keeps what is held beyond this object: the number of blocks, for resume().
+    /// Detaches what is held from this object, which then holds nothing. Returns the number of
+    /// blocks, for resume().
     WARREN_HD u64 keep() {
         const u64 blocks = blocks_;
         forget();
         return blocks;
     }
-    /// What keep() has kept, of a bulk step that has passed the barrier as `worker`.
+    /// Takes over what keep() detached, for a bulk step that has passed the barrier as `worker`.
     static WARREN_HD JournalCredits resume(StoreState& state, u32 worker, u64 blocks) {
         JournalCredits credits;
         credits.state_ = &state;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a name lies in a directory: SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input
-// PRF", 2012) of its bytes under the volume's 128-bit key, so that names that collide cannot be
-// made without the key.
+// The hash of a name, which decides where the name lies in its directory: SipHash-1-3 (Aumasson,
+// Bernstein: "SipHash: a fast short-input PRF", 2012) under the volume's 128-bit key. Without the
+// key, nobody can make names that collide.
 //
-// Invariant: a hash is below 2^55 - 1, so that every position in a directory (hash << 8 | number)
-// plus the three that "." and ".." need stays below 2^63.
+// Invariant: a hash is below 2^55 - 1, so every position in a directory (hash << 8 | number), plus
+// the three positions that "." and ".." need, is below 2^63.
 #pragma once
 
 #include <cstring>
@@ -34,7 +34,7 @@ struct SipState {
     }
 };
 
-/// Eight bytes at any address, in memory order.
+/// The eight bytes at any address, aligned or not, in memory order.
 WARREN_HD inline u64 eight_bytes(const char* at) {
 #if defined(__CUDA_ARCH__)
     if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) return *reinterpret_cast<const u64*>(at);
@@ -50,12 +50,12 @@ WARREN_HD inline u64 eight_bytes(const char* at) {
 #endif
 }
 
-/// The first `length` bytes at `at`, at most eight, as a word with zeros behind.
+/// The first `length` bytes at `at`, at most eight, as a word with zeros after them.
 WARREN_HD inline u64 some_bytes(const char* at, u32 length) {
     if (length >= 8) return eight_bytes(at);
 #if defined(__CUDA_ARCH__)
-    // An aligned word with a byte of the name can be read whole: memory for names ends at a word
-    // boundary.
+    // An aligned word that contains a byte of the name can be read as a whole: memory for names
+    // ends at a word boundary.
     if (reinterpret_cast<std::uintptr_t>(at) % 8 == 0) {
         return *reinterpret_cast<const u64*>(at) & ((u64{1} << length * 8) - 1);
     }
@@ -67,8 +67,8 @@ WARREN_HD inline u64 some_bytes(const char* at, u32 length) {
     return word;
 }
 
-/// SipHash with one round a word and three at the end, of `length` bytes; word_of(i) gives bytes
-/// 8 i to 8 i + 7, zeros behind the end.
+/// SipHash of `length` bytes, with one round a word and three at the end. word_of(i) returns bytes
+/// 8 i to 8 i + 7, with zeros after the end.
 template <class WordOf>
 WARREN_HD u64 siphash_1_3_of(const u64 key[2], u32 length, const WordOf& word_of) {
     SipState state{key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,

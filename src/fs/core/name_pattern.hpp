@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of names: * any bytes, ? one byte, [a-z] and [!a-z] one byte of a set or not, \ takes
-// the next byte literally. Bytes, not characters: a caller that matches characters of a locale uses
-// a wider pattern and filters the results.
+// Patterns of names: * matches any bytes, ? one byte, [a-z] and [!a-z] one byte that is in a set or
+// not, and \ makes the next byte literal. They match bytes, not characters: a caller that wants the
+// characters of a locale uses a wider pattern and filters the results.
 //
-// No recursion: of all stars only the last one needs to be tried again.
+// Matching does not recurse: after a mismatch only the last star needs to be tried again.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -22,8 +22,8 @@ struct NamePattern {
     }
 };
 
-/// Compares `byte` with the set that begins after the bracket at `at`; `at` is moved to its end. A
-/// bracket that is never closed stands for itself.
+/// Compares `byte` with the set that begins after the bracket at `at`, and moves `at` to the end of
+/// the set. A bracket that is never closed stands for itself.
 WARREN_HD inline bool set_matches(const NamePattern& pattern, u32& at, char byte) {
     u32 i = at + 1;
     const bool negates = i < pattern.length && (pattern.bytes[i] == '!' || pattern.bytes[i] == '^');
@@ -53,7 +53,7 @@ WARREN_HD inline bool set_matches(const NamePattern& pattern, u32& at, char byte
 WARREN_HD inline bool matches(const NamePattern& pattern, const char* name, u32 length) {
     u32 at = 0;
     u32 next = 0;
-    u32 star = ~u32{0};  // behind the last star, and what it has taken
+    u32 star = ~u32{0};  // after the last star, and the end of what it has matched
     u32 taken = 0;
     while (next < length || at < pattern.length) {
         if (at < pattern.length && pattern.bytes[at] == '*') {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node right above the leaves of a large directory, copied to the team's own memory: the next
-// lookup there finds its leaf without loading the node.
+// A copy, in the team's own memory, of the node right above the leaves of a large directory: the
+// next lookup in the directory finds its leaf without loading the node.
 //
-// Invariant: a copy is all of the node as it was at one version; its user confirms that version.
+// Invariant: a copy holds the whole node as it was at one version; the user of the copy confirms
+// that version.
 #pragma once
 
 #include "fs/core/inode_image.hpp"
 
 namespace warren::core {
 
-/// A copy of a node right above leaves, in memory that only its team uses.
+/// A copy of a node right above the leaves, in memory that only one team uses.
 struct NodeCopy {
     u32 count;
     WordPair pairs[format::node_pairs_max];
 
-    /// The child whose keys are those from `key` on. False if the keys of one hash, of which `key`
-    /// is the first, are divided between two.
+    /// Sets `child` to the child that covers `key`, the lowest key of one hash. False if the keys
+    /// of that hash are divided between two children.
     template <class Team>
     WARREN_HD bool choose(const Team& team, u64 key, BlockPointer& child) const {
         u32 passed = 0;
@@ -30,11 +31,13 @@ struct NodeCopy {
     }
 };
 
-/// Copies the node that `seen` guards, of the tree of `owner`; `before` led to it.
+/// Copies the node that `seen` guards, which must belong to the tree of `owner`. Also confirms
+/// `before`, the version of what led to the node. False if the node is not valid or `before` has
+/// changed.
 template <class Team>
 WARREN_HD bool copy_node(const Team& team, const Store& store, const Seen& seen, const Seen& before,
                          const InodeRef& owner, NodeCopy& copy) {
-    constexpr u32 heads = 5;  // three pairs of the header, the count, and what led here
+    constexpr u32 heads = 5;  // three pairs of the header, the count, the version of what led here
     const auto* node = reinterpret_cast<const TreeNode*>(store.base + seen.place);
     const auto* header = reinterpret_cast<const WordPair*>(node);
     const auto* pairs = reinterpret_cast<const WordPair*>(node->pairs);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One running operation: what it has read, what it has reserved, what it will lock.
+// One running operation: the versions that it has read, the space it has reserved, the locks it
+// will take.
 //
-// Operations are optimistic. `plan` reads under versions and takes no lock: it notes each place
-// that apply will write with the version it saw, pins the blocks and reserves the space.
-// `begin_apply` then tries all locks at exactly these versions; if one has changed, everything is
-// released and the operation starts again. Nobody waits while holding a lock, so there is no
-// deadlock and no lock order. Between begin_apply and end_apply nothing can fail, and no commit
-// takes its snapshot.
+// Operations are optimistic. `plan` takes no lock: it reads under versions, notes each place that
+// apply will write together with the version it saw there, pins the blocks and reserves space.
+// `begin_apply` then tries to take all locks at exactly these versions. If a version has changed,
+// the operation releases everything and starts again. No thread waits while it holds a lock, so
+// there is no deadlock and no lock order. Between begin_apply and end_apply nothing can fail, and
+// no commit takes its snapshot.
 //
-// Every member is collective (see team/team.hpp): all lanes call it and hold the same values.
+// Every member is collective (see team/team.hpp): all lanes call it with the same values.
 #pragma once
 
 #include "base/check.hpp"
@@ -26,7 +27,7 @@ inline constexpr u32 locks_max = 24;
 inline constexpr u32 pins_max = 48;
 inline constexpr u32 reservations_max = 24;
 
-/// A run of blocks that this operation may take into use in apply.
+/// A run of blocks that this operation may take into use when it applies.
 struct Reservation {
     u64 place;
     u32 blocks;
@@ -45,16 +46,16 @@ class Operation {
 
     const Team team;
     const Store& store;
-    u64 reserved_inode = 0;  // number held by reserve_inode(), 0 for none
+    u64 reserved_inode = 0;  // inode number that reserve_inode() holds, 0 for none
     u64 needed_place = 0;    // with Errc::need_block
-    u64 needed_inode = 0;    // with need_split, need_prune: the tree's inode
-    u64 needed_key = 0;      // and the key on whose path
+    u64 needed_inode = 0;    // with need_split, need_prune: the inode of the tree
+    u64 needed_key = 0;      // likewise: the key on whose path
     bool may_use_reserve = false;
-    bool barrier_is_held = false;  // part of a bulk step, which has passed the freeze barrier
-    bool is_alone = false;         // no other operation runs: reads need no validation
-    bool commits_wait = false;     // the engine starts no commit meanwhile: no barrier is used
+    bool barrier_is_held = false;  // this is part of a bulk step that has passed the barrier
+    bool is_alone = false;         // no other operation runs, so reads need no validation
+    bool commits_wait = false;     // no commit can start meanwhile, so the barrier is not needed
 
-    /// Reads the version of `place`. Errc::retry if a writer is at work there.
+    /// Reads the version of `place`. Errc::retry while a writer holds its lock.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
         seen.place = place;
         // Acquire: pairs with the release of end_apply().
@@ -65,7 +66,7 @@ class Operation {
         return (seen.version & 1) != 0 ? Errc::retry : Errc::ok;
     }
 
-    /// Whether `seen.place` is unchanged since observe().
+    /// Whether the version of `seen.place` has not changed since observe().
     WARREN_HD bool unchanged(const Seen& seen) const {
         if (is_alone) return true;
         return once(team, [&] {
@@ -80,9 +81,10 @@ class Operation {
         return unchanged(seen) ? Errc::ok : Errc::retry;
     }
 
-    /// The metadata block at `place`, resident until release_pins(). Errc::need_block if it is not
-    /// in memory, Errc::corrupt if `place` cannot be one. Requires: the source of `place` was
-    /// confirmed after it was read.
+    /// The metadata block at `place`, which stays resident until release_pins(). Errc::need_block
+    /// if it is not in memory, Errc::corrupt if no metadata block can be at `place`. Requires:
+    /// `place` was confirmed, that is, the version that guards the pointer to it has not changed
+    /// since the pointer was read.
     WARREN_HD Result<format::Block*> pin(u64 place) {
         if (place % format::block_size != 0 || place >= store.size_bytes) return Errc::corrupt;
         const u64 block = place / format::block_size;
@@ -102,7 +104,8 @@ class Operation {
         return &store.heads->blocks[head];
     }
 
-    /// The memory of the block at `place` if it is resident: so it is if this operation pins it.
+    /// The memory of the block at `place`, null if it is not resident. Never null for a block that
+    /// this operation has pinned.
     WARREN_HD format::Block* resident(u64 place) const {
         return once(team, [&]() -> format::Block* {
             const u64 block = place / format::block_size;
@@ -120,7 +123,8 @@ class Operation {
         });
     }
 
-    /// observe() of `guard` and pin() of the block at `place`, both at once.
+    /// observe() of `guard` and pin() of the block at `place`, with both loads in flight at the
+    /// same time.
     WARREN_HD Result<format::Block*> observe_and_pin(u64 guard, u64 place, Seen& seen) {
         if (Team::width == 1 || store.heads != nullptr || place >= store.size_bytes) {
             WARREN_TRY(observe(guard, seen));
@@ -138,7 +142,7 @@ class Operation {
         return reinterpret_cast<format::Block*>(store.base + place);
     }
 
-    /// The number of pins now; release_pins(mark) releases those taken later.
+    /// The number of pins so far; release_pins(mark) releases those taken later.
     WARREN_HD u32 pin_mark() const { return pin_count_; }
     WARREN_HD void release_pins(u32 mark = 0) {
         while (pin_count_ > mark) {
@@ -146,7 +150,8 @@ class Operation {
             once(team, [&] { unlink_head(*store.heads, head); });
         }
     }
-    /// Keeps the newest pin of `place` beyond this operation: volatile state lives in the block.
+    /// Adds a pin of the block at `place` that outlives this operation, because the block holds
+    /// state that is not on disk. Requires: the block is pinned.
     WARREN_HD void leave_pinned(u64 place) {
         if (store.heads == nullptr) return;
         once(team, [&] {
@@ -154,7 +159,7 @@ class Operation {
             WARREN_CHECK(head != head_none);
         });
     }
-    /// Gives back what leave_pinned() kept.
+    /// Releases the pin that leave_pinned() added. Requires: the block is resident.
     WARREN_HD void drop_pinned(u64 place) {
         if (store.heads == nullptr) return;
         once(team, [&] {
@@ -165,7 +170,8 @@ class Operation {
         });
     }
 
-    /// Notes that apply will lock and write `seen.place`.
+    /// Notes that apply will lock and write `seen.place`. Errc::retry if a place with the same
+    /// version word was noted at another version.
     WARREN_HD Errc will_write(const Seen& seen) {
         const u32 stripe = stripe_of(seen.place);
         for (u32 row = 0; row < lock_rows && row * Team::width < lock_count_; ++row) {
@@ -182,10 +188,10 @@ class Operation {
         return Errc::ok;
     }
 
-    /// Whether `count` more places can be noted.
+    /// Whether `count` more places can be noted for writing.
     WARREN_HD bool has_lock_room(u32 count) const { return lock_count_ + count <= locks_max; }
 
-    /// Notes a reservation, to be taken into use in apply or given back by finish().
+    /// Notes a reservation, which apply may take into use; finish() releases it in any case.
     WARREN_HD void add_reservation(u64 place, u32 blocks) {
         WARREN_CHECK(reservation_count_ < reservations_max);
         reservations_[reservation_count_++] = {place, blocks};
@@ -194,16 +200,16 @@ class Operation {
     WARREN_HD Reservation reservation(u32 index) const { return reservations_[index]; }
     WARREN_HD void forget_reservations() { reservation_count_ = 0; }
 
-    /// Enters apply: passes the freeze barrier, reserves journal room for what it dirties at most
-    /// and takes all locks. Errc::retry, need_commit or read_only; then nothing is held and nothing
-    /// has changed.
+    /// Enters apply: passes the freeze barrier, reserves journal credits for the blocks it may
+    /// dirty, and takes all locks. On Errc::retry, need_commit or read_only it holds nothing and
+    /// has changed nothing.
     WARREN_HD Errc begin_apply(Credits credits) {
         WARREN_TRY(enter_apply(credits));
         open_locked();
         return Errc::ok;
     }
-    /// begin_apply() in two parts, for callers with work between them that no lock guards: what a
-    /// lock guards may be written only after open_locked().
+    /// begin_apply() in two parts: between enter_apply() and open_locked() the caller may change
+    /// what no lock guards. It may write what a lock guards only after open_locked().
     WARREN_HD void open_locked() const {
         fence_release();  // pairs with fence_acquire() in unchanged()
     }
@@ -211,7 +217,7 @@ class Operation {
         credits_ = credits.blocks;
         dirtied_ = 0;
         if (!commits_wait) WARREN_TRY(once(team, [&] { return pass_barrier(); }));
-        // Journal room and locks are requested together, so that the atomics overlap on a GPU.
+        // Credits and locks are requested together, so that on a GPU the atomics overlap.
         JournalRoom room;
         if (team.is_leader() && !barrier_is_held) room = held_.reserve(*store.state, credits_);
         const bool locked = try_locks();
@@ -228,27 +234,29 @@ class Operation {
         return locked ? fits : Errc::retry;
     }
 
-    /// Ends an apply whose last check failed. Nothing was written.
+    /// Ends an apply in which a last check failed. Requires: nothing that a lock guards was
+    /// written.
     WARREN_HD void cancel_apply() { close_apply(0); }
-    /// Publishes what was written and leaves apply.
+    /// Publishes what was written under new versions and leaves apply.
     WARREN_HD void end_apply() { close_apply(2); }
 
-    /// Marks the metadata block at `place` for the next commit. Only within apply.
+    /// Marks the metadata block at `place` dirty: the next commit will contain it. Only within
+    /// apply.
     WARREN_HD void mark_dirty(u64 place) {
         once(team, [&] { mark_dirty_alone(place); });
     }
-    /// Marks the `count` blocks at place_of(i), one a lane at a time.
+    /// Marks the `count` blocks at place_of(i) dirty; the lanes share the work.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of) {
         for (u32 i = team.lane(); i < count; i += Team::width)
             mark_dirty_alone(place_of(i));
         team.sync();
     }
-    /// As above, and sets bit `bit` of the shared bitmap `words` at the same time.
+    /// As above, and also sets bit `bit` of the shared bitmap `words`.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of, u64* words, u64 bit) {
         for (u32 i = team.lane(); i <= count; i += Team::width) {
-            // One call for all lanes, so that their loads overlap.
+            // The same code for all lanes, so that their loads overlap.
             const u64 place = i < count ? place_of(i) : 0;
             u64* const bitmap = i < count ? store.dirty : words;
             const u64 index = i < count ? place / format::block_size : bit;
@@ -258,7 +266,8 @@ class Operation {
         team.sync();
     }
 
-    /// Removes a freed block from the next commit: its place may be reused soon.
+    /// Takes a freed block out of the next commit, because its place may be reused for something
+    /// else.
     WARREN_HD void clear_dirty(u64 place) {
         once(team, [&] {
             const u64 block = place / format::block_size;
@@ -270,19 +279,20 @@ class Operation {
         });
     }
 
-    /// The answer for the driver: `place` has to be loaded before the operation starts again.
+    /// Returns Errc::need_block: the driver has to load `place` before it starts the operation
+    /// again.
     WARREN_HD Errc need_block(u64 place) {
         needed_place = place;
         return Errc::need_block;
     }
-    /// The answer for the driver: change the tree of `inode` at `key` first.
+    /// Returns `what`: the driver has to change the tree of `inode` at `key` first.
     WARREN_HD Errc need_structure(Errc what, u64 inode, u64 key) {
         needed_inode = inode;
         needed_key = key;
         return what;
     }
 
-    /// Forgets what a failed plan noted (locks to take). Reservations stay until finish().
+    /// Forgets the locks that a failed plan noted. Reservations stay until finish().
     WARREN_HD void forget_locks() { lock_count_ = 0; }
 
  private:
@@ -291,7 +301,7 @@ class Operation {
         u64 version;
     };
 
-    /// Sets a bit; true if it was clear. One lane.
+    /// Sets a bit; true if it was clear. Called by one lane.
     static WARREN_HD bool set_shared_bit(u64* words, u64 index) {
         const u64 bit = u64{1} << index % 64;
         device_atomic<u64> word(words[index / 64]);
@@ -313,7 +323,7 @@ class Operation {
         }
     }
 
-    /// Passes the freeze barrier if there is journal room. One lane.
+    /// Passes the freeze barrier if the journal has room for the credits. Called by one lane.
     WARREN_HD Errc pass_barrier() {
         if (barrier_is_held) return Errc::ok;
         WARREN_TRY(held_.pass_barrier(*store.state, team.worker));
@@ -322,7 +332,7 @@ class Operation {
         return code;
     }
 
-    /// How many blocks all lanes have newly dirtied in this apply.
+    /// The number of blocks that all lanes together have newly dirtied in this apply.
     WARREN_HD u32 dirtied_by_all() const {
         if constexpr (Team::width == 1) {
             return dirtied_;
@@ -349,16 +359,18 @@ class Operation {
         tell_audit([&](JournalAudit& audit) { audit.mark(this, place / format::block_size); });
     }
 
-    /// Takes all locks, each lane its own. False if one could not be taken: then none is held.
+    /// Takes all locks; each lane takes its own. If one cannot be taken, releases the others and
+    /// returns false.
     WARREN_HD bool try_locks() {
         bool lost = false;
         locks_held_ = 0;
-        // A warp has a lane for each: the second bound tells the compiler so.
+        // lock_rows is 1 for a warp, which has a lane for each lock: this bound tells the compiler
+        // that the loop runs at most once.
         for (u32 row = 0; row < lock_rows && !lost; ++row) {
             if (row * Team::width + team.lane() >= lock_count_) break;
             const Lock& lock = locks_[row];
             u64 expected = lock.version;
-            // Acquire: pairs with the release of the holder before us.
+            // Acquire: pairs with the release in unlock() by the previous holder.
             lost =
                 !device_atomic<u64>(store.versions[lock.stripe])
                      .compare_exchange_strong(expected, lock.version | 1, hd::memory_order_acquire,
@@ -372,10 +384,10 @@ class Operation {
         return true;
     }
 
-    /// Gives back the locks that the lane holds.
+    /// Releases the locks that this lane holds; their versions grow by `step`.
     WARREN_HD void unlock(u64 step) {
-        // With the stores a release, for all lanes: pairs with the acquire in observe() and
-        // try_locks(). For one lane the stores are that themselves.
+        // Several lanes: this fence makes their relaxed stores releases. One lane: release stores.
+        // Pairs with the acquire in observe() and try_locks().
         if constexpr (Team::width > 1) fence_release();
         constexpr auto order =
             Team::width > 1 ? hd::memory_order_relaxed : hd::memory_order_release;
@@ -400,7 +412,7 @@ class Operation {
         lock_count_ = 0;
     }
 
-    // Lock i with lane i % W: a warp keeps all of them in registers.
+    // Lane i % W holds lock i: a warp keeps all locks in registers.
     static constexpr u32 lock_rows = (locks_max + Team::width - 1) / Team::width;
     Lock locks_[lock_rows];
     u32 pins_[pins_max];
@@ -409,8 +421,8 @@ class Operation {
     u32 locks_held_ = 0;  // by this lane
     u32 pin_count_ = 0;
     u32 reservation_count_ = 0;
-    u32 credits_ = 0;  // blocks that this apply may dirty
-    u32 dirtied_ = 0;  // by this lane, newly
+    u32 credits_ = 0;  // the number of blocks that this apply may dirty
+    u32 dirtied_ = 0;  // newly dirtied by this lane
     bool applying_ = false;
     JournalCredits held_;
 };

@@ -11,9 +11,9 @@ inline constexpr u32 may_execute = 1;
 inline constexpr u32 may_write = 2;
 inline constexpr u32 may_read = 4;
 
-inline constexpr u32 groups_max = 65536;  // of a caller, as Linux has it
+inline constexpr u32 groups_max = 65536;  // groups of one caller, as on Linux
 
-/// A caller as operations see it; the pointer leads to memory of the engine.
+/// A caller's identity; `groups` points to memory of the engine.
 struct Credentials {
     u32 user = 0;
     u32 group = 0;
@@ -31,9 +31,9 @@ struct Credentials {
     }
     WARREN_HD bool is_root() const { return user == 0; }
     WARREN_HD bool is_privileged() const { return !check || is_root(); }
-    /// Whether the caller acts as the owner of a file of `owner`.
+    /// Whether the caller may act as the owner of a file that `owner` owns.
     WARREN_HD bool owns(u32 owner) const { return is_privileged() || user == owner; }
-    /// Whether a file of `group` may get the set-group-id bit from the caller.
+    /// Whether the caller may set the set-group-id bit of a file of this group.
     WARREN_HD bool may_set_setgid(u32 group_of_file) const {
         return is_privileged() || is_in(group_of_file);
     }
@@ -59,7 +59,8 @@ inline constexpr const char* acl_default_name = "system.posix_acl_default";
 inline constexpr u32 acl_access_length = 23;
 inline constexpr u32 acl_default_length = 24;
 
-/// Entry `index` of the ACL in `record` (Linux's xattr form: u32 version, then u16 u16 u32 each).
+/// Entry `index` of the ACL in `record`, which has the form of Linux's attribute (see
+/// core/acl.hpp).
 WARREN_HD inline AclEntry acl_entry(const AttributeBlock& block, const AttributeRecord& record,
                                     u32 index) {
     const u32 at = record.value_offset() + 4 + index * 8;
@@ -72,7 +73,7 @@ WARREN_HD inline u32 acl_count(const AttributeRecord& record) {
     return record.value_length < 4 ? 0 : (record.value_length - 4) / 8;
 }
 
-/// The permission bits that an ACL gives to a caller who is not the owner. One lane.
+/// Whether an ACL grants `wanted` to a caller that is not the owner. One lane.
 WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRecord& record,
                                  const Credentials& caller, u32 owning_group, u32 wanted) {
     u32 mask = 7;
@@ -99,13 +100,13 @@ WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRec
     return (other & wanted) == wanted;
 }
 
-/// What the mode bits grant a caller.
+/// What the mode bits alone grant a caller.
 struct ModeAnswer {
     bool allows;
-    bool yields_to_acl;  // if there is one, it decides
+    bool yields_to_acl;  // if the file has an ACL, it decides instead
 };
 
-/// Whether the mode bits of a file of `user` and `group` let `caller` do `wanted`.
+/// Whether the mode bits of a file with this owner and group let `caller` do `wanted`.
 WARREN_HD inline ModeAnswer ask_mode(const Credentials& caller, u32 mode, u32 user, u32 group,
                                      u32 wanted) {
     if (!caller.check) return {true, false};
@@ -119,7 +120,7 @@ WARREN_HD inline ModeAnswer ask_mode(const Credentials& caller, u32 mode, u32 us
     return {(bits & wanted) == wanted, true};
 }
 
-/// Errc::access unless `caller` may do `wanted` (read 4, write 2, execute or search 1).
+/// Errc::access unless `caller` may do `wanted` (4: read, 2: write, 1: execute or search).
 template <class Team>
 WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
                                 const Credentials& caller, u32 wanted) {
@@ -144,33 +145,33 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
     return answer.allows ? Errc::ok : Errc::access;
 }
 
-// Whether a caller may remove a whole tree is checked before the tree loses its name, and must
+// The right of a caller to remove a whole tree is checked before the tree loses its name, and must
 // still hold then. StoreState::rights_changes counts all events that may reduce a user's rights in
 // a directory, or put a directory with fewer rights below another one: a change of a directory's
 // mode, owner, group or ACL; a rename of a directory, which may move it to a position that a
 // listing of its parent has already passed; a new directory that grants_less() than its parent.
 // While the count does not change, a caller that may read, write and search all directories of a
-// tree, none of them sticky for him, may do so in all directories that are added.
+// tree, none of them sticky for that caller, may do so in all directories that are added to it.
 
-/// Counts such a change. One lane, within apply, which locks what readers of the rights read: so a
-/// caller that sees the new count finds the change made or its place locked.
+/// Counts such a change. One lane, within apply. Apply holds the locks of what readers of the
+/// rights read, so a reader that sees the new count finds either the change or a lock.
 WARREN_HD inline void note_rights_change(const Store& store) {
     device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_relaxed);
 }
 
-/// How many changes there were. One lane. Acquire: what is read afterwards is at least as new.
+/// The number of changes so far. One lane. Acquire: later reads see at least what this count saw.
 WARREN_HD inline u64 rights_changes(const Store& store) {
     return device_atomic<u64>(store.state->rights_changes).load(hd::memory_order_acquire);
 }
 
-/// What the check of a tree before its removal requires.
+/// What a caller needs for the check before the removal of a tree.
 enum class TreeCheck : u8 {
-    as_rm,  // what `rm -r` needs: no rights in empty directories, only the caller's entries in
-            // sticky ones
-    whole,  // all rights in all directories, none of them sticky for the caller
+    as_rm,  // what `rm -r` needs: no rights in empty directories; in sticky ones the caller owns
+            // all entries
+    whole,  // all rights in all directories, none of which is sticky for the caller
 };
 
-/// Whether a caller may lack a right in the new directory `child` that he has in its parent.
+/// Whether a caller may lack a right in the new directory `child` that it has in the parent.
 WARREN_HD inline bool grants_less(const format::Inode& child, const format::Inode& parent) {
     const u32 mode = relaxed_load(child.mode);
     const u32 taken = relaxed_load(parent.mode) & ~mode & 0777;
@@ -181,13 +182,14 @@ WARREN_HD inline bool grants_less(const format::Inode& child, const format::Inod
            relaxed_load(child.group) != relaxed_load(parent.group);
 }
 
-/// Whether a directory of this mode and owner is a sticky one in which `caller` may remove and
-/// rename only what he owns.
+/// Whether a directory with this mode and owner is sticky for `caller`, which may then remove and
+/// rename only its own entries there.
 WARREN_HD inline bool must_own_entries(const Credentials& caller, u32 mode, u32 user) {
     return (mode & format::mode_sticky) != 0 && !caller.owns(user);
 }
 
-/// Whether a sticky directory keeps `caller` from removing or renaming an entry of `owner`.
+/// Errc::not_permitted if a sticky directory keeps `caller` from removing or renaming an entry that
+/// `owner` owns.
 template <class Team>
 WARREN_HD Errc check_sticky(Operation<Team>& op, const InodeRef& directory,
                             const Credentials& caller, u32 owner) {

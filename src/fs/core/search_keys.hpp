@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searching a sorted array with all lanes of a team, in a node of a tree or a list of extents. The
-// array may change meanwhile: the result is always an index in the array, and is meaningful only if
-// the caller finds the array unchanged afterwards.
+// Searches a sorted array, in a node of a tree or a list of extents, with all lanes of a team.
+// Other threads may change the array meanwhile: the result is always an index in the array, and it
+// is meaningful only if the caller then finds that the array has not changed.
 #pragma once
 
 #include "team/team.hpp"
 
 namespace warren::core {
 
-/// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none;
-/// `key_at` reads one. W lanes compare W keys at a time; for one lane that is a binary search.
+/// The index of the last of `count` sorted keys that is not above `key`, 0 if there is none.
+/// `key_at(i)` reads key i. W lanes compare W keys at a time; with one lane this is a binary
+/// search.
 template <class Team, class KeyAt>
 WARREN_HD u32 search_keys(const Team& team, u32 count, u64 key, const KeyAt& key_at) {
     u32 low = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of contents that several extents refer to. A frame has one block with a count for each of
-// its blocks: how many references there are besides the first. So a new block needs no count, and
-// a frame none of whose blocks was ever shared has no counts.
+// Data blocks to which several extents refer. A frame with such blocks has one metadata block with
+// a count for each of its blocks: the number of references besides the first. So a new block needs
+// no count, and a frame in which no block was ever shared has no counts.
 //
-// Counts change by atomic additions, in the apply that changes the extents. Only an operation that
-// has locked an extent adds a reference to its blocks, and it locks the frame's guard too; an
-// operation that drops one has locked just its own extent.
+// Counts change by atomic additions, in the apply that changes the extents. An operation that adds
+// a reference to a block has locked an extent that refers to it, and the guard of the block's
+// frame. An operation that drops a reference has locked only its own extent.
 //
 // Invariant: every extent that refers to a block with a count above 0 has the flag extent_shared.
 // The flag may stay when the other references are gone.
@@ -20,11 +20,11 @@ namespace warren::core {
 using format::BlockPointer;
 using format::ReferenceBlock;
 
-/// One operation changes the counts of so many frames at most.
+/// The greatest number of frames whose counts one operation changes.
 inline constexpr u32 shared_frames_max = 8;
 inline constexpr u32 references_max = ~u32{0};
 
-/// Calls `action(frame, first, count)` for the part of a run in each frame.
+/// Calls `action(frame, first, count)` for the part of a run of blocks that lies in each frame.
 template <class Action>
 WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
     u64 block = place / format::block_size;
@@ -38,24 +38,24 @@ WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
     }
 }
 
-/// How many blocks from `place` on lie in shared_frames_max frames.
+/// The number of blocks from `place` on that lie in the first shared_frames_max frames.
 WARREN_HD constexpr u64 blocks_in_one_step(u64 place) {
     return shared_frames_max * u64{format::blocks_per_frame} -
            place / format::block_size % format::blocks_per_frame;
 }
 
-/// What the block with the counts of `frame` must be.
+/// The identity that the block with the counts of `frame` must have.
 WARREN_HD constexpr BlockIdentity counts_identity(u64 frame) {
     return {BlockKind::reference_counts, 0, frame};
 }
 
-/// The pointer to the counts of `frame`; 0: it has none.
+/// The pointer to the counts of `frame`, 0 if it has none.
 template <class Team>
 WARREN_HD BlockPointer counts_pointer(Operation<Team>& op, u64 frame) {
     return {load(op.team, op.store.frame(frame).references)};
 }
 
-/// The counts of `frame`, pinned; null if it has none. Part of a plan.
+/// Finds and pins the counts of `frame`; null if it has none. Part of a plan.
 template <class Team>
 WARREN_HD Result<ReferenceBlock*> find_counts(Operation<Team>& op, u64 frame) {
     const BlockPointer pointer = counts_pointer(op, frame);
@@ -69,7 +69,7 @@ WARREN_HD Result<ReferenceBlock*> find_counts(Operation<Team>& op, u64 frame) {
     return is_own ? Result<ReferenceBlock*>(counts) : Errc::corrupt;
 }
 
-/// Pins the counts of all frames of a run. Part of a plan.
+/// Pins the counts of all frames in which a run of blocks lies. Part of a plan.
 template <class Team>
 WARREN_HD Errc pin_counts(Operation<Team>& op, u64 place, u64 blocks) {
     Errc code = Errc::ok;
@@ -79,7 +79,7 @@ WARREN_HD Errc pin_counts(Operation<Team>& op, u64 place, u64 blocks) {
     return code;
 }
 
-/// Drops one of several references. False if there is only one. One lane.
+/// Drops one reference of several. False if there is only one. One lane.
 WARREN_HD inline bool drop_extra(u32& extra) {
     device_atomic<u32> count(extra);
     u32 old = count.load(hd::memory_order_relaxed);
@@ -89,14 +89,14 @@ WARREN_HD inline bool drop_extra(u32& extra) {
     return false;
 }
 
-/// Drops a reference to blocks [first, first + count) of `frame` and frees those that had no other.
-/// Only within apply.
+/// Drops one reference to each of the blocks [first, first + count) of `frame` and frees those that
+/// had no other. Only within apply.
 template <class Team>
 WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count) {
     const u64 place = frame * format::frame_size;
     const BlockPointer pointer = counts_pointer(op, frame);
-    // Counts that came after the plan, and so are not pinned, say nothing of these blocks: their
-    // extent was locked.
+    // Counts that were created after the plan are not pinned. They are 0 for these blocks, because
+    // this operation has locked the extent since it planned.
     auto* counts = pointer.raw == 0
                        ? nullptr
                        : reinterpret_cast<ReferenceBlock*>(op.resident(pointer.offset()));
@@ -107,14 +107,16 @@ WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 coun
     const u32 end = first + count;
     bool is_changed = false;
     for (u32 at = first; at < end;) {
-        // From `at` on: how many have other references, then how many have none.
+        // The number of blocks from `at` on that have other references, then the number that have
+        // none.
         u32 kept = 0;
         const u32 freed = once(op.team, [&] {
             u32 block = at;
             while (block < end && drop_extra(counts->extra[block]))
                 ++block;
             kept = block - at;
-            // This reference is the last one now and for good: only its holder could share it.
+            // This is the last reference, and stays so: only an operation that locks this extent
+            // could share the block again.
             while (block < end && relaxed_load(counts->extra[block]) == 0)
                 ++block;
             return block - at - kept;
@@ -127,8 +129,8 @@ WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 coun
     if (is_changed) op.mark_dirty(pointer.offset());
 }
 
-/// Takes an extent's blocks from it: frees those that nothing else refers to. Only within apply; of
-/// a shared extent after pin_counts().
+/// Drops the references of an extent to its blocks and frees those without other references. Only
+/// within apply; of an extent with the flag extent_shared, after pin_counts().
 template <class Team>
 WARREN_HD void drop_extent(Operation<Team>& op, const format::Extent& extent) {
     if ((extent.flags & format::extent_shared) == 0) {

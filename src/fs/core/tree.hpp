@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree that directories and long extent lists share, from its root in the inode to its leaves.
-// Readers descend without locks and check after each step that the block they came from is
-// unchanged. A tree grows by small transactions that lock a parent and a child (tree_change.hpp); a
-// transaction that removes a leaf locks the path to it and the edge beside it (tree_path.hpp).
+// The tree of directories and of long extent lists, from the root in the inode to the leaves.
+// Readers descend without locks; after each step they check that the block they came from is
+// unchanged. A tree grows by small transactions, each of which locks a parent and a child
+// (tree_change.hpp). A transaction that removes a leaf locks the path to it and, if it was the
+// first leaf of its subtree, the left edge of the next one (tree_path.hpp).
 //
-// Invariant: see fs/format/tree.hpp. A leaf may be empty for a while; prune() removes it with its
-// pair.
+// Invariant: see fs/format/tree.hpp. A leaf may be empty for a while, until prune() removes it and
+// the pair that points to it.
 #pragma once
 
 #include "fs/core/block_identity.hpp"
@@ -20,7 +21,7 @@ using format::TreePair;
 
 inline constexpr u64 key_end = ~u64{0};
 
-/// What differs between the two trees.
+/// The block kinds of one kind of tree.
 struct TreeKinds {
     BlockKind leaf;
     BlockKind node;
@@ -28,7 +29,7 @@ struct TreeKinds {
 inline constexpr TreeKinds directory_tree{BlockKind::directory_leaf, BlockKind::directory_node};
 inline constexpr TreeKinds extent_tree{BlockKind::extent_leaf, BlockKind::extent_node};
 
-/// A sorted array of pairs: the root in an inode, or a node.
+/// A sorted array of pairs (lowest key, child): the root in an inode, or a node.
 struct Pairs {
     TreePair* pairs = nullptr;
     u32 count = 0;
@@ -38,18 +39,18 @@ struct Pairs {
     Seen seen;
 };
 
-/// Where a key lives: its leaf and the array of pairs above it.
+/// The leaf that covers a key, and the array of pairs above it.
 struct Descent {
     bool empty = false;  // the tree has no leaf at all
     Pairs above;
-    u32 index = 0;  // of the leaf's pair
+    u32 index = 0;  // of the pair that points to the leaf
     Block* leaf = nullptr;
     Seen leaf_seen;
-    u64 lower = 0;        // lowest key of the leaf
-    u64 upper = key_end;  // lowest key of the next leaf
+    u64 lower = 0;        // lowest key that the leaf covers
+    u64 upper = key_end;  // lowest key that the next leaf covers
 };
 
-/// The index of the pair on the way to `key`.
+/// The index of the pair that leads to `key`.
 template <class Team>
 WARREN_HD u32 search_pairs(const Team& team, const Pairs& where, u64 key) {
     return search_keys(team, where.count, key,
@@ -74,7 +75,8 @@ WARREN_HD Result<Pairs> root_pairs(Operation<Team>& op, const InodeRef& inode) {
     return root;
 }
 
-/// The pairs of the node at `seen`, which must have the identity `expected` and this height.
+/// The pairs of the node at `seen`. Errc::corrupt unless it has the identity `expected` and the
+/// height `height`.
 template <class Team>
 WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen& seen,
                                    const BlockIdentity& expected, u32 height) {
@@ -101,8 +103,8 @@ WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen
     return here;
 }
 
-/// One step down: the child of `above` on the way to `key`, pinned and observed. Narrows the
-/// bounds.
+/// Descends one level: finds the child of `above` that covers `key`, observes and pins it, and
+/// narrows the key bounds.
 template <class Team>
 WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Descent& descent) {
     const u32 index = search_pairs(op.team, above, key);
@@ -124,7 +126,7 @@ WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Desce
     return Errc::ok;
 }
 
-/// Goes from the root to the leaf that covers `key`.
+/// Descends from the root to the leaf that covers `key`.
 template <class Team>
 WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
                        Descent& descent) {
@@ -153,8 +155,8 @@ struct FreshBlock {
     Block* at = nullptr;
 };
 
-/// Reserves a metadata block for apply. The block is resident from here on, with undefined
-/// contents.
+/// Reserves a metadata block for apply. The block is resident from then on; its contents are
+/// undefined.
 template <class Team>
 WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     const Store& store = op.store;
@@ -174,11 +176,11 @@ WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     return FreshBlock{place, *block};
 }
 
-/// What start_block() marks: the block, and that of the frame table.
+/// Blocks that start_block() marks dirty: the new block and a block of the frame table.
 inline constexpr u32 start_blocks_max = 2;
 
-/// Fills a new block's header and clears the rest. Only within apply; the block is not published
-/// yet.
+/// Writes a new block's header and zeros the rest. Only within apply; no other thread can reach the
+/// block yet.
 template <class Team>
 WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh,
                            const BlockIdentity& identity) {
@@ -191,14 +193,14 @@ WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh,
          [&] { start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity); });
     op.mark_dirty(fresh.place);
 }
-/// As above, for a block of `kind` that `owner` will point to.
+/// As above, for a block of `kind` to which `owner` will point.
 template <class Team>
 WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKind kind,
                            const InodeRef& owner) {
     start_block(op, fresh, identity_of(kind, owner));
 }
 
-/// Counts blocks that the tree of `inode` gained or lost. Only within apply.
+/// Updates the block counts of `inode` for blocks that its tree gained or lost. Only within apply.
 template <class Team>
 WARREN_HD void count_tree_blocks(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                                  i64 blocks) {
@@ -225,7 +227,7 @@ WARREN_HD inline void store_count(const InodeRef& inode, const Pairs& where, u32
     }
 }
 
-/// The block that holds an array of pairs.
+/// The place of the block that holds an array of pairs.
 WARREN_HD inline u64 place_of(const InodeRef& inode, const Pairs& where) {
     return where.is_root ? inode.block_place() : where.seen.place;
 }
@@ -239,7 +241,7 @@ WARREN_HD inline void copy_pair(TreePair& to, const TreePair& from) {
     store_pair(to, relaxed_load(from.key), {relaxed_load(from.child.raw)});
 }
 
-/// Puts a pair in at `index`. One lane, within apply. Requires: there is room.
+/// Inserts a pair at `index`. One lane, within apply. Requires: the array has room.
 WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index, u64 key,
                                   BlockPointer child) {
     for (u32 i = where.count; i > index; --i)
@@ -248,8 +250,9 @@ WARREN_HD inline void insert_pair(const InodeRef& inode, Pairs& where, u32 index
     store_count(inode, where, ++where.count);
 }
 
-/// Takes out pairs [begin, end). If the first pair is removed, the next takes over its key; the
-/// caller must give that key to the first pairs below it too (find_edge()). One lane.
+/// Removes pairs [begin, end). If the first pair is removed, the next pair takes over its key; the
+/// caller must then set that key in the first pairs of the nodes below too (find_edge()). One lane,
+/// within apply.
 WARREN_HD inline void erase_pairs(const InodeRef& inode, Pairs& where, u32 begin, u32 end) {
     if (begin == end) return;
     const u64 first_key = relaxed_load(where.pairs[0].key);

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a tree grows: first leaf, taller root, split of a node or leaf. Each call does one of these
-// in one transaction, from the top down, so that a parent always has room when its child is split.
-// Leaves are removed in tree_path.hpp.
+// How a tree grows: it gets a first leaf or a taller root, or a node or leaf is split. Each call
+// makes one such change in one transaction. Changes proceed from the top down, so a parent always
+// has room when its child is split. tree_path.hpp removes leaves.
 #pragma once
 
 #include "fs/core/tree.hpp"
 
 namespace warren::core {
 
-/// A first leaf or a taller root: the new block and the inode, which holds the root.
+/// Blocks dirtied for a first leaf or a taller root: those of start_block(), and the inode, which
+/// holds the root.
 inline constexpr u32 taller_blocks_max = start_blocks_max + 1;
-/// A split: the new block, the one that is split, the array above, the inode.
+/// Blocks dirtied by a split: those of start_block(), the split block, the array above it, the
+/// inode.
 inline constexpr u32 split_blocks_max = start_blocks_max + 3;
 
-/// Gives an empty tree its first leaf. Errc::no_entry for a directory that takes no more names:
-/// during bulk reclaim (bulk/remove_tree/reclaim_tree.hpp) its root only seems empty.
+/// Gives an empty tree its first leaf. Errc::no_entry for a directory that is being deleted: during
+/// bulk reclaim (bulk/remove_tree/reclaim_tree.hpp) its root may look empty while it still has
+/// leaves.
 template <class Team>
 WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds) {
     if (kinds.leaf == BlockKind::directory_leaf) {
@@ -63,8 +66,8 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     return Errc::ok;
 }
 
-/// Moves the upper part of the full node `child` into a new node beside it. If `key` lies behind
-/// all pairs the node keeps nearly all: keys that only grow leave full nodes behind.
+/// Moves the upper half of the full node `child` into a new node beside it. If `key` is not below
+/// the last key, only the last pair moves: insertions in ascending order then leave full nodes.
 template <class Team>
 WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
                           u32 index, const Pairs& child, u64 key) {
@@ -94,8 +97,9 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     return Errc::ok;
 }
 
-/// Splits the leaf of `descent` at the key that `leaf_type` chooses for `key`; does nothing if that
-/// is key_end (another operation has made room meanwhile). Requires: the array above has room.
+/// Splits the leaf of `descent` at the key that `leaf_type` chooses for `key`. If that is key_end,
+/// another operation has made room meanwhile, and nothing is done. Requires: the array above has
+/// room.
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
@@ -121,8 +125,8 @@ WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_
     return Errc::ok;
 }
 
-/// Makes room for `key`: adds a first leaf, a taller root or a split, one step a call, until the
-/// leaf itself is split. Errc::retry: a step was taken and another is needed.
+/// Makes room for `key`: each call adds a first leaf, makes the root taller or splits one node,
+/// until it can split the leaf itself. Errc::retry: one step was taken and another is needed.
 template <class Team, class Leaf>
 WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
     Result<Pairs> here = root_pairs(op, inode);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path to a leaf that will be removed: the leaf, the nodes with no other leaf below them, and
-// the array of pairs that stays and loses one. With it a transaction that empties a leaf can unhook
-// it too; prune() unhooks one that is empty already.
+// The path to a leaf that will be removed: the leaf, the nodes above it that lead to no other leaf,
+// and the lowest array of pairs that remains and loses a pair. A transaction that empties a leaf
+// can remove it with unhook(); prune() removes a leaf that is empty already.
 //
-// If the first pair of an array is removed, the next one takes over its key, and so must the first
-// pairs of all nodes below that one: a later split of a leaf there inserts its new key after
-// theirs.
+// If the first pair of an array is removed, the next pair takes over its key, and so must the first
+// pairs of all nodes below that pair: otherwise a later split of a leaf there could insert a lower
+// key behind theirs, and the pairs would no longer be sorted.
 //
-// Invariant: what unhook() frees is reachable from the pair at cut_index alone.
+// Invariant: the blocks that unhook() frees are reachable only through the pair at cut_index.
 #pragma once
 
 #include "fs/core/tree_change.hpp"
@@ -15,17 +15,18 @@
 namespace warren::core {
 
 struct TreePath {
-    Pairs cut;  // the lowest array that keeps other pairs, or the root
+    Pairs cut;  // the lowest array that keeps other pairs, or else the root
     u32 cut_index = 0;
-    Seen chain[tree_height_max + 1];  // from below `cut` to the leaf
+    Seen chain[tree_height_max + 1];  // the blocks from below `cut` down to the leaf
     u32 chain_length = 0;
-    Seen edge[tree_height_max];  // nodes below `cut` whose first pair takes over the removed key
+    Seen edge[tree_height_max];  // nodes below `cut` whose first pairs take over the removed key
     TreePair* edge_pairs[tree_height_max];
     u32 edge_length = 0;
     Descent descent;
 };
 
-/// Descends to the leaf that covers `key` and notes the path. path.descent.empty if there is none.
+/// Descends to the leaf that covers `key` and records the path; sets path.descent.empty if the tree
+/// has no leaf.
 template <class Team>
 WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
                          TreePath& path) {
@@ -54,7 +55,8 @@ WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds k
                              identity_of(kinds.leaf, inode));
 }
 
-/// Notes the nodes on the left edge of the subtree after a first pair that is removed.
+/// If the first pair of path.cut will be removed: records the nodes on the left edge of the next
+/// pair's subtree.
 template <class Team>
 WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                          TreePath& path) {
@@ -76,12 +78,12 @@ WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     return Errc::ok;
 }
 
-/// Notes that apply will unhook the leaf of `path`.
+/// Plans to remove the leaf of `path` in apply.
 template <class Team>
 WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                            TreePath& path) {
     WARREN_TRY(find_edge(op, inode, kinds, path));
-    // No tree that this code builds comes near the greatest height.
+    // A tree that this code built is never high enough to need that many locks.
     if (!op.has_lock_room(1 + path.chain_length + path.edge_length)) return Errc::corrupt;
     WARREN_TRY(op.will_write(path.cut.seen));
     for (u32 i = 0; i < path.chain_length; ++i)
@@ -91,16 +93,16 @@ WARREN_HD Errc plan_unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds
     return Errc::ok;
 }
 
-/// How many blocks unhook() dirties at most: the array that loses a pair, the inode, the nodes
-/// whose first key changes, and for each freed block its block of the frame table.
+/// The greatest number of blocks that unhook() dirties: the array that loses a pair, the inode, the
+/// nodes whose first key changes, and for each freed block its block of the frame table.
 WARREN_HD constexpr u32 unhook_dirties(const TreePath& path) {
     return 2 + path.chain_length + path.edge_length;
 }
 inline constexpr u32 unhook_dirties_max = 2 + 2 * tree_height_max;
 static_assert(unhook_dirties_max <= journal_room_min);
 
-/// Removes the leaf from the tree and frees it with the nodes above that hold nothing else. Only
-/// within apply.
+/// Removes the leaf from the tree and frees it together with the nodes above that lead to nothing
+/// else. Only within apply.
 template <class Team>
 WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, TreePath& path) {
     once(op.team, [&] {
@@ -118,7 +120,8 @@ WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kind
     count_tree_blocks(op, inode, kinds, -static_cast<i64>(path.chain_length));
 }
 
-/// Removes the leaf that covers `key` if it is empty, and the nodes above that hold nothing else.
+/// Removes the leaf that covers `key` if it is empty, with the nodes above that lead to nothing
+/// else.
 template <class Team, class Leaf>
 WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
     TreePath path;
