@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fallocate(2): reserve blocks that read as zeros, punch holes, make a range zero. One call is one
-// transaction and returns how far it came; the caller continues from there until all is done.
+// fallocate(2): reserves blocks that read as zeros, punches holes, zeros a range. One call is one
+// transaction and returns how many bytes are done; the caller calls again for the rest.
 //
-// These operations change whole blocks. They leave a block that the range covers only in part as it
-// is; the host itself writes zeros over that part if map() says that the block is data.
+// These operations change whole blocks and leave alone a block that the range covers only in part.
+// If map() says that such a block is data, the host itself writes zeros over the covered part.
 #pragma once
 
 #include "fs/ops/cut.hpp"
@@ -11,7 +11,7 @@
 
 namespace warren::ops {
 
-/// What one step of allocate() works on.
+/// The range on which one step of allocate() works, and how.
 struct Allocation {
     Allocate how = Allocate::reserve;
     u64 offset = 0;
@@ -27,25 +27,25 @@ struct Allocation {
     WARREN_HD bool keeps_size() const {
         return how != Allocate::reserve && how != Allocate::zero_range;
     }
-    /// The first block that the range covers whole.
+    /// The first block that the range covers completely.
     WARREN_HD u64 whole_begin() const { return blocks_of(offset); }
-    /// The end of the blocks that it covers whole, or that of the file's last block.
+    /// The end of the blocks that the range covers completely; the file's last block counts as one
+    /// if the range reaches the end of the file.
     WARREN_HD u64 whole_end(u64 size) const {
         return end() >= size ? blocks_of(end()) : end() / format::block_size;
     }
-    /// How many bytes of the range are done once all blocks before `block` are.
+    /// How many bytes of the range are done when all blocks before `block` are done.
     WARREN_HD u64 done(u64 block) const {
         return bytes_of(block) < end() ? bytes_of(block) - offset : length;
     }
-    /// The size that the file must have at least once `done_bytes` of the range are done: the last
-    /// step sets it.
+    /// The size that the file must have at least when `done_bytes` of the range are done. Only the
+    /// last step sets it; 0 for the others.
     WARREN_HD u64 size_after(u64 done_bytes) const {
         return done_bytes == length && !keeps_size() ? end() : 0;
     }
 };
 
-/// Makes the part of the range that lies in the inode zero, and sets the size if the range ends
-/// there.
+/// Zeros the part of the range that lies in the inode, and sets the size if the range ends there.
 template <class Team>
 WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocation& what) {
     constexpr u64 area = format::area_bytes;
@@ -64,7 +64,7 @@ WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocati
     return Errc::ok;
 }
 
-/// Whether the inode holds anything else than zeros in the range.
+/// Whether the inode holds a byte other than zero in the range.
 WARREN_HD inline bool has_bytes_in(const InlineBytes& bytes, const Allocation& what) {
     for (u64 at = what.offset; at < what.end() && at < format::area_bytes; ++at) {
         if ((bytes.words[at / 8] >> at % 8 * 8 & 0xff) != 0) return true;
@@ -72,7 +72,7 @@ WARREN_HD inline bool has_bytes_in(const InlineBytes& bytes, const Allocation& w
     return false;
 }
 
-/// One step of punching; returns as allocate().
+/// One step of punching a hole; returns what allocate() returns.
 template <class Team>
 WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocation& what) {
     const u64 begin = what.whole_begin();
@@ -92,7 +92,7 @@ WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocat
     return done;
 }
 
-/// Reserves blocks for up to `count` shared ones at the spot, which lie in one frame.
+/// Reserves blocks that replace up to `count` shared blocks at the spot; they lie in one frame.
 template <class Team>
 WARREN_HD Result<Run> replace_shared(Operation<Team>& op, const Spot& spot, u64 count) {
     const Result<Run> run = reserve_behind(op, spot, blocks_in_frame(spot.place, count));
@@ -100,15 +100,15 @@ WARREN_HD Result<Run> replace_shared(Operation<Team>& op, const Spot& spot, u64 
     return run;
 }
 
-/// One step of reserving or zeroing at the range's first block: a hole becomes unwritten, and so do
-/// data if they are to be zero and the range covers them whole.
+/// One step of reserving or zeroing, at the first block of the range. A hole becomes unwritten
+/// blocks. So do data blocks that are to be zeroed, if the range covers them completely.
 template <class Team>
 WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Allocation& what) {
     const u64 block = what.block();
     const Result<Spot> found = locate(op, file, block);
     if (!found) return found.code();
     Spot spot = *found;
-    // An area with only zeros counts as a hole.
+    // An area that holds only zeros counts as a hole.
     if (file.kind == AreaKind::bytes) {
         spot.kind = MappingKind::hole;
         spot.blocks = key_end - block;
@@ -152,10 +152,10 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
 }
 
 /// Does a part of fallocate(2) on [offset, offset + length); returns how many bytes from `offset`
-/// on are done. The caller continues after them, with the same end, until all are done; 0 means
-/// that the contents of the inode were moved to a block or zeroed. The size grows in the last step
-/// if `how` says so; see tail_to_zero(). `writer` as in fill(): it may be given one piece, block 0
-/// with the bytes that were in the inode.
+/// on are done. The caller calls again for the rest, with the same end, until all are done. 0 means
+/// that this step only moved the contents out of the inode into a block, or zeroed them. Only the
+/// last step raises the size, if `how` says so; see tail_to_zero(). `writer` is as in fill(); it is
+/// given at most one piece, block 0 with the bytes that were in the inode.
 template <class Team, class Writer>
 WARREN_HD Result<u64> allocate(Operation<Team>& op, Handle handle, Allocate how, u64 offset,
                                u64 length, i64 now, Writer&& writer) {

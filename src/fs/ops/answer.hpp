@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each verb of a command as a call of its operation: answer<verb>(op, command) is the operation's
-// result, in its own type. It is for callers that know the verb at compile time; execute() is for
+// Maps each verb to a call of its operation: answer<verb>(op, command) returns the operation's
+// result in its own type. This is for callers that know the verb at compile time; execute() is for
 // callers that have only a command.
 //
-// Invariant: a command is validated before it is executed: whatever its numbers are, the worst
-// result is an error. Pointers and their lengths are trusted: the engine has set them.
+// Invariant: a command cannot do harm whatever its numbers are: they are checked, and the worst
+// result is an error. Its pointers and their lengths are trusted, because the engine has set them.
 #pragma once
 
 #include "fs/ops/allocate.hpp"
@@ -26,15 +26,15 @@
 
 namespace warren::ops {
 
-/// `how` as one of an enumeration that ends with `last`, if it is one.
+/// Converts command.how to an enumeration that ends with `last`; false if it is out of range.
 template <class Enum>
 WARREN_HD inline bool how_of(const Command& command, Enum last, Enum& how) {
     how = static_cast<Enum>(command.how);
     return command.how <= static_cast<u8>(last);
 }
 
-// What operations take by reference is copied for them, word by word, so that the compiler can keep
-// it in registers instead of building a Command in memory.
+// Arguments that operations take by reference are copied field by field, so that the compiler can
+// keep them in registers instead of building a Command in memory.
 
 WARREN_HD inline Credentials caller_of(const Command& command) {
     const Credentials& from = command.caller;
@@ -60,7 +60,8 @@ WARREN_HD inline CreateArguments create_arguments(const Command& command) {
     arguments.mode = command.mode;
     arguments.device = command.device;
     arguments.target = static_cast<const char*>(command.text);
-    // The longest valid target is far shorter, so a clamped length is still refused as too long.
+    // The longest valid target is far shorter, so a length that is clamped here is still refused as
+    // too long.
     arguments.target_length =
         command.text_bytes < 65536 ? static_cast<u32>(command.text_bytes) : 65536;
     arguments.references = command.references;
@@ -68,7 +69,8 @@ WARREN_HD inline CreateArguments create_arguments(const Command& command) {
     return arguments;
 }
 
-/// Whether `verb` is in the group of names, inodes, contents or parts (see ops::Verb).
+/// Whether `verb` is about names, inodes or contents; the rest are parts of larger commands (see
+/// Verb).
 WARREN_HD constexpr bool is_name_verb(Verb verb) {
     return verb < Verb::get_attributes;
 }
@@ -112,7 +114,7 @@ WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) 
     }
 }
 
-/// The attributes of an inode by its number alone.
+/// The attributes of the inode with this number, whatever its generation is.
 template <class Team>
 WARREN_HD Result<Attributes> attributes_of_number(Operation<Team>& op, u64 number) {
     const Result<InodeRef> inode = find_inode(op, number);
@@ -160,8 +162,8 @@ WARREN_HD inline auto answer_inodes(Operation<Team>& op, const Command& command)
     }
 }
 
-/// `writer` moves the data of fill, truncate and allocate between plan and apply; each calls it at
-/// most once in an attempt.
+/// `writer` moves the data between plan and apply, for the verbs whose comment in Verb names a
+/// piece. Each of them calls it at most once in an attempt.
 template <Verb verb, class Team, class Writer>
 WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& command,
                                       const Writer& writer) {
@@ -199,8 +201,8 @@ WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& comman
     }
 }
 
-/// Claims a free frame for inodes; 0 if there is room in one that exists. The claim lasts until
-/// start_inode_frame or unclaim_frame, so one caller at a time does this.
+/// Claims a free frame for inodes; 0 if an inode frame may have room. The claim lasts until
+/// start_inode_frame or unclaim_frame; only one caller at a time may do this.
 template <class Team>
 WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
     const Store& store = op.store;
@@ -211,8 +213,9 @@ WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
     return once(op.team, [&] { return claim_frame(store, FrameKind::inodes); });
 }
 
-/// A step of packing a directory's tree, for a caller with write permission. A dying directory is
-/// not packed: it will be freed, and its nodes may begin with higher keys than their pairs.
+/// A step of packing a directory's tree, for a caller with write permission. A directory that is
+/// being deleted is not packed: bulk reclaim may have left nodes that begin with higher keys than
+/// the pairs that lead to them.
 template <class Team>
 WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     Pack how;
@@ -274,8 +277,8 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
     }
 }
 
-/// One attempt of `verb` with the arguments of `command`, whose own verb is ignored. An Errc or a
-/// Result.
+/// One attempt of `verb` with the arguments of `command`, whose own verb is ignored. Returns an
+/// Errc or a Result.
 template <Verb verb, class Team>
 WARREN_HD inline auto answer(Operation<Team>& op, const Command& command) {
     op.may_use_reserve = command.may_use_reserve;
@@ -284,13 +287,13 @@ WARREN_HD inline auto answer(Operation<Team>& op, const Command& command) {
     } else if constexpr (is_inode_verb(verb)) {
         return answer_inodes<verb>(op, command);
     } else if constexpr (is_content_verb(verb)) {
-        return answer_contents<verb>(op, command, nullptr);  // nothing that writes data
+        return answer_contents<verb>(op, command, nullptr);  // these verbs write no data
     } else {
         return answer_parts<verb>(op, command);
     }
 }
 
-/// As above, for fill, truncate and allocate.
+/// As above, for the verbs that write data through `writer`.
 template <Verb verb, class Team, class Writer>
 WARREN_HD inline auto answer(Operation<Team>& op, const Command& command, const Writer& writer) {
     op.may_use_reserve = command.may_use_reserve;

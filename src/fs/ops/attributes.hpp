@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended attributes: get, list, set, remove. An inode keeps them in one block of records, which
-// is made with the first and freed with the last. Permissions are those of xattr(7).
+// is allocated with the first attribute and freed with the last. Permissions are those of xattr(7).
 //
 // Invariant: the attribute block of an inode is never empty. An access ACL that says no more than
 // the mode bits is not stored.
@@ -12,10 +12,10 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// The namespaces, with the two names of system.* that exist.
+/// The namespaces of attributes; of system.* only the two ACLs exist.
 enum class AttributeSpace : u8 { user, trusted, security, access_acl, default_acl };
 
-/// A checked attribute name in the caller's memory.
+/// An attribute name in the caller's memory, after make_attribute_name() has checked it.
 struct AttributeName {
     const char* bytes = nullptr;
     u32 length = 0;
@@ -34,8 +34,8 @@ WARREN_HD inline bool name_begins(const char* name, u32 length, const char* with
     return true;
 }
 
-/// Checks a name. Errc::out_of_range for its length, Errc::not_supported for its namespace,
-/// Errc::invalid for one that is only a prefix or holds a NUL.
+/// Checks a name. Errc::out_of_range for an illegal length, Errc::not_supported for an unknown
+/// namespace, Errc::invalid for a name that is only a prefix or contains a NUL.
 WARREN_HD inline Result<AttributeName> make_attribute_name(const char* bytes, u32 length) {
     if (length == 0 || length > format::name_length_max) return Errc::out_of_range;
     for (u32 i = 0; i < length; ++i) {
@@ -60,7 +60,7 @@ WARREN_HD inline Result<AttributeName> make_attribute_name(const char* bytes, u3
     return Errc::not_supported;
 }
 
-/// Whether the caller may read or write this attribute of `inode`.
+/// Whether the caller may read or write attributes of this namespace of `inode`.
 template <class Team>
 WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode,
                                       const Credentials& caller, AttributeSpace space,
@@ -89,7 +89,7 @@ WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode
     }
 }
 
-/// Copies the value of a record if there is room; returns its length. One lane.
+/// Copies the value of an attribute if `target` has room; returns its length. One lane.
 WARREN_HD inline Result<u64> copy_value(const AttributeBlock& block, const AttributeName& name,
                                         std::byte* target, u64 capacity) {
     const AttributeRecord record = find_record(block, name.bytes, name.length);
@@ -103,8 +103,9 @@ WARREN_HD inline Result<u64> copy_value(const AttributeBlock& block, const Attri
     return length;
 }
 
-/// Reads an attribute's value; returns its length. A `capacity` of 0 asks for the length alone; if
-/// it is too small, the result is Errc::out_of_range and the contents of `target` are undefined.
+/// Reads an attribute's value and returns its length. A `capacity` of 0 asks only for the length.
+/// Errc::out_of_range if `capacity` is too small. On an error the contents of `target` are
+/// undefined.
 template <class Team>
 WARREN_HD Result<u64> get_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
                                     const char* bytes, u32 name_length, std::byte* target,
@@ -123,8 +124,8 @@ WARREN_HD Result<u64> get_attribute(Operation<Team>& op, const Credentials& call
     return length;
 }
 
-/// Writes all names, each terminated by a NUL, as far as they fit; returns the bytes that they
-/// need. One lane.
+/// Writes the names that fit, each followed by a NUL; returns the number of bytes that all need.
+/// One lane.
 WARREN_HD inline u64 copy_names(const AttributeBlock& block, bool shows_trusted, char* target,
                                 u64 capacity) {
     u64 total = 0;
@@ -149,8 +150,8 @@ WARREN_HD inline u64 copy_names(const AttributeBlock& block, bool shows_trusted,
     return total;
 }
 
-/// Lists the names, each terminated by a NUL; returns their length. A `capacity` of 0 asks for the
-/// length alone. Only user 0 sees trusted.*.
+/// Lists the names, each followed by a NUL; returns their length in bytes. A `capacity` of 0 asks
+/// only for the length. Only user 0 sees trusted.*.
 template <class Team>
 WARREN_HD Result<u64> list_attributes(Operation<Team>& op, const Credentials& caller, Handle handle,
                                       char* target, u64 capacity) {
@@ -166,21 +167,22 @@ WARREN_HD Result<u64> list_attributes(Operation<Team>& op, const Credentials& ca
     return length;
 }
 
-/// The planned change of one record: the old one removed, a new one added, or both.
+/// A planned change of one record: the old record is removed, a new one is added, or both.
 struct AttributeEdit {
     AttributeBlock* block = nullptr;
     u64 place = 0;
     AttributeRecord old;
-    bool is_fresh = false;    // the block has to be made
-    bool is_emptied = false;  // the block has to be freed
+    bool is_fresh = false;    // the block is new
+    bool is_emptied = false;  // no record is left, so the block is freed
 
     WARREN_HD bool has_old() const { return old.offset != attribute_none; }
 };
 
-/// Metadata blocks that apply_edit() dirties: the inode, the attributes, the frame table.
+/// Blocks that apply_edit() marks dirty: the inode, the attribute block, a block of the frame
+/// table.
 inline constexpr u32 edit_blocks_max = 3;
 
-/// A record by name, and whether all records of the block are valid.
+/// The result of looking for a record: the record, and whether all records of the block are valid.
 struct RecordSearch {
     AttributeRecord record;
     u32 used = 0;
@@ -196,8 +198,8 @@ WARREN_HD inline RecordSearch search_records(const AttributeBlock& block, const 
     return search;
 }
 
-/// Plans to replace the record called `name` by one of `added_bytes` (0: to remove it). Reserves
-/// the block if there is none yet. Errc::no_space if the record does not fit.
+/// Plans to replace the record called `name` by one of `added_bytes`, or to remove it if that is 0.
+/// Reserves the attribute block if the inode has none. Errc::no_space if the record does not fit.
 template <class Team>
 WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& inode,
                                           const AttributeName& name, u32 added_bytes,
@@ -228,13 +230,14 @@ WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& i
     return edit;
 }
 
-/// Attaches the attribute block to the inode, or detaches it. One lane, within apply.
+/// Sets the inode's pointer to its attribute block (zero: it has none) and adds `step`, 1 or ~0 for
+/// -1, to its block count. One lane, within apply.
 WARREN_HD inline void hang_attributes(const InodeRef& inode, format::BlockPointer block, u64 step) {
     relaxed_store(inode.at->attributes.raw, block.raw);
     device_atomic<u64>(inode.at->blocks).fetch_add(step, hd::memory_order_relaxed);
 }
 
-/// Carries out an edit; `adds` says whether there is a new record. Only within apply.
+/// Makes a planned change; `adds`: there is a new record. Only within apply.
 template <class Team>
 WARREN_HD void apply_edit(Operation<Team>& op, const InodeRef& inode, const AttributeEdit& edit,
                           const AttributeName& name, bool adds, const std::byte* value,
@@ -257,8 +260,8 @@ WARREN_HD void apply_edit(Operation<Team>& op, const InodeRef& inode, const Attr
     op.mark_dirty(inode.block_place());
 }
 
-/// Sets, replaces or (with an empty value) removes an ACL. The flags of setxattr(2) are ignored
-/// here.
+/// Sets or replaces an ACL, or removes it if the value is empty. The flags of setxattr(2) are
+/// ignored.
 template <class Team>
 WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const InodeRef& inode,
                        const AttributeName& name, const std::byte* bytes, u32 length, i64 now) {
@@ -301,8 +304,9 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     return Errc::ok;
 }
 
-/// Sets an attribute, or removes it unless it `adds` a value. `how` may insist that it is new (else
-/// Errc::exists) or old (else Errc::no_data); an ACL that is not there is removed without an error.
+/// Sets an attribute if `adds`, else removes it. `how` may require that the attribute is new (else
+/// Errc::exists) or exists (else Errc::no_data). Removing an ACL that does not exist is not an
+/// error.
 template <class Team>
 WARREN_HD Errc change_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
                                 const char* bytes, u32 name_length, bool adds,

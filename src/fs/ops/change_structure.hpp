@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver does for an operation that answered need_split or need_prune: one step of the
-// change of a tree, of a file or a directory.
+// Serves need_split and need_prune: one step of a change of the tree of a file or a directory,
+// which the driver runs for an operation that returned one of these.
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -12,8 +12,8 @@ namespace warren::ops {
 using namespace warren::core;
 
 /// Takes one step in the tree of inode `number` on the path to `key`. Errc::retry if another step
-/// is needed; Errc::ok if the operation that asked for it may start again, also if the inode is
-/// gone.
+/// is needed. Errc::ok if the operation that needs the change may start again, also if the inode no
+/// longer exists.
 template <class Team>
 WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 key) {
     const Result<InodeRef> inode = find_inode(op, number);
@@ -23,8 +23,8 @@ WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 
         return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
                                         : prune(op, *inode, DirectoryLeafType{}, key);
     }
-    // A file's tree loses its leaves with their blocks, so a file never needs pruning: the
-    // directory is gone, and its number belongs to a file now.
+    // A file's tree loses its leaves together with their extents, so it never needs pruning. The
+    // request was for a directory that has been removed, and a file has its inode number now.
     if (what != Errc::need_split) return Errc::ok;
     const Errc made = make_extent_room(op, number, key);
     return made == Errc::retry ? Errc::ok : made;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cloning one inode: a new one with the attributes of another and, as far as one operation goes,
-// its contents, which share their blocks. A tree is cloned inode by inode (volume/tree_cloner.hpp).
+// Cloning one inode: creates an inode with the attributes of another one and, as far as one
+// operation can, its contents, which then share their blocks. A tree is cloned inode by inode
+// (volume/tree_cloner.hpp).
 //
-// The host keeps others from the data of the source meanwhile.
+// While this runs, the host keeps other users away from the data of the source.
 #pragma once
 
 #include "fs/ops/create.hpp"
@@ -10,22 +11,22 @@
 
 namespace warren::ops {
 
-/// A new inode, and what it still lacks of its source.
+/// The new inode, and what the clone still lacks.
 struct Cloned {
     Handle handle;
-    bool lacks_contents = false;    // share() is to bring them
-    bool lacks_attributes = false;  // extended ones
+    bool lacks_contents = false;    // the caller shares them by share()
+    bool lacks_attributes = false;  // extended attributes
 };
 
-/// What clone() marks: the new inode and its name, the counts of its blocks, and the source, which
-/// gets the flag extent_shared.
+/// Blocks that clone() marks dirty: the new inode and its name, the counts of the shared blocks,
+/// and the list of the source, whose extent gets the flag extent_shared.
 inline constexpr u32 clone_blocks_max =
     create_blocks_max + add_references_blocks_max + mark_shared_blocks;
 static_assert(clone_blocks_max <= journal_room_min);
 static_assert(shared_frames_max + 1 <= reservations_max);
 
-/// The contents of a regular file as far as one operation takes them over: the bytes in its inode,
-/// or its only extent.
+/// The contents of a regular file that one operation can clone: the bytes in its inode, or its only
+/// extent.
 struct ContentsPlan {
     Spot from;
     InlineBytes bytes;
@@ -59,7 +60,7 @@ WARREN_HD Errc plan_contents(Operation<Team>& op, const InodeRef& source, Conten
     return op.will_write(from->home.seen);
 }
 
-/// Gives the new inode the planned contents and their size. Only within apply.
+/// Gives the new inode the planned contents and the size `size`. Only within apply.
 template <class Team>
 WARREN_HD void apply_contents(Operation<Team>& op, const InodeRef& inode, const ContentsPlan& plan,
                               u64 size) {
@@ -84,16 +85,17 @@ WARREN_HD void apply_contents(Operation<Team>& op, const InodeRef& inode, const 
     });
 }
 
-/// The permission that `caller` needs to copy a file of this type, as `cp -a` does: the target of a
-/// link and the number of a device may be read by every user that can look them up.
+/// The permission that a caller needs to copy a file of this type, as with `cp -a`: every user that
+/// can look up a symbolic link or a device may read its target or number.
 WARREN_HD constexpr u32 permission_to_copy(u32 type) {
     if (type == format::type_directory) return may_read | may_execute;
     return type == format::type_regular ? may_read : 0;
 }
 
-/// Makes (directory, name) a copy of `source`; a directory comes without its names. `caller` needs
-/// permission for the source only, and decides which owner the copy gets. Of `arguments`, the
-/// target of a symbolic link and the time count. Errc::exists if the name is taken.
+/// Creates (directory, name) as a copy of `source`; the copy of a directory is empty. `caller`
+/// needs permission only for the source; it also decides which owner the copy gets. `arguments`
+/// supplies the target of a symbolic link, the references and the time. Errc::exists if the name
+/// exists.
 template <class Team>
 WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, Handle source,
                                Handle directory, const char* name, u32 length,

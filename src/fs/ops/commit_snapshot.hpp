@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a commit that runs where the metadata are: it lists the dirty blocks, takes a
-// snapshot of them with all teams while no operation applies, and, once they are durable, lets the
-// allocator reuse what was freed. Writing and checksums come later, from the copies.
+// The part of a commit that runs where the metadata are. It lists the dirty blocks and copies them
+// with all teams while no operation applies; once the commit is durable, it lets the allocator
+// reuse what was freed. Checksums and writing come later and use the copies.
 //
-// Both phases are shared among any number of teams; the first is over before the second begins.
-// Invariant: a block is counted clean only after it was copied; if the list is too short, nothing
+// Listing and copying are each shared by any number of teams; listing is over before copying
+// begins. Invariant: a block is marked clean only after it was copied; if the area is too small for
+// all dirty blocks, nothing changes.
 // changes.
 #pragma once
 
@@ -16,7 +17,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// The counters that a superblock holds, as of the snapshot.
+/// The counters of a superblock, as of the snapshot.
 struct CutCounters {
     u64 blocks_used;
     u64 inodes_used;
@@ -28,28 +29,28 @@ struct CutCounters {
 };
 
 struct CutHeader {
-    u64 count;  // dirty blocks; zero before list_dirty()
+    u64 count;  // number of dirty blocks; zero before list_dirty()
     CutCounters counters;
 };
 
-/// Where a snapshot is stored: block i of `blocks` is a copy of what lies at places[i].
+/// Where a snapshot is stored: block i of `blocks` is a copy of the block at places[i].
 struct CutArea {
     format::Block* blocks;
-    u64* places;  // in any order
+    u64* places;  // in no particular order
     u64 capacity;
     CutHeader* header;
 };
 
-/// A team's share of a phase: every `count`th part from `index` on. A part of the copying is `part`
-/// blocks: one if the lanes of a team copy together, more for threads, so that they do not share
-/// cache lines.
+/// A team's share of listing or copying: parts index, index + count, index + 2 count, and so on.
+/// For copying, a part is `part` blocks: one if the lanes of a team copy a block together; more if
+/// teams are threads, so that they do not share cache lines.
 struct CutShare {
     u64 index = 0;
     u64 count = 1;
     u64 part = 1;
 };
 
-/// Bytes of the frame table, which lies in one piece and is in memory as an array.
+/// The size of the frame table in bytes. The table is contiguous on disk and an array in memory.
 WARREN_HD inline u64 table_bytes(const Store& store) {
     const u64 blocks =
         (store.frame_count + format::frames_per_table_block - 1) / format::frames_per_table_block;
@@ -60,7 +61,7 @@ WARREN_HD inline bool is_table_place(const Store& store, u64 place) {
     return place - store.frame_table_offset < table_bytes(store);
 }
 
-/// The frames below which all dirty blocks lie.
+/// A number of frames below which all dirty blocks lie.
 WARREN_HD inline u64 dirty_frames_end(const Store& store) {
     const u64 table_end = store.frame_table_offset + table_bytes(store);
     const u64 table_frames = (table_end + format::frame_size - 1) / format::frame_size;
@@ -68,7 +69,8 @@ WARREN_HD inline u64 dirty_frames_end(const Store& store) {
     return frames > table_frames ? frames : table_frames;
 }
 
-/// Writes the places of dirty blocks into the area, and counts them. Each lane reads its own words.
+/// Writes the places of the dirty blocks into the area and counts them. Each lane reads words of
+/// its own.
 template <class Team>
 WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& area,
                           CutShare share) {
@@ -89,8 +91,9 @@ WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& a
     team.sync();
 }
 
-/// A block in use counts as committed from the snapshot on, although that is not durable yet: if it
-/// is freed meanwhile, it must not be reused before the commit that frees it is durable.
+/// Marks the blocks that a snapshot of the frame table shows in use as committed, although the
+/// commit is not durable yet. If such a block is freed meanwhile, it must not be reused before the
+/// commit that contains the free is durable.
 template <class Team>
 WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
                                const format::Block& copy) {
@@ -105,8 +108,8 @@ WARREN_HD void keep_from_reuse(const Team& team, const Store& store, u64 place,
     }
 }
 
-/// Marks the frame that begins at `place` as having free inodes, if its first block is a bitmap
-/// with one: an earlier mark may have been lost (core/frame_bits.hpp).
+/// If the block at `place` is the bitmap of an inode frame and has a free inode, sets the frame's
+/// free-space hint: an earlier hint may have been lost (core/frame_bits.hpp).
 template <class Team>
 WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
                                 const format::Block& copy) {
@@ -116,7 +119,7 @@ WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
     once(team, [&] { mark_room(store, FrameKind::inodes, frame); });
 }
 
-/// Ends a snapshot: resets the dirty counters. One team's part.
+/// Ends a snapshot: records the counters and resets those of dirty blocks. One team runs this.
 template <class Team>
 WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) {
     once(team, [&] {
@@ -134,14 +137,14 @@ WARREN_HD void end_cut(const Team& team, const Store& store, CutHeader& header) 
     team.sync();
 }
 
-/// The memory of a dirty block, which is resident.
+/// The memory of a dirty block, which is always resident.
 template <class Team>
 WARREN_HD const format::Block* dirty_block(const Team& team, const Store& store, u64 place) {
     if (store.heads != nullptr) return hold_block(team, store, place);
     return reinterpret_cast<const format::Block*>(store.base + place);
 }
 
-/// Copies the block that is listed at `i` into the area and counts it clean.
+/// Copies the block that is listed at `i` into the area and marks it clean.
 template <class Team, class Copy>
 WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea& area, u64 i,
                             const Copy& copy) {
@@ -155,13 +158,13 @@ WARREN_HD void gather_block(const Team& team, const Store& store, const CutArea&
     team.sync();
     if (is_table) keep_from_reuse(team, store, place, area.blocks[i]);
     if (place % format::frame_size == 0) mark_free_inodes(team, store, place, area.blocks[i]);
-    // Cleared last: a clean block may be evicted at any moment.
+    // Comes last, because a clean block may be evicted at any moment.
     once(team, [&] { clear_bit(store.dirty, place / format::block_size); });
 }
 
-/// Copies the listed blocks into the area and counts them clean; nothing if they are more than fit.
-/// `copy(team, from, to)` copies one. In a meta buffer the blocks stay until release_cut().
-/// Requires: no operation applies.
+/// Copies the listed blocks into the area and marks them clean; does nothing if the area is too
+/// small for them. `copy(team, from, to)` copies one block. A buffer cache keeps the blocks until
+/// release_cut(). Requires: no operation applies.
 template <class Team, class Copy>
 WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea& area,
                             CutShare share, const Copy& copy) {
@@ -176,7 +179,8 @@ WARREN_HD void gather_dirty(const Team& team, const Store& store, const CutArea&
     if (share.index == 0) end_cut(team, store, *area.header);
 }
 
-/// Lets a meta buffer evict the blocks of a snapshot, which are at their places on the disk by now.
+/// Lets a buffer cache evict the blocks of a snapshot, which are at their home locations on disk
+/// now.
 template <class Team>
 WARREN_HD void release_cut(const Team& team, const Store& store, const u64* places, u64 count,
                            CutShare share) {
@@ -187,17 +191,18 @@ WARREN_HD void release_cut(const Team& team, const Store& store, const u64* plac
     }
 }
 
-/// A frame in which a commit that is durable now has freed something: its state in that commit.
+/// A frame in which a durable commit has freed something, and its state in that commit.
 struct CommittedFrame {
     u64 frame;
     FrameKind kind;
     u64 used[8];
-    u64 was_released;  // out: it is a free frame now
+    u64 was_released;  // out: this call has made the frame free
 };
 
-/// Makes what a durable commit freed available again. A frame that becomes free here is not marked
-/// dirty: on the disk it has no block in use, and opening treats such a frame as free. Requires:
-/// the disk has discarded the blocks; no commit takes its snapshot meanwhile.
+/// Lets the allocator reuse what a durable commit has freed in a frame. A frame that becomes free
+/// here is not marked dirty: on disk none of its blocks is in use, and opening a volume treats such
+/// a frame as free. Requires: the disk has discarded the blocks; no commit takes its snapshot
+/// meanwhile.
 template <class Team>
 WARREN_HD void publish_committed(const Team& team, const Store& store, CommittedFrame& what) {
     once(team, [&] {
@@ -205,7 +210,7 @@ WARREN_HD void publish_committed(const Team& team, const Store& store, Committed
         u64 any = 0;
         for (u32 w = 0; w < 8; ++w) {
             any |= what.used[w];
-            // Release: pairs with the acquire in reserve_bits(): the discard precedes any reuse.
+            // Release: the discard precedes any reuse of the blocks.
             device_atomic<u64>(overlay.committed[w]).store(what.used[w], hd::memory_order_release);
         }
         what.was_released = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All operations on the contents of regular files: where they are (map), how they are written
-// (fill), reserved and punched (allocate), resized (truncate) and freed (release).
+// Includes the operations on the contents of one regular file: where they are (map), writing
+// (fill), reserving and punching (allocate), resizing (truncate), freeing (release).
 // make_extent_room() of fs/core/extents.hpp serves Errc::need_split of a regular file.
 #pragma once
 

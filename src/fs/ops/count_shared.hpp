@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many blocks of a file are shared, by the reference counts: the flag of an extent stays when
-// the other references are gone. Takes no lock and writes nothing.
+// Counts the shared blocks of a file. It reads the reference counts, because the flag of an extent
+// stays when the other references are gone. Takes no lock and writes nothing.
 #pragma once
 
 #include "fs/core/shared_blocks.hpp"
@@ -8,14 +8,14 @@
 
 namespace warren::ops {
 
-/// One step of a count: what lies at the next blocks of a file.
+/// The result of one step of counting.
 struct SharedCount {
-    u64 passed = 0;     // blocks of the file; the count goes on behind them
-    u32 allocated = 0;  // of these
-    u32 shared = 0;     // of these: another extent refers to them as well
+    u64 passed = 0;     // blocks of the file that were counted; the caller continues after them
+    u32 allocated = 0;  // how many of these have blocks in the volume
+    u32 shared = 0;     // how many of those are used by another extent as well
 };
 
-/// How many blocks of [first, first + count) of `frame` are referred to more than once.
+/// How many of the blocks [first, first + count) of `frame` have more than one reference.
 template <class Team>
 WARREN_HD Result<u32> count_shared_in(Operation<Team>& op, u64 frame, u32 first, u32 count) {
     const Result<ReferenceBlock*> counts = find_counts(op, frame);
@@ -29,7 +29,7 @@ WARREN_HD Result<u32> count_shared_in(Operation<Team>& op, u64 frame, u32 first,
     });
 }
 
-/// Counts from `block` on within one extent or hole, of a shared extent in at most
+/// Counts from `block` on, within one extent or hole; within a shared extent in at most
 /// shared_frames_max frames.
 template <class Team>
 WARREN_HD Result<SharedCount> count_shared(Operation<Team>& op, Handle handle, u64 block) {
@@ -50,7 +50,7 @@ WARREN_HD Result<SharedCount> count_shared(Operation<Team>& op, Handle handle, u
         if (shared) answer.shared += *shared;
     });
     WARREN_TRY(code);
-    // The counts were those of this extent's blocks.
+    // If this holds, the counts were those of the extent's blocks.
     WARREN_TRY(op.confirm(spot->home.seen));
     return answer;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// New inodes, with a name (open, mkdir, mknod, symlink) or without one (O_TMPFILE), and further
-// names for old ones (link).
+// New inodes, with a name (open, mkdir, mknod, symlink) or without (O_TMPFILE), and further names
+// for existing inodes (link).
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -18,26 +18,28 @@ struct CreateArguments {
     i64 now = 0;
 };
 
-/// A new inode as planned: where it will be and what it will hold.
+/// The plan for a new inode: where it will be and what it will hold.
 struct NewInode {
     InodeRef inode;
     format::InodeBitmap* bitmap = nullptr;
     InheritPlan inherit;
-    FreshBlock acl;     // place 0: none
-    FreshBlock target;  // of a long link; place 0: none
+    FreshBlock acl;     // for ACLs; place 0: none
+    FreshBlock target;  // for a long target of a link; place 0: none
     u32 user = 0;
     u32 group = 0;
 };
 
-/// What apply_inode() marks: the inode, its bitmap, and a block for an ACL or for a long target;
-/// symbolic links have no ACL.
+/// Blocks that apply_inode() marks dirty: the inode, its bitmap, and a new block for an ACL or for
+/// a long target; a symbolic link has no ACL.
 inline constexpr u32 new_inode_blocks_max = 2 + start_blocks_max;
-/// What create() and create_unnamed() mark: the inode, and its name there or among the orphans.
+/// Blocks that create() and create_unnamed() mark dirty: those of the inode, and its name, which
+/// for the latter is in the orphan directory.
 inline constexpr u32 create_blocks_max = entry_blocks_max + new_inode_blocks_max;
-/// What link() marks: the inode, its new name, and the one that it had among the orphans.
+/// Blocks that link() marks dirty: the inode, its new name, and the name that it had in the orphan
+/// directory.
 inline constexpr u32 link_blocks_max = 1 + 2 * entry_blocks_max;
 
-/// Reserves the number of a new inode, and a block for a long target.
+/// Reserves the number of a new inode, and a block if the target of a link is long.
 template <class Team>
 WARREN_HD Errc reserve_new_inode(Operation<Team>& op, const CreateArguments& arguments,
                                  NewInode& fresh) {
@@ -54,7 +56,7 @@ WARREN_HD Errc reserve_new_inode(Operation<Team>& op, const CreateArguments& arg
     return Errc::ok;
 }
 
-/// Reserves what a new inode in `parent` needs.
+/// Plans the owner, group, mode and ACLs of a new inode in `parent`, and reserves what it needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
                           const Heritage& heritage, const CreateArguments& arguments,
@@ -93,7 +95,7 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
     return plan_inode(op, caller, parent, heritage, arguments, fresh);
 }
 
-/// Stores a symbolic link's target. Only within apply.
+/// Stores the target of a symbolic link. Only within apply.
 template <class Team>
 WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
                             const CreateArguments& arguments) {
@@ -124,7 +126,7 @@ WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
     });
 }
 
-/// What stat(2) returns for an inode that apply_inode() writes in this apply.
+/// The fields that stat(2) returns for the inode that apply_inode() writes.
 WARREN_HD inline Attributes made_attributes(const InodeRef& parent,
                                             const CreateArguments& arguments, const NewInode& fresh,
                                             u32 links) {
@@ -161,7 +163,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);
 }
 
-/// A name to be added, and what its inode inherits from the directory.
+/// A name that will be added, and what its inode inherits from the directory.
 struct NewName {
     InodeRef directory;
     Name name;
@@ -186,7 +188,7 @@ WARREN_HD WARREN_NOINLINE Errc plan_name_plainly(Operation<Team>& op, const Cred
     return plan_link(op, fresh.directory, fresh.name, fresh.entry);
 }
 
-/// Plans a name that is not there yet. Errc::exists if it is.
+/// Plans to add a name. Errc::exists if it exists.
 template <class Team>
 WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle directory,
                          const char* name, u32 length, NewName& fresh) {
@@ -206,8 +208,8 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
     return plan_name_plainly(op, caller, directory, name, length, fresh);
 }
 
-/// Writes the new inode and its name. Only within apply, which is over if the directory takes no
-/// more names: Errc::no_entry.
+/// Writes the new inode and its name. Only within apply. If the directory is being deleted, ends
+/// the apply and returns Errc::no_entry.
 template <class Team>
 WARREN_HD Errc apply_new_name(Operation<Team>& op, const NewName& added,
                               const CreateArguments& arguments, NewInode& fresh) {
@@ -228,7 +230,7 @@ WARREN_HD Errc apply_new_name(Operation<Team>& op, const NewName& added,
     return Errc::ok;
 }
 
-/// Whether an inode of this mode can be made: a known type, and no unknown bits.
+/// Whether an inode can be created with this mode: a known type and no unknown bits.
 WARREN_HD constexpr bool can_be_made(u32 mode) {
     switch (mode & ~format::mode_bits) {
         case format::type_directory:
@@ -244,7 +246,7 @@ WARREN_HD constexpr bool can_be_made(u32 mode) {
     }
 }
 
-/// Makes an inode and gives it a name. Errc::exists if the name is taken.
+/// Creates an inode and gives it a name. Errc::exists if the name exists.
 template <class Team>
 WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& caller,
                                     Handle directory, const char* name, u32 length,
@@ -267,8 +269,8 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     return made_attributes(parent, arguments, fresh, is_directory ? 2 : 1);
 }
 
-/// Makes a regular file without a name, in the orphan directory from the start; or a directory
-/// there, in which a tree is built that gets its name later, by a rename.
+/// Creates a regular file without a name, as an entry of the orphan directory; or a directory
+/// there, for a tree that is built below it and later gets its name by a rename.
 template <class Team>
 WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentials& caller,
                                             Handle directory, const CreateArguments& arguments) {
@@ -290,8 +292,8 @@ WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentia
 
 inline constexpr u32 links_max = 1u << 30;
 
-/// Gives an inode another name. Errc::not_permitted for a directory, Errc::overflow if its
-/// `references` cannot be counted.
+/// Gives an inode another name. Errc::not_permitted for a directory, Errc::overflow if `references`
+/// cannot be added to the inode's.
 template <class Team>
 WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller, Handle file,
                                   Handle directory, const char* name, u32 length, u64 references,

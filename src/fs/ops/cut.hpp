@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making blocks of a file holes, in steps that each fit into one transaction: the common part of
-// truncation, punching and removal.
+// Turns blocks of a file into holes, in steps that each fit in one transaction: the common part of
+// truncation, hole punching and removal.
 //
-// Invariant: a step frees runs of one list, and the leaf that is empty then, and dirties at most
-// cut_dirties_max metadata blocks. What it frees is unreachable once it has applied; a block that
-// others share loses a reference.
+// Invariant: a step frees blocks of one list, and the list's leaf if that becomes empty, and
+// dirties at most cut_dirties_max metadata blocks. When the step has applied, nothing refers to the
+// blocks that it freed; a shared block only loses a reference.
 #pragma once
 
 #include "fs/core/shared_blocks.hpp"
@@ -13,19 +13,19 @@
 
 namespace warren::ops {
 
-inline constexpr u32 cut_tables_max = 24;  // frame-table blocks that one step dirties with data
+inline constexpr u32 cut_tables_max = 24;  // frame-table blocks that one step dirties for data
 
-/// From which end of the range a step begins.
+/// The end of the range at which a step begins.
 enum class CutFrom : u8 { begin, end };
 
-/// Counts the blocks that freeing runs dirties, each of which is about `span` bytes of the volume.
-/// One lane.
+/// Limits how many metadata blocks a step dirties. Each of them describes `span` bytes of the
+/// volume, such as a block of the frame table. One lane.
 struct SpanBudget {
     u64 span;
     u32 left;
     u64 newest = ~u64{0};
 
-    /// How many blocks of the run, from its start or from its end on, may still go.
+    /// How many blocks of a run may be freed, counted from the end of the run that `from` names.
     WARREN_HD u64 take(u64 place, u64 blocks, CutFrom from) {
         const u64 last = place + (blocks - 1) * format::block_size;
         const u64 low = place / span;
@@ -52,13 +52,13 @@ struct SpanBudget {
 struct CutRange {
     u64 begin = 0;
     u64 end = 0;
-    u32 tables = 0;        // frame-table blocks that it dirties at most
-    u32 counts = 0;        // reference blocks that it dirties at most
-    bool is_sound = true;  // all extents seen can be true
-    bool frees = false;    // there is anything in it
+    u32 tables = 0;        // the greatest number of frame-table blocks it dirties
+    u32 counts = 0;        // the greatest number of reference blocks it dirties
+    bool is_sound = true;  // all extents that were read can be valid
+    bool frees = false;    // there are blocks to be freed
 };
 
-/// As much of [begin, end) of `list` as the budget allows, from one end on. One lane.
+/// As much of [begin, end) of `list` as the limits allow, from the end that `from` names. One lane.
 WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, u64 begin, u64 end,
                                     CutFrom from) {
     CutRange range{begin, end};
@@ -95,24 +95,24 @@ WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, 
     return range;
 }
 
-/// One planned step.
+/// The plan of one step.
 struct Cut {
     ExtentHome home;
-    TreePath path;  // of a tree
+    TreePath path;  // of the leaf, if the file has a tree
     CutRange range;
-    bool empties = false;      // the leaf is empty then and goes too
-    bool is_finished = false;  // nothing of the whole range is left after this step
+    bool empties = false;      // the leaf becomes empty and is removed
+    bool is_finished = false;  // after this step nothing of the whole range is left
 };
 
-/// How many blocks apply_cut() dirties at most: the inode, the list, blocks of the frame table and
-/// of references, and what the loss of the leaf does.
+/// The greatest number of blocks that apply_cut() dirties: the inode, the list, blocks of the frame
+/// table and of references, and those that removing the leaf dirties.
 WARREN_HD constexpr u32 cut_dirties(const Cut& cut) {
     return 2 + cut.range.tables + cut.range.counts + (cut.empties ? unhook_dirties(cut.path) : 0);
 }
 inline constexpr u32 cut_dirties_max = 2 + cut_tables_max + shared_frames_max + unhook_dirties_max;
 static_assert(cut_dirties_max <= journal_room_min);
 
-/// Finds the list where a step on [begin, end) works and notes its leaf.
+/// Finds the list that covers `key`, on which a step works, and the path to its leaf.
 template <class Team>
 WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut) {
     if (file.kind != AreaKind::tree) {
@@ -126,12 +126,12 @@ WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut
     return home.code();
 }
 
-/// Pins the counts of the shared blocks in `range`, which change frames shared_frames_max times at
-/// most: limit_cut() counts that.
+/// Pins the counts of the shared blocks in `range`, once for each change from one frame to another.
+/// limit_cut() ensures that there are at most shared_frames_max of these.
 template <class Team>
 WARREN_HD Errc pin_counts_of(Operation<Team>& op, const ExtentHome& home, const CutRange& range) {
     Errc code = Errc::ok;
-    u64 newest = ~u64{0};  // its counts are pinned
+    u64 newest = ~u64{0};  // the frame whose counts were pinned last
     for_each_run(op.team, home.list, range.begin, range.end, [&](const Extent& part) {
         if ((part.flags & format::extent_shared) == 0) return;
         for_each_frame_part(part.start.offset(), part.length, [&](u64 frame, u32, u32) {
@@ -143,8 +143,9 @@ WARREN_HD Errc pin_counts_of(Operation<Team>& op, const ExtentHome& home, const 
     return code;
 }
 
-/// Plans one step that makes blocks of [begin, end) holes, from one end of it on. The inode is
-/// noted for writing. Errc::need_split if a hole in the middle of an extent needs room.
+/// Plans one step that turns blocks of [begin, end) into holes, beginning at the end that `from`
+/// names. Notes the inode for writing. Errc::need_split if a hole in the middle of an extent needs
+/// room in the list.
 template <class Team>
 WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 end, CutFrom from,
                         Cut& cut) {
@@ -170,7 +171,7 @@ WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 en
     return cut.empties ? plan_unhook(op, file.inode, extent_tree, cut.path) : Errc::ok;
 }
 
-/// Does what plan_cut() planned; the number of blocks freed. Only within apply.
+/// Does what plan_cut() planned; returns the number of blocks freed. Only within apply.
 template <class Team>
 WARREN_HD u64 apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
     u64 freed = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to an inode that loses a name: it keeps other names, or its space is freed at once,
-// or it moves to the hidden orphan directory because it is open or too large to free in one step.
+// What happens to an inode that loses a name: it keeps other names; or it is freed at once; or it
+// moves to the hidden orphan directory, because it is open or too large to be freed in one step.
 // Unlink, rmdir and a rename over an existing name all use this.
 //
-// Invariant: an inode without names is in the orphan directory, on disk too, until its last block
-// is free; so no space leaks in a crash.
+// Invariant: an inode without names is in the orphan directory, also on disk, until its last block
+// is free; so a crash leaks no space.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
@@ -24,13 +24,13 @@ struct OrphanName {
     }
 };
 
-/// A name in the orphan directory: where it is, or where it would go.
+/// A name in the orphan directory: where it is, or where it would be added.
 struct OrphanEntry {
     InodeRef directory;
     OrphanName text{0};
     Entry entry;
 
-    /// The name; valid until this object is moved or destroyed.
+    /// The name. It is valid until this object is moved or destroyed.
     template <class Team>
     WARREN_HD Name name(const Operation<Team>& op) const {
         return {text.text, OrphanName::length,
@@ -38,7 +38,7 @@ struct OrphanEntry {
     }
 };
 
-/// Finds the entry of `inode` in the orphan directory, or where it would go.
+/// Finds the entry of `inode` in the orphan directory, or where it would be added.
 template <class Team>
 WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) {
     const Result<InodeRef> directory = find_inode(op, op.store.orphan_directory);
@@ -51,7 +51,7 @@ WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) 
     return Errc::ok;
 }
 
-/// Plans an inode's entry in the orphan directory, which must not be there yet.
+/// Plans to add an inode to the orphan directory. Errc::corrupt if it is there already.
 template <class Team>
 WARREN_HD Errc plan_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) {
     WARREN_TRY(find_orphan(op, inode, orphan));
@@ -68,8 +68,8 @@ WARREN_HD void apply_orphan(Operation<Team>& op, const OrphanEntry& orphan, u64 
                now);
 }
 
-/// Drops the link of a subdirectory's ".." from a directory. One lane. A directory that was
-/// detached with its tree has no links any more and is left alone.
+/// Takes the ".." of a subdirectory off a directory's link count. A directory that was detached
+/// with its tree has no links and is left alone. One lane.
 WARREN_HD inline void drop_parent_link(const InodeRef& directory) {
     device_atomic<u32> word(directory.at->links);
     u32 links = word.load(hd::memory_order_relaxed);
@@ -84,12 +84,12 @@ struct Disposal {
     OrphanEntry orphan;
 };
 
-/// What apply_disposal() marks if the inode is freed: its bitmap, and what freeing its contents
-/// marks. If it becomes an orphan, fewer: the inode and its name.
+/// Blocks that apply_disposal() marks dirty if it frees the inode: the bitmap, and those for the
+/// contents. For an orphan they are fewer: the inode and its name.
 inline constexpr u32 disposal_blocks_max = 1 + release_blocks_max;
 static_assert(1 + entry_blocks_max <= disposal_blocks_max);
 
-/// Plans the loss of one name of `inode` (of the only one, for a directory).
+/// Plans what happens to `inode` when it loses a name (for a directory: its only one).
 template <class Team>
 WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is_directory,
                              Disposal& disposal) {
@@ -114,8 +114,8 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
     return Errc::ok;
 }
 
-/// Carries it out. Only within apply. True if the inode is an orphan and not open: the driver
-/// reclaims it next.
+/// Carries out the plan. Returns whether the inode is an orphan that is not open: the driver then
+/// frees it. Only within apply.
 template <class Team>
 WARREN_HD bool apply_disposal(Operation<Team>& op, const Disposal& disposal, i64 now) {
     const InodeRef& inode = disposal.inode;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a command to a reply: one attempt, on any team. The runner of a command makes a fresh
-// core::Operation, calls execute(), then core::finish(), and serves the retry reason in the reply,
-// if there is one.
+// From a command to a reply: one attempt, by any team. The code that runs a command makes a new
+// core::Operation, calls execute() and core::finish(), and serves the retry reason in the reply, if
+// there is one.
 //
-// Lanes: all lanes call, with the same command. Each has a Reply of its own and all end with the
-// same values, so one lane stores it. The command's pointers lead to memory that all lanes share.
+// All lanes call these functions with the same command. Each lane has a Reply of its own, and all
+// end with the same values, so one lane stores its reply. The command's pointers lead to memory
+// that all lanes can access.
 #pragma once
 
 #include "fs/ops/answer.hpp"
 
 namespace warren::ops {
 
-/// The writer of an engine that does not move data: it stores what has to be written in the reply.
-/// The blocks belong to the file when the reply is read, so the host excludes other users of the
-/// file's data, and commits, until it has written them.
+/// The writer of an engine that does not move data: it records in the reply what has to be written.
+/// When the host reads the reply, the blocks already belong to the file. So the host keeps other
+/// users away from the file's data, and lets no commit start, until it has written them.
 struct PieceRecorder {
     Reply& reply;
 
@@ -24,7 +25,7 @@ struct PieceRecorder {
     }
 };
 
-// Where each type of result is stored in a reply: put() and get() are inverses.
+// How each type of result is stored in a reply; get() is the inverse of put().
 
 WARREN_HD inline void put(Reply& reply, const Attributes& answer) {
     reply.attributes = answer;
@@ -129,7 +130,7 @@ WARREN_HD inline void get(const Reply& reply, TreeBeforeCheck& answer) {
     answer.rights_changes = reply.value;
 }
 
-/// Stores a result in the reply if there is one; returns the code.
+/// Stores a result, if there is one, in the reply; returns the code.
 WARREN_HD inline Errc put_answer(Reply& /*reply*/, Errc code) {
     return code;
 }
@@ -139,7 +140,7 @@ WARREN_HD Errc put_answer(Reply& reply, const Result<T>& answer) {
     return answer.code();
 }
 
-/// The result in a reply: an Errc or a Result.
+/// Converts the result in a reply back to an Errc or a Result.
 WARREN_HD inline void get_answer(const Reply& reply, Errc& answer) {
     answer = reply.code;
 }
@@ -151,7 +152,7 @@ WARREN_HD void get_answer(const Reply& reply, Result<T>& answer) {
     get(reply, *answer);
 }
 
-// A verb each, as a function that is not inlined on a GPU.
+// One function for each verb, not inlined on a GPU.
 
 template <Verb verb, class Team>
 WARREN_HD WARREN_NOINLINE Errc execute_name(Operation<Team>& op, const Command& command,
@@ -174,8 +175,8 @@ WARREN_HD WARREN_NOINLINE Errc execute_part(Operation<Team>& op, const Command& 
     return put_answer(reply, answer_parts<verb>(op, command));
 }
 
-// The switch, in four groups, so that a program may have separate kernels for them. Each returns
-// Errc::not_supported for a verb of another group.
+// The switch over verbs, in four groups so that a program may compile each into a kernel of its
+// own. Each function returns Errc::not_supported for a verb of another group.
 
 template <class Team>
 WARREN_HD Errc execute_names(Operation<Team>& op, const Command& command, Reply& reply) {
@@ -303,15 +304,15 @@ WARREN_HD void end_attempt(const Operation<Team>& op, Errc code, Reply& reply) {
     reply.needed_inode = op.needed_inode;
     reply.needed_key = op.needed_key;
     if constexpr (Team::width > 1) {
-        // One lane calls the writer.
+        // Only one lane called the writer.
         reply.has_piece = once(op.team, [&] { return reply.has_piece; });
         if (reply.has_piece) reply.piece = op.team.broadcast(reply.piece, 0);
     }
     if (code != Errc::ok) reply.has_piece = false;
 }
 
-/// One attempt of `command` by a fresh operation. `writer` moves the data of fill, truncate and
-/// allocate between plan and apply; each calls it at most once in an attempt.
+/// One attempt of `command` by a new operation. `writer` moves the data between plan and apply, for
+/// the verbs whose comment in Verb names a piece. Each of them calls it at most once in an attempt.
 template <class Team, class Writer>
 WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply,
                        const Writer& writer) {
@@ -330,7 +331,7 @@ WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply
     end_attempt(op, code, reply);
 }
 
-/// As above for an engine that does not move data: the reply may carry a piece.
+/// As above, for an engine that does not move data: the reply may contain a piece.
 template <class Team>
 WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply) {
     execute(op, command, reply, PieceRecorder{reply});

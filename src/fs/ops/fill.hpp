@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing: blocks of a file become data, small files stay in the inode. The data themselves are
-// written by the caller's `writer` between plan and apply, at places that nobody else can see yet
-// or that are the file's already. So a crash shows old or new contents, never another file's.
+// Writing: blocks of a file become data; the contents of small files stay in the inode. The
+// caller's `writer` writes the data themselves between plan and apply, at places that no other file
+// can see yet or that belong to the file already. So a crash shows old or new contents, never those
+// of another file.
 //
-// Two writes of one file may run at once if both begin and end at block boundaries and neither
-// begins behind the end of the file: each writes whole blocks. Any other needs the file to itself,
-// for what it leaves of a block that reads as zeros is zeroed by it too, and so is the gap before
-// it (tail_to_zero()). See map.hpp for what frees blocks.
+// Two writes of one file may run at the same time if both begin and end at block boundaries and
+// neither begins after the end of the file, because each then writes whole blocks. Any other write
+// needs exclusive access to the file's data: it also zeros the rest of a block that read as zeros,
+// and the gap before the write (tail_to_zero()). See map.hpp for operations that free blocks.
 //
-// Invariant: an extent without the unwritten flag is put in only after its blocks were written.
+// Invariant: an extent without the unwritten flag is added only after its blocks were written.
 #pragma once
 
 #include "fs/core/shared_blocks.hpp"
@@ -16,51 +17,54 @@
 
 namespace warren::ops {
 
-/// A run of blocks that the writer has to write, whole or, with keeps_rest, in part.
+/// A run of blocks that the writer has to write: completely, or in part if keeps_rest is set.
 struct Piece {
     u64 file_block = 0;
     u64 place = 0;  // in the volume
     u32 blocks = 0;
-    /// The blocks hold contents of the file: only the caller's bytes may be written. If false, all
-    /// bytes of the piece must be: the caller's, those of `bytes`, zeros elsewhere.
+    /// The blocks hold contents of the file, so the writer writes only the caller's bytes.
+    /// Otherwise it writes every byte: the caller's bytes; elsewhere those of `bytes` or at
+    /// old_place, or zeros.
     bool keeps_rest = false;
-    /// `bytes` are what the file had in its inode, from its start on; the caller's go over them.
+    /// `bytes` are what the inode held, from the start of the file; the caller's bytes replace them
+    /// where both overlap.
     bool has_bytes = false;
     InlineBytes bytes;
-    /// Not 0: the blocks take the place of those there, whose contents stay where the caller's
-    /// bytes do not go.
+    /// If not 0: the place of the blocks that the new ones replace. The writer copies their
+    /// contents where the caller's bytes do not go.
     u64 old_place = 0;
 };
 
-/// What apply does to the extents, the size and the times of a file.
+/// What apply changes: extents, size and times of a file.
 struct ContentChange {
-    Extent extent{};  // goes in where it belongs
+    Extent extent{};  // added to the list, in place of what is there
     bool has_extent = false;
-    bool is_fresh = false;  // its blocks come from a reservation of this operation
-    u64 dropped_place = 0;  // of as many shared blocks, which it takes the place of; 0: of none
-    u64 end_bytes = 0;      // the size will be at least this
-    i64 now = 0;            // for the times modified and changed; 0 leaves them
+    bool is_fresh = false;  // its blocks were reserved by this operation
+    u64 dropped_place = 0;  // of the shared blocks that it replaces, as many; 0: none
+    u64 end_bytes = 0;      // the size is then at least this
+    i64 now = 0;            // the new times modified and changed; 0 leaves them as they are
 };
 
-/// What apply_change() marks: the inode, the leaf of its list, and the block of the frame table,
-/// for a reserved run lies in one frame.
+/// Blocks that apply_change() marks dirty: the inode, the leaf of the list, and one block of the
+/// frame table, because a reserved run lies in one frame.
 inline constexpr u32 change_blocks_max = 3;
-/// The same where blocks are dropped, which lie in one frame too: its counts, and its block of the
-/// table.
+/// The same if shared blocks are replaced, which lie in one frame too: also the frame's counts and
+/// its block of the frame table.
 inline constexpr u32 replace_blocks_max = change_blocks_max + 2;
 WARREN_HD constexpr u32 change_dirties(const ContentChange& change) {
     return change.dropped_place == 0 ? change_blocks_max : replace_blocks_max;
 }
 inline constexpr u32 apply_attempts = 64;
 
-/// Sets the times that a change of contents leaves. One lane, within apply.
+/// Sets the times of a file after a change of contents; `now` = 0 leaves them. One lane, within
+/// apply.
 WARREN_HD inline void touch_contents(const InodeRef& inode, i64 now) {
     if (now == 0) return;
     relaxed_store(inode.at->modified, now);
     relaxed_store(inode.at->changed, now);
 }
 
-/// Applies `change` to the file of `spot`, whose list is the one of the extent.
+/// Applies `change` to the file of `spot`. Requires: the list of `spot` covers the extent.
 template <class Team>
 WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const ContentChange& change) {
     const InodeRef& inode = spot.file.inode;
@@ -105,7 +109,7 @@ WARREN_HD Errc apply_size(Operation<Team>& op, const File& file, u64 end_bytes, 
     return apply_change(op, spot, change);
 }
 
-/// The place right behind the last block that the file has before the spot, 0 if there is none.
+/// The place right after the last block that the file has before the spot, 0 if there is none.
 template <class Team>
 WARREN_HD Result<u64> goal_before(Operation<Team>& op, const Spot& spot) {
     ExtentHome home = spot.home;
@@ -123,7 +127,7 @@ WARREN_HD Result<u64> goal_before(Operation<Team>& op, const Spot& spot) {
     return place_at(extent, end_of(extent));
 }
 
-/// Reserves data blocks for the file behind the spot, fewer than `want` if the volume is nearly
+/// Reserves up to `want` data blocks for the file near goal_before(), fewer if the volume is nearly
 /// full.
 template <class Team>
 WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 want) {
@@ -136,22 +140,22 @@ WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 
     }
 }
 
-/// What fill() is going to do.
+/// The plan of fill().
 struct FillPlan {
     Spot spot;
     Piece piece;
     ContentChange change;
 };
 
-/// How many of `blocks` blocks from `place` on lie in its frame.
+/// How many of `blocks` blocks from `place` on lie in the same frame.
 WARREN_HD constexpr u64 blocks_in_frame(u64 place, u64 blocks) {
     const u64 room =
         format::blocks_per_frame - place / format::block_size % format::blocks_per_frame;
     return blocks < room ? blocks : room;
 }
 
-/// Finds what is at `block` and reserves what it takes to make up to `want` blocks from there data.
-/// If bytes in the inode have to move out first, the piece is block 0 alone.
+/// Finds what is at `block` and plans to make up to `want` blocks from there data. If the inode
+/// holds bytes that have to move to a block first, the piece is block 0 alone.
 template <class Team>
 WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 want,
                          FillPlan& plan) {
@@ -167,11 +171,11 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
     const Result<Spot> found = locate(op, file, block);
     if (!found) return found.code();
     const Spot& spot = plan.spot = *found;
-    // An area of nothing but zeros is as good as a hole.
+    // An area that holds only zeros is like a hole, so any number of blocks fits.
     if (want > spot.blocks && file.kind != AreaKind::bytes) want = spot.blocks;
     piece.file_block = block;
-    // New blocks, although there may be no other reference now: a file that had one in the last
-    // commit would show the bytes after a crash.
+    // Shared blocks are replaced by new ones even if no other reference is left now: a file that
+    // had one in the last commit would show the new bytes after a crash.
     if (spot.is_shared) {
         want = blocks_in_frame(spot.place, want);
         WARREN_TRY(pin_counts(op, spot.place, want));
@@ -194,7 +198,8 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
     return check_room(op, file.inode, spot.home, block, block + piece.blocks, &plan.change.extent);
 }
 
-/// Whether what `plan` found is still so at `now`: then what the writer wrote stands.
+/// Whether what `plan` found is still the case at `now`, so that what the writer wrote is still
+/// right.
 template <class Team>
 WARREN_HD Result<bool> still_fits(Operation<Team>& op, const FillPlan& plan, const Spot& now) {
     const bool was_bytes = plan.spot.file.kind == AreaKind::bytes;
@@ -208,8 +213,9 @@ WARREN_HD Result<bool> still_fits(Operation<Team>& op, const FillPlan& plan, con
     return *bytes == plan.piece.bytes;
 }
 
-/// Applies `plan` after the writer has done its work. If only something else has changed meanwhile,
-/// it looks again instead of writing again. Errc::retry if that cannot be.
+/// Applies `plan` after the writer has run. If the inode or the list has changed meanwhile, but not
+/// what the plan depends on, it applies the change to what is there now, without writing again.
+/// Errc::retry if the data must be written again.
 template <class Team>
 WARREN_HD Errc finish_fill(Operation<Team>& op, Handle handle, const FillPlan& plan) {
     Errc code = apply_change(op, plan.spot, plan.change);
@@ -229,13 +235,14 @@ WARREN_HD Errc finish_fill(Operation<Team>& op, Handle handle, const FillPlan& p
     return code;
 }
 
-/// Stores [offset, offset + length) of a file: as many of its blocks as one transaction can make
-/// data. The answer is how many bytes from `offset` on are done; the caller goes on behind them. It
-/// is 0 if this call only moved the bytes out of the inode into block 0.
+/// Writes [offset, offset + length) of a file: as many of its blocks as one transaction can make
+/// data. Returns how many bytes from `offset` on are done; the caller calls again for the rest. 0
+/// means that this call only moved the bytes of the inode to block 0.
 ///
-/// `writer(const Piece&)` -> Errc writes the data to the disk. It may be called again with another
-/// piece if the plan has become stale. The size grows to the end of what is done; `now` = 0 leaves
-/// the times to somebody else. See tail_to_zero() for writes behind the end of the file.
+/// `writer(const Piece&)` -> Errc writes the data to the disk. If the plan has become stale,
+/// another attempt calls it again with another piece. The size grows to the end of what is done.
+/// `now` = 0 leaves the times to the caller. See tail_to_zero() for writes after the end of the
+/// file.
 template <class Team, class Writer>
 WARREN_HD Result<u64> fill(Operation<Team>& op, Handle handle, u64 offset, u64 length, i64 now,
                            Writer&& writer) {
@@ -260,7 +267,7 @@ WARREN_HD Result<u64> fill(Operation<Team>& op, Handle handle, u64 offset, u64 l
     return done > offset ? done - offset : u64{0};
 }
 
-/// Moves the bytes of a file from its inode into block 0; its size and times stay.
+/// Moves the bytes of a file from its inode to block 0; its size and times stay the same.
 template <class Team, class Writer>
 WARREN_HD Errc move_out(Operation<Team>& op, Handle handle, const File& file, Writer&& writer) {
     FillPlan plan;
@@ -269,8 +276,8 @@ WARREN_HD Errc move_out(Operation<Team>& op, Handle handle, const File& file, Wr
     return finish_fill(op, handle, plan);
 }
 
-/// Gives the file blocks of its own instead of shared ones, with the same contents: up to `blocks`
-/// from file block `block` on. The answer is for how many that holds now.
+/// Replaces shared blocks of a file by blocks of its own with the same contents: up to `blocks`
+/// from file block `block` on. Returns how many of these are not shared now.
 template <class Team, class Writer>
 WARREN_HD Result<u64> unshare(Operation<Team>& op, Handle handle, u64 block, u64 blocks,
                               Writer&& writer) {
@@ -289,8 +296,8 @@ WARREN_HD Result<u64> unshare(Operation<Team>& op, Handle handle, u64 block, u64
     return u64{plan.piece.blocks};
 }
 
-/// Sets the bytes [begin, end) of the area; `from` null means zeros. The lanes share the words.
-/// Only within apply.
+/// Sets the bytes [begin, end) of the inode's area to `from`, or to zeros if `from` is null. The
+/// lanes share the words. Only within apply.
 template <class Team>
 WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u32 begin, u32 end,
                           const std::byte* from) {
@@ -307,8 +314,8 @@ WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u32 begin,
     op.team.sync();
 }
 
-/// Stores `length` bytes of a small file in its inode. False if they belong into blocks: they end
-/// behind byte 128, or the file has blocks already. Then fill() stores them.
+/// Stores `length` bytes of a small file in its inode. Returns false if fill() must store them:
+/// they end after byte 128, or the file has blocks already.
 template <class Team>
 WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offset,
                                     const std::byte* bytes, u64 length, i64 now) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new frame of inodes. Invariant: no inode of it exists in memory or in its bitmap before the
-// frame is published.
+// Making a free frame an inode frame, and back. Invariant: before the frame is published, no inode
+// of it exists in memory or in its bitmap.
 #pragma once
 
 #include "fs/core/inode_table.hpp"
@@ -9,7 +9,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// Zeros the blocks of a frame that are still in memory from its former use.
+/// Zeros the blocks of a frame that are still in memory from an earlier use of the frame.
 template <class Team>
 WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     for (u64 b = 0; b < format::blocks_per_frame; ++b) {
@@ -24,12 +24,13 @@ WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
     }
 }
 
-/// What start_wiped_inode_frame() marks: the bitmap and the block of the frame table.
+/// Blocks that start_wiped_inode_frame() marks dirty: the bitmap and a block of the frame table.
 inline constexpr u32 inode_frame_blocks_max = 2;
-/// What end_inode_frame() marks: the block of the frame table.
+/// Blocks that end_inode_frame() marks dirty: a block of the frame table.
 inline constexpr u32 end_frame_blocks_max = 1;
 
-/// Turns a claimed frame whose blocks are resident and zero into an inode frame, all inodes free.
+/// Makes a claimed frame an inode frame in which all inodes are free. Requires: the frame's bitmap
+/// is resident; all blocks of the frame that are in memory are zero.
 template <class Team>
 WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -39,7 +40,7 @@ WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     once(op.team, [&] {
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
         relaxed_store(bitmap.header.kind, static_cast<u16>(format::BlockKind::inode_bitmap));
-        // The bitmap itself lies where the first 16 inodes would.
+        // The bitmap takes the block of the first 16 inodes.
         relaxed_store(bitmap.used[0], (u64{1} << format::inodes_per_block) - 1);
         for (u32 w = 0; w < 8; ++w)
             relaxed_store(op.store.frame(frame).used[w], ~u64{0});
@@ -57,8 +58,8 @@ WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     return Errc::ok;
 }
 
-/// Turns the claimed frame into an inode frame, all inodes free. The claim is the caller's until
-/// this returns ok.
+/// Makes a claimed frame an inode frame in which all inodes are free. The caller keeps the claim
+/// unless this returns Errc::ok.
 template <class Team>
 WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     wipe_resident_blocks(op, frame);
@@ -67,20 +68,22 @@ WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
 
 inline constexpr u32 bitmap_words = format::inodes_per_frame / 64;
 
-/// The bits of word `w` of a bitmap that stand for inodes: the first 16 are the bitmap's own block.
+/// The bits of word `w` of a bitmap that stand for inodes. The first 16 bits stand for the bitmap's
+/// own block.
 WARREN_HD constexpr u64 inode_bits(u32 w) {
     return w == 0 ? ~((u64{1} << format::inodes_per_block) - 1) : ~u64{0};
 }
 
-/// Releases all slots of the first `words` words.
+/// Ends the holds of all slots in the first `words` words.
 WARREN_HD inline void let_go_slots(format::InodeBitmap& bitmap, u32 words) {
     for (u32 w = 0; w < words; ++w) {
-        // Release: pairs with the acquire in hold_slot().
+        // Release: pairs with the acquire in hold_in_word().
         device_atomic<u64>(bitmap.held[w]).fetch_and(~inode_bits(w), hd::memory_order_release);
     }
 }
 
-/// Holds every slot of a frame without inodes. False, and nothing held, if one is in use or held.
+/// Holds every slot of a frame without inodes. If a slot is in use or held, returns false and holds
+/// none.
 WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
     u32 held = 0;
     for (; held < bitmap_words; ++held) {
@@ -100,7 +103,7 @@ WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
     return is_empty;
 }
 
-/// Whether the next commit holds a block of the frame.
+/// Whether a block of the frame is dirty.
 WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
     constexpr u64 words = format::blocks_per_frame / 64;
     u64 dirty = 0;
@@ -109,9 +112,10 @@ WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
     return dirty != 0;
 }
 
-/// Turns a frame whose inodes are all gone into a free one; Errc::not_empty if they are not, or
-/// were removed so recently that the next commit holds one of their blocks: the same commit must
-/// not free it. Its overlay says "committed" until the commit that holds this is durable.
+/// Makes an inode frame free. Errc::not_empty if it still has inodes, or if one of its blocks is
+/// dirty because inodes were removed since the last commit: that same commit must not free the
+/// frame. The blocks stay marked as committed until the commit that contains this change is
+/// durable.
 template <class Team>
 WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
@@ -126,8 +130,8 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
         return false;
     });
     if (!is_empty) {
-        // A worker that searched for a number meanwhile found all of them held and may have cleared
-        // the bit.
+        // A worker that searched for a number meanwhile saw all slots held and may have cleared the
+        // free-space hint.
         once(op.team, [&] { set_bit(room_of(op.store, FrameKind::inodes), frame); });
         op.cancel_apply();
         return Errc::not_empty;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding things: a name in a directory, the attributes of an inode, the next leaf of a listing.
-// These operations take no lock and write nothing but the count of references. Teams of many lanes
-// try the fast path first (see fs/core/fast_lookup.hpp); the general path handles all that it does
-// not.
+// Looking up a name in a directory, the attributes of an inode, or the next leaf of a listing.
+// These operations write only the inode's references, and lock an inode only for that. Teams of
+// many lanes try the fast path first (fs/core/fast_lookup.hpp); the general path handles the cases
+// that the fast path does not.
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -13,7 +13,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// The result of a look-up, with the entry's place for operations that will change it.
+/// The result of a lookup, with the position of the entry for operations that change it.
 struct Found {
     InodeRef directory;
     Name name;
@@ -21,8 +21,8 @@ struct Found {
     InodeRef inode;  // valid if entry.exists
 };
 
-/// Finds `name` in the directory of `handle`; `wanted` is the permission that the caller needs
-/// there. The name need not exist.
+/// Finds `name` in `directory`, where the caller needs the permission `wanted`. It is no error if
+/// the name does not exist.
 template <class Team>
 WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const char* name, u32 length, u32 wanted) {
@@ -39,8 +39,8 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     found.entry = *entry;
     if (!found.entry.exists) return found;
     const Result<InodeRef> inode = find_inode(op, found.entry.inode);
-    // A live entry leads to a live inode: if it does not, the entry was removed meanwhile, or the
-    // volume is damaged.
+    // A directory entry always leads to an existing inode. If this one does not, the entry was
+    // removed meanwhile, or the volume is damaged.
     if (!inode) {
         if (inode.code() != Errc::stale) return inode.code();
         WARREN_TRY(op.confirm(found.entry.leaf_seen));
@@ -51,12 +51,12 @@ WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Han
     return found;
 }
 
-/// What add_references() marks: nothing, for references are not on disk.
+/// Blocks that add_references() marks dirty: none, because references are not on disk.
 inline constexpr u32 reference_blocks_max = 0;
 
-/// Adds `more` to the references that a kernel or open files hold; `held`: the count before. Only
-/// within apply, with the inode locked. They do not keep the block in memory: the loader saves them
-/// when it evicts the block.
+/// Adds `more` to the references that the kernel or open files hold; `held` is the count before.
+/// References do not keep the block in memory: when the loader evicts the block, it saves them.
+/// Only within apply, with the inode locked.
 template <class Team>
 WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 held, u64 more) {
     WARREN_CHECK(can_count(held, more));
@@ -65,8 +65,8 @@ WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 he
     });
 }
 
-/// The end of a look-up that has found `inode`: adds `references` to those `held` if it is not 0.
-/// Errc::overflow if they cannot be counted.
+/// Ends a lookup that has found `inode`: adds `references`, if not 0, to the count `held`.
+/// Errc::overflow if they cannot be added.
 template <class Team>
 WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& inode,
                                         const Attributes& attributes, u64 held, u64 references) {
@@ -79,7 +79,7 @@ WARREN_HD Result<Attributes> end_lookup(Operation<Team>& op, const InodeRef& ino
     return attributes;
 }
 
-/// As above, for an inode of which only a part was read.
+/// As above, for an inode whose attributes have not been read yet.
 template <class Team>
 WARREN_HD Result<Attributes> end_plain_lookup(Operation<Team>& op, const InodeRef& inode,
                                               u64 references) {
@@ -101,7 +101,8 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_plainly(Operation<Team>& op,
     return end_plain_lookup(op, found->inode, references);
 }
 
-/// Looks up one name. `references` (one_lookup, one_open) are added to the inode's.
+/// Looks up one name and adds `references` (one_lookup, one_open or both) to the inode's
+/// references.
 template <class Team>
 WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& caller,
                                     Handle directory, const char* name, u32 length,
@@ -128,7 +129,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_plainly(Operation<Te
     return end_plain_lookup(op, *inode, references);
 }
 
-/// The attributes of an inode by handle; `references` are added to the inode's.
+/// The attributes of the inode that `handle` names; `references` are added to the inode's.
 template <class Team>
 WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, u64 references) {
     if constexpr (Team::width > 1) {
@@ -144,7 +145,7 @@ WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, 
     return get_attributes_plainly(op, handle, references);
 }
 
-/// The generation of a live inode number.
+/// The handle of the inode with this number.
 template <class Team>
 WARREN_HD Result<Handle> handle_of(Operation<Team>& op, u64 number) {
     const Result<InodeRef> inode = find_inode(op, number);
@@ -152,7 +153,7 @@ WARREN_HD Result<Handle> handle_of(Operation<Team>& op, u64 number) {
     return inode->handle();
 }
 
-/// Whether the caller may do `wanted` with the inode.
+/// Errc::access unless the caller may do `wanted` with the inode.
 template <class Team>
 WARREN_HD Errc check_access(Operation<Team>& op, const Credentials& caller, Handle handle,
                             u32 wanted) {
@@ -161,7 +162,7 @@ WARREN_HD Errc check_access(Operation<Team>& op, const Credentials& caller, Hand
     return check_permission(op, *inode, caller, wanted);
 }
 
-/// How many names a directory has.
+/// The number of names in a directory.
 template <class Team>
 WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
     const Result<InodeRef> inode = find_directory(op, directory);
@@ -169,7 +170,7 @@ WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
     return load(op.team, inode->at->entries) & ~format::entries_dying;
 }
 
-/// Copies the leaf of `directory` that covers `key`; returns the key at which the next leaf begins.
+/// Copies the leaf of `directory` that covers `key`; returns the lowest key of the next leaf.
 template <class Team>
 WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,
                                 DirectoryLeaf& copy) {

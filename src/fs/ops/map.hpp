@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the contents of a regular file are: for one block, for the next data or hole, for the bytes
-// behind the end of the file. These operations take no lock and write nothing.
+// Where the contents of a regular file are: those of one block, the next data or hole, the bytes
+// between the end of the file and the end of its last block. These operations take no lock and
+// write nothing.
 //
-// Contents are read and written by the host, at the places that these operations tell. Such a place
-// belongs to the file for as long as nobody frees it, so the host keeps truncate(), punching and
-// removal of a file apart from its reads and writes of the file's data (a lock for each open file).
+// The host reads and writes contents at the places that these operations return. A place belongs to
+// the file until an operation frees it. So the host, with a lock for each open file, lets no
+// truncation, hole punching or removal of a file run during its reads and writes of the file's
+// data.
 //
-// Invariant: a file of kind `bytes` has at most 128 bytes; they are in the inode, zeros behind its
-// size.
+// Invariant: a file of kind `bytes` has at most 128 bytes. They are in the inode, with zeros after
+// them.
 #pragma once
 
 #include "fs/core/extents.hpp"
@@ -16,7 +18,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// A regular file and what was read of it under inode.seen.
+/// A regular file, with fields that were read under inode.seen.
 struct File {
     InodeRef inode;
     u64 size = 0;
@@ -25,7 +27,7 @@ struct File {
 
 enum class MappingKind : u8 { hole, data, unwritten, bytes };
 
-/// The contents that lie in the inode.
+/// The contents of a file that are in its inode.
 struct InlineBytes {
     u64 words[format::area_bytes / 8] = {};
 
@@ -38,38 +40,39 @@ struct InlineBytes {
     friend bool operator==(const InlineBytes&, const InlineBytes&) = default;
 };
 
-/// A block of a file: its list of extents and what covers it there.
+/// What lies at one block of a file, and the list of extents that covers the block.
 struct Spot {
     File file;
     ExtentHome home;
-    u32 index = 0;  // in the list: the extent that covers the block, or the next behind it
+    u32 index = 0;  // in the list: the extent that covers the block, or the next one after it
     MappingKind kind = MappingKind::hole;
-    bool is_shared = false;  // data that another extent may refer to as well
-    u64 place = 0;           // in the volume; of data and unwritten
-    u64 blocks = 0;          // for how many blocks that holds, at least; a hole's may go on behind
+    bool is_shared = false;  // data blocks that another extent may use as well
+    u64 place = 0;           // of the block in the volume, for data and unwritten
+    u64 blocks = 0;          // this many blocks from here on are alike; a hole may be longer
 };
 
-/// What map() tells.
+/// The result of map().
 struct Mapping {
     MappingKind kind = MappingKind::hole;
-    bool is_shared = false;  // data that must not be overwritten at their place: see unshare()
-    u64 place = 0;           // in the volume; of data and unwritten
-    u64 blocks = 0;          // for how many blocks that holds, at least
-    u64 size = 0;            // of the file, bytes
-    InlineBytes bytes;       // of kind `bytes`: the file's first 128 bytes, zeros behind them
-    Seen seen;               // of the inode, under whose lock all of this changes
+    bool is_shared = false;  // data that must not be overwritten in place: see unshare()
+    u64 place = 0;           // of the block in the volume, for data and unwritten
+    u64 blocks = 0;          // at least this many blocks from here on are alike
+    u64 size = 0;            // of the file, in bytes
+    InlineBytes bytes;       // for kind `bytes`: the contents, then zeros up to 128 bytes
+    Seen seen;               // of the inode; all changes of the above are made under its lock
 };
 
 WARREN_HD constexpr u64 blocks_of(u64 bytes) {
     return bytes / format::block_size + (bytes % format::block_size != 0 ? 1 : 0);
 }
 
-/// The byte at which a file block begins, or the greatest number if there is none so high.
+/// The byte offset at which a file block begins, or the greatest number if the offset would be 2^64
+/// or more.
 WARREN_HD constexpr u64 bytes_of(u64 blocks) {
     return blocks < (u64{1} << 52) ? blocks * format::block_size : ~u64{0};
 }
 
-/// An inode as a regular file. Errc::is_directory or Errc::invalid if it is something else.
+/// Treats an inode as a regular file. Errc::is_directory or Errc::invalid if it is something else.
 template <class Team>
 WARREN_HD Result<File> file_at(Operation<Team>& op, const InodeRef& inode) {
     File file;
@@ -85,7 +88,7 @@ WARREN_HD Result<File> file_at(Operation<Team>& op, const InodeRef& inode) {
     return sound ? Result<File>(file) : Errc::corrupt;
 }
 
-/// Finds a regular file; errors as file_at().
+/// Finds a regular file; returns the errors of file_at().
 template <class Team>
 WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
@@ -93,10 +96,10 @@ WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
     return file_at(op, *inode);
 }
 
-/// A consistent copy of the contents in the inode of a file of kind `bytes`.
+/// A consistent copy of the contents in the inode. Requires: the file is of kind `bytes`.
 template <class Team>
 WARREN_HD Result<InlineBytes> inline_bytes(Operation<Team>& op, const File& file) {
-    // Every lane reads for itself: if nothing was written meanwhile, all have read the same.
+    // Every lane reads the words itself: if no thread writes meanwhile, all lanes read the same.
     InlineBytes bytes;
     for (u32 i = 0; i < format::area_bytes / 8; ++i) {
         bytes.words[i] = relaxed_load(file.inode.at->area.words[i]);
@@ -105,7 +108,7 @@ WARREN_HD Result<InlineBytes> inline_bytes(Operation<Team>& op, const File& file
     return bytes;
 }
 
-/// What covers `block` of `file`.
+/// Finds what lies at `block` of `file`.
 template <class Team>
 WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) {
     Spot spot;
@@ -150,7 +153,7 @@ WARREN_HD Result<Spot> locate(Operation<Team>& op, Handle handle, u64 block) {
     return locate(op, *file, block);
 }
 
-/// Where block `file_block` of the file is. It need not lie before the end of the file.
+/// Where block `file_block` of the file is. It may lie after the end of the file.
 template <class Team>
 WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block) {
     const Result<Spot> spot = locate(op, handle, file_block);
@@ -170,19 +173,19 @@ WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block
     return mapping;
 }
 
-/// Bytes in the volume that must be zero before a file may grow over them.
+/// A range of bytes in the volume that must be zero before a file may grow over it.
 struct Gap {
     u64 place = 0;
     u32 length = 0;          // 0: nothing to do
-    u64 file_block = 0;      // the last of the file
-    bool is_shared = false;  // unshare() the block first, then ask again
+    u64 file_block = 0;      // the last block of the file
+    bool is_shared = false;  // the block is shared: call unshare() for it, then ask again
 };
 
-/// What lies behind the end of a file in its last block is undefined. Before a call that makes the
-/// file larger and leaves bytes between the old end and `first_new_byte` unwritten (a write behind
-/// the end, truncate(), allocate()), the host writes zeros over the gap that this tells.
-/// `first_new_byte` is where the write begins, or the new size. Doing so is harmless even if the
-/// growth never comes.
+/// The bytes after the end of a file in its last block are undefined. Before a call that makes the
+/// file larger and leaves bytes between the old end and `first_new_byte` unwritten (a write after
+/// the end, truncate(), allocate()), the host writes zeros to the gap that this function returns.
+/// `first_new_byte` is where the write begins, or the new size. Zeroing the gap is harmless even if
+/// the file does not grow afterwards.
 template <class Team>
 WARREN_HD Result<Gap> tail_to_zero(Operation<Team>& op, Handle handle, u64 first_new_byte) {
     const Result<File> file = find_file(op, handle);
@@ -198,15 +201,15 @@ WARREN_HD Result<Gap> tail_to_zero(Operation<Team>& op, Handle handle, u64 first
                file->size / format::block_size, spot->is_shared};
 }
 
-/// One step of a search for data or a hole.
+/// The result of one step of a search for data or a hole.
 struct Sought {
     u64 offset = 0;
-    bool is_found = false;  // else the search goes on at `offset`, with another call
+    bool is_found = false;  // false: the caller continues the search at `offset`
 };
 
-/// Looks for the next data or hole from `offset` on, one run of blocks a call. Unwritten blocks are
-/// holes, and so is the end of the file. Errc::no_such_address behind the end, or if no data
-/// follow.
+/// Looks for the next data or hole from `offset` on, within one run of blocks. Unwritten blocks
+/// count as holes, and so does the end of the file. Errc::no_such_address if `offset` is at or
+/// after the end, or if no data follow.
 template <class Team>
 WARREN_HD Result<Sought> seek(Operation<Team>& op, Handle handle, u64 offset, Seek whence) {
     const Result<File> file = find_file(op, handle);

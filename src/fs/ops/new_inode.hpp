@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new inode is, however it is made: its group and mode, from its directory and its creator,
-// and its first contents.
+// The rules for a new inode, for all operations that create one: its group and mode, which depend
+// on its directory and its creator, and its first contents.
 #pragma once
 
 #include "fs/core/acl.hpp"
@@ -12,20 +12,20 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// What a new inode takes from its directory.
+/// The properties of a directory that a new inode in it depends on.
 struct Heritage {
     u32 mode = 0;
     u32 group = 0;
     bool may_have_acl = true;
 };
 
-/// The group of a new inode: that of a directory with the set-group-id bit, or the caller's.
+/// The group of a new inode: the directory's if that has the set-group-id bit, else the caller's.
 WARREN_HD inline u32 new_group(const Credentials& caller, const Heritage& from) {
     return (from.mode & format::mode_setgid) != 0 ? from.group : caller.group;
 }
 
-/// The mode of a new inode of `group`, before an ACL or the umask clears bits of it. Directories
-/// pass the set-group-id bit on.
+/// The mode of a new inode of `group`, before an ACL or the umask clears bits. A directory inherits
+/// the set-group-id bit.
 WARREN_HD inline u32 new_mode(const Credentials& caller, const Heritage& from, u32 group,
                               u32 wanted) {
     if ((wanted & format::type_mask) == format::type_directory) {
@@ -34,14 +34,15 @@ WARREN_HD inline u32 new_mode(const Credentials& caller, const Heritage& from, u
     return caller.may_set_setgid(group) ? wanted : wanted & ~format::mode_setgid;
 }
 
-/// What the umask leaves of a mode.
+/// The mode without the bits of the umask.
 WARREN_HD inline u32 masked(const Credentials& caller, u32 mode) {
     return mode & ~(caller.umask & permission_bits);
 }
 
-/// The owner, group and mode that a copy of `original` gets, as `cp -a` keeps them: without
-/// privileges it belongs to the caller, and to the original's group only if the caller is in it; if
-/// one of them is not kept, the set-user-id, set-group-id and sticky bits are not either.
+/// The owner, group and mode of a copy of `original`, as `cp -a` preserves them. A caller without
+/// privileges becomes the owner, and keeps the original's group only if it is in that group. If
+/// owner or group differ from the original's, the set-user-id, set-group-id and sticky bits are
+/// cleared.
 WARREN_HD inline void take_owner(const Credentials& caller, const Attributes& original, u32& user,
                                  u32& group, u32& mode) {
     const bool keeps_user = caller.owns(original.user);
@@ -54,7 +55,7 @@ WARREN_HD inline void take_owner(const Credentials& caller, const Attributes& or
     }
 }
 
-/// The attributes of a new inode that holds nothing.
+/// The attributes of a new inode without contents.
 WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u32 group, u64 parent,
                                            i64 now) {
     const bool is_directory = (mode & format::type_mask) == format::type_directory;
@@ -72,7 +73,7 @@ WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u3
     return out;
 }
 
-/// Initializes an inode; `acl` is its attribute block, if it has one. Only within apply.
+/// Writes a new inode; `acl` points to its attribute block, if it has one. Only within apply.
 template <class Team>
 WARREN_HD void write_new_inode(const Team& team, format::Inode& at, const Attributes& made,
                                format::BlockPointer acl) {

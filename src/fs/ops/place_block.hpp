@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meta buffer of an engine that has memory of its own: the host supplies a block, and this code
-// chooses the one to evict for it. The host is given the evicted block, for it may hold what is not
-// on the disk (references to inodes).
+// The buffer cache of an engine that has memory of its own. The host supplies a block, and this
+// code chooses the block to evict for it. The host receives the evicted block, because that may
+// hold state that is not on disk: references to inodes.
 //
-// Invariant: a block that is in use, dirty or part of an unfinished commit is never evicted. One
-// team at a time runs this code, beside any number of commands.
+// Invariant: a block that is in use, dirty or part of an unfinished commit is never evicted. Only
+// one team at a time runs this code; any number of commands may run at the same time.
 #pragma once
 
 #include "fs/core/head_table.hpp"
@@ -15,13 +15,13 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// An evicted block with its contents.
+/// An evicted block and its contents.
 struct Evicted {
     u64 place;  // place_none: nothing was evicted
     format::Block block;
 };
 
-/// Copies a block by words, which other threads may read and write meanwhile. Collective.
+/// Copies a block by words that other threads may read and write meanwhile. Collective.
 struct CopyWords {
     template <class Team>
     WARREN_HD void operator()(const Team& team, const format::Block& from,
@@ -31,9 +31,10 @@ struct CopyWords {
     }
 };
 
-/// A head whose block may be filled: a free one, or that of a block not used recently, whose place
-/// is then in `evicted` (second-chance order, as many heads at once as there are lanes). `hand`:
-/// the next head to examine. Errc::need_commit if all are in use or dirty.
+/// Finds a head whose block may be filled: a free head, or one whose block was not used recently
+/// and is evicted, with its place in `evicted`. Second-chance order: each step examines as many
+/// heads as the team has lanes. `hand` is the next head to examine. Errc::need_commit if all blocks
+/// are in use or dirty.
 template <class Team>
 WARREN_HD Result<u32> find_victim(const Team& team, const Store& store, u32& hand, u64& evicted) {
     const HeadTable& table = *store.heads;
@@ -66,8 +67,9 @@ WARREN_HD Result<u32> find_victim(const Team& team, const Store& store, u32& han
     return Errc::need_commit;
 }
 
-/// Makes `from` the block at `place` unless that is resident; `evicted` is the block that was
-/// evicted for it. Errc::need_commit, and nothing has changed, if everything is in use or dirty.
+/// Makes `from` the resident block at `place`, unless a block is resident there already; `evicted`
+/// receives the block that was evicted for it. Errc::need_commit, and nothing has changed, if all
+/// blocks are in use or dirty.
 template <class Team>
 WARREN_HD Errc place_block(const Team& team, const Store& store, u32& hand, u64 place,
                            const format::Block& from, Evicted& evicted) {
@@ -95,7 +97,7 @@ WARREN_HD Errc place_block(const Team& team, const Store& store, u32& hand, u64 
     return Errc::ok;
 }
 
-/// Copies the block at `place` as it is. Errc::need_block if it is not resident.
+/// Copies the resident block at `place`. Errc::need_block if none is resident there.
 template <class Team>
 WARREN_HD Errc read_block(const Team& team, const Store& store, u64 place, format::Block& to) {
     const HeadTable& table = *store.heads;
@@ -107,7 +109,8 @@ WARREN_HD Errc read_block(const Team& team, const Store& store, u64 place, forma
     return Errc::ok;
 }
 
-/// Keeps the resident block at `place` from eviction until let_go_block(). Returns its memory.
+/// Keeps the block at `place` from eviction until let_go_block(), and returns its memory. Null if
+/// it is not resident.
 template <class Team>
 WARREN_HD const format::Block* hold_block(const Team& team, const Store& store, u64 place) {
     return once(team, [&]() -> const format::Block* {

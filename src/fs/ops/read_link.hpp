@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// readlink(2): a symbolic link's target, from the inode alone or with the block that holds the
-// rest. A target never changes, but its inode may be removed meanwhile: the version is confirmed
-// last.
+// readlink(2): the target of a symbolic link, which lies in the inode, or in the inode and a block
+// with the rest. A target never changes, but its inode may be removed meanwhile, so the version is
+// confirmed last.
 #pragma once
 
 #include "fs/core/tree.hpp"
@@ -11,7 +11,7 @@ namespace warren::ops {
 
 using namespace warren::core;
 
-/// Copies bytes that are kept as words. One lane.
+/// Copies bytes that are stored as words. One lane.
 WARREN_HD inline void copy_from_words(const u64* words, u32 length, char* target) {
     u64 word = 0;
     for (u32 i = 0; i < length; ++i) {
@@ -20,7 +20,7 @@ WARREN_HD inline void copy_from_words(const u64* words, u32 length, char* target
     }
 }
 
-/// Reads the part of a long target that lies in a separate block.
+/// Reads the part of a long target that lies in a block of its own.
 template <class Team>
 WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 length,
                               char* target) {
@@ -43,8 +43,8 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
     return Errc::ok;
 }
 
-/// Reads the target of a symbolic link; returns its length. Errc::invalid if it is no symbolic
-/// link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
+/// Reads the target of a symbolic link; returns its length. Errc::invalid if the inode is not a
+/// symbolic link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
 template <class Team>
 WARREN_HD Result<u64> read_link(Operation<Team>& op, Handle handle, char* target, u64 capacity) {
     const Result<InodeRef> inode = find_inode(op, handle);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding a directory: its leaves are in hash order already, so packing moves entries from a
+// Rebuilding a directory. Its leaves are in hash order already, so packing moves entries from a
 // leaf into the free space of the leaf before it, and pairs from a node into the node before it.
-// Each move is a small transaction on two neighbours and what is above them, beside readers and
-// writers.
+// Each move is a small transaction on two neighbours and the array above them; readers and writers
+// may run at the same time.
 //
-// A node that does not begin with the key that leads to it is damage: names before its first key
-// are found only while their leaf is its first one, so its pairs are not moved.
+// A node whose first key differs from the key that leads to it is damaged: names between the two
+// keys are found only while their leaf is the node's first one. The pairs of such a node are not
+// moved.
 //
-// Invariant: no entry changes its key, so listings in progress stay right.
+// Invariant: no entry changes its key, so listings that are in progress stay right.
 #pragma once
 
 #include "fs/core/directory.hpp"
@@ -20,19 +21,19 @@ using namespace warren::core;
 inline constexpr u32 packed_entries = format::leaf_entries_max * 7 / 8;
 inline constexpr u32 packed_heap_bytes = format::leaf_heap_bytes * 7 / 8 / 8 * 8;
 
-/// What packing marks: the block that is filled, the array above, and of the one behind it itself
-/// or, if that is freed, the block of the frame table and the inode.
+/// Blocks that a step of packing marks dirty: the block that is filled, the array above, and the
+/// block that is emptied or, if that is freed, a block of the frame table and the inode.
 inline constexpr u32 pack_blocks_max = 4;
-/// What lower_root() marks: the inode, and the block of the frame table.
+/// Blocks that lower_root() marks dirty: the inode and a block of the frame table.
 inline constexpr u32 lower_root_blocks_max = 2;
 
-/// Where packing continues, and whether it is done.
+/// Where packing continues, and whether it is finished.
 struct Packed {
     u64 next_key = 0;
     bool is_done = false;
 };
 
-/// The pair after another in the same array, with its child pinned and observed.
+/// The next pair in the same array, with its child pinned and observed.
 struct Neighbour {
     u32 index = 0;
     u64 key = 0;
@@ -49,7 +50,8 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
     const BlockPointer child{load(op.team, above.pairs[right.index].child.raw)};
     WARREN_TRY(op.confirm(above.seen));
     if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
-    // If both pairs led to the same block, it would be emptied into itself.
+    // If both pairs lead to the same block, the volume is damaged, and packing would move the block
+    // into itself.
     if (child.offset() == left.offset()) return Errc::corrupt;
     WARREN_TRY(op.observe(child.offset(), right.seen));
     WARREN_TRY(op.confirm(above.seen));
@@ -59,7 +61,7 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
     return Errc::ok;
 }
 
-/// Slot of the lowest key in a leaf that is not empty. One lane.
+/// The slot of the lowest key in a leaf; slot_none if the leaf is empty. One lane.
 WARREN_HD inline u32 lowest_slot(const DirectoryLeaf& leaf) {
     u32 best = slot_none;
     u64 best_key = key_end;
@@ -73,8 +75,8 @@ WARREN_HD inline u32 lowest_slot(const DirectoryLeaf& leaf) {
     return best;
 }
 
-/// Moves the lowest entries of `from` to `to` while they fit; returns the lowest key that stays, or
-/// key_end. One lane; both are locked.
+/// Moves the lowest entries of `from` to `to` while they fit; returns the lowest key that remains,
+/// or key_end if none does. One lane, with both leaves locked.
 WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
     compact_leaf(to);
     u32 free_slot = 0;
@@ -92,7 +94,8 @@ WARREN_HD inline u64 move_lowest(DirectoryLeaf& from, DirectoryLeaf& to) {
     }
 }
 
-/// Whether the lowest entry of `right` fits into `left` as a packed leaf.
+/// Whether the lowest entry of `right` fits into `left` without exceeding the limits of a packed
+/// leaf. True if `right` is empty.
 template <class Team>
 WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
                           const DirectoryLeaf& right) {
@@ -104,7 +107,7 @@ WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
     });
 }
 
-/// Fills the leaf that covers `key` from the next one under the same node.
+/// Fills the leaf that covers `key` from the next leaf below the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& directory, u64 key) {
     Descent descent;
@@ -151,8 +154,8 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
     return packed;
 }
 
-/// Descends to the array at `height` on the path to `key`; `descent.above` is the one above it and
-/// `descent.leaf` the node. Requires: 1 <= height < height of the root.
+/// Descends to the node at `height` that covers `key`: `descent.leaf` is its block, `descent.above`
+/// the array above it. Requires: 1 <= height < height of the root.
 template <class Team>
 WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& directory, u64 key,
                                    u32 height, Descent& descent) {
@@ -166,7 +169,7 @@ WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& director
     return here;
 }
 
-/// Errc::corrupt unless the node begins with `key`, that of the pair which leads to it.
+/// Errc::corrupt unless the first key of the node is `key`, the key of the pair that leads to it.
 template <class Team>
 WARREN_HD Errc require_first_key(Operation<Team>& op, const Pairs& node, u64 key) {
     const u64 first = load(op.team, node.pairs[0].key);
@@ -174,7 +177,7 @@ WARREN_HD Errc require_first_key(Operation<Team>& op, const Pairs& node, u64 key
     return first == key ? Errc::ok : Errc::corrupt;
 }
 
-/// Fills the node of `height` that covers `key` from the next one under the same node.
+/// Fills the node at `height` that covers `key` from the next node below the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directory, u32 height,
                                     u64 key) {
@@ -229,8 +232,8 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     return packed;
 }
 
-/// Removes the only node below the root from a tree if the root has room for its pairs. True if it
-/// did.
+/// If the root has only one node below it and room for that node's pairs, moves them into the root
+/// and frees the node. Returns whether it did.
 template <class Team>
 WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory) {
     const Result<Pairs> root = root_pairs(op, directory);
@@ -260,7 +263,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     return true;
 }
 
-/// Records that the directory is packed.
+/// Resets the counter of unlinks, because the directory is packed now.
 template <class Team>
 WARREN_HD Errc reset_unlinks(Operation<Team>& op, const InodeRef& directory) {
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));

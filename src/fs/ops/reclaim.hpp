@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freeing an orphan that is not a directory: its contents step by step, and with the last step its
-// name in the orphan directory and the inode itself.
+// Frees an orphan that is not a directory with names: its contents step by step, and in the last
+// step its name in the orphan directory and the inode.
 #pragma once
 
 #include "fs/ops/unlink.hpp"
@@ -12,11 +12,11 @@ struct Reclaimed {
     Removed removed;  // what the caller must do afterwards
 };
 
-/// What end_orphan() marks: its name, the bitmap, and what freeing its contents marks.
+/// Blocks that end_orphan() marks dirty: the orphan's name, the bitmap, and those for its contents.
 inline constexpr u32 end_orphan_blocks_max = entry_blocks_max + 1 + release_blocks_max;
 
-/// Removes the orphan's name and frees the orphan. Requires: releases_in_one_step() returned true
-/// in this operation.
+/// Removes the orphan's name and frees the orphan. Requires: in this operation
+/// releases_in_one_step() has returned true.
 template <class Team>
 WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inode, i64 now) {
     OrphanEntry orphan;
@@ -36,9 +36,9 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     return reclaimed;
 }
 
-/// One step of freeing an inode without names. Done at once if it has a name or is open again,
-/// unless `although_open`: directories of a tree that is being removed are freed even if they are
-/// open.
+/// One step of freeing an inode without names. If the inode has a name or is open, the result is
+/// "done" and nothing is freed; with `although_open`, for directories of a tree that is being
+/// removed, it is freed nevertheless.
 template <class Team>
 WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now,
                                          bool although_open = false) {
@@ -55,7 +55,7 @@ WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64
     op.forget_locks();
     const Result<bool> stepped = release_contents_step(op, handle);
     if (!stepped) return stepped.code();
-    // The inode holds blocks, but a step finds none.
+    // The inode holds blocks, but a step finds none to free.
     if (!*stepped) return Errc::corrupt;
     return Reclaimed{};
 }

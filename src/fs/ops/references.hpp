@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references that keep an inode: opens keep its contents, look-ups by a kernel keep its
-// number. They live in memory only, in one word of the inode, which changes under its lock.
+// The references that keep an inode: opens keep its contents, lookups by the kernel keep its
+// number. They exist only in memory, in one word of the inode, which changes under the inode's
+// lock.
 //
-// Invariant: if the inode was removed while the word is not zero, its number is held in the bitmap,
-// which is pinned once for it (see free_inode()). The operation that brings the word to zero undoes
-// that.
+// Invariant: while the word of a removed inode is not zero, the inode's number is held in the
+// bitmap, and one pin keeps the bitmap in memory (see clear_inode()). The operation that brings the
+// word to zero releases both.
 #pragma once
 
 #include "fs/ops/lookup.hpp"
 
 namespace warren::ops {
 
-/// Counts an open of the file. Errc::stale if it has no name and is not open, for it is about to be
-/// freed; Errc::overflow if one more cannot be counted.
+/// Counts an open of the file. Errc::stale if the file has no name and is not open, because it is
+/// about to be freed; Errc::overflow if one more open cannot be counted.
 template <class Team>
 WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
@@ -31,11 +32,12 @@ WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
 
 /// What the caller must do after an open was released.
 struct Released {
-    bool must_reclaim = false;  // it is not open and has no name
+    bool must_reclaim = false;  // the inode is not open and has no name
 };
 
-/// Finds the slot of an inode that may have been removed while it was held: as find_inode(), but
-/// its generation is then 0. Errc::stale if the number belongs, or belonged last, to another inode.
+/// Finds the slot of an inode that may have been removed while references to it were held. As
+/// find_inode(), but the generation of a removed inode is 0. Errc::stale if the slot belongs to
+/// another inode, or last belonged to another one.
 template <class Team>
 WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
     Result<InodeRef> inode = pin_inode(op, handle.inode);
@@ -48,8 +50,8 @@ WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
     return meant == handle.generation ? inode : Result<InodeRef>(Errc::stale);
 }
 
-/// Takes `count` off the references of an inode that find_held() found; returns what is left. With
-/// the last one the number of a removed inode is available again.
+/// Takes `count` off the references of an inode that find_held() found; returns how many are left.
+/// When none is left, the number of a removed inode can be reused.
 template <class Team>
 WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
     const bool is_removed = inode.generation == 0;
@@ -73,8 +75,8 @@ WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode
     return before - count;
 }
 
-/// Releases one open. A directory may have been removed meanwhile. If there is no open the result
-/// is Errc::bad_handle, or Errc::stale if the inode is gone too.
+/// Releases one open of a file or directory, which may have been removed meanwhile. If no open is
+/// counted the result is Errc::bad_handle, or Errc::stale if the inode was removed.
 template <class Team>
 WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_held(op, handle);
@@ -89,8 +91,8 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     return Released{!is_removed && *left < one_open && links == 0};
 }
 
-/// Releases `count` look-ups, at most those that there are. Errc::stale if the number belongs to
-/// another inode: then nothing was held.
+/// Releases `count` lookups, or all if there are fewer. Errc::stale if the slot belongs to another
+/// inode: then no lookups were held.
 template <class Team>
 WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
     const Result<InodeRef> inode = find_held(op, handle);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freeing the blocks of a removed inode: in the transaction that removes it if they are few, else
-// step by step while the inode is in the orphan directory.
+// Freeing the blocks of a removed inode: in the transaction that removes it if they are few,
+// otherwise step by step while the inode is in the orphan directory.
 //
-// Invariant: after each step the inode is consistent with what is left, so removal can continue
-// from there at any time, after a crash too.
+// Invariant: after each step the inode agrees with what is left of it, so its removal can continue
+// from there at any time, also after a crash.
 #pragma once
 
 #include "fs/core/attribute_block.hpp"
@@ -13,18 +13,19 @@
 namespace warren::ops {
 
 inline constexpr u32 locks_beside_leaves = 10;  // for the operation that removes the directory
-/// How many metadata blocks release_contents() dirties at most, that of the inode not included:
-/// blocks of the frame table, for extents or leaves and for the attributes.
+/// The greatest number of metadata blocks that release_contents() dirties, without the inode's
+/// block: blocks of the frame table, for extents or leaves and for the attribute block.
 inline constexpr u32 release_blocks_max = release_tables_max + 1;
-static_assert(format::root_pairs_max <= release_tables_max);  // leaves that are freed at once
-/// How many blocks release_leaves() dirties if it frees `leaves`: the array above them, the inode,
-/// and for each leaf its block of the frame table.
+static_assert(format::root_pairs_max <= release_tables_max);  // leaves that are freed in one step
+/// How many blocks release_leaves() dirties if it frees this many leaves: the array above them, the
+/// inode, and for each leaf its block of the frame table.
 WARREN_HD constexpr u32 release_leaves_dirties(u32 leaves) {
     return 2 + leaves;
 }
 static_assert(release_leaves_dirties(locks_max) <= journal_room_min);
 
-/// Notes the leaves of a directory whose root points only to leaves. False if they are too many.
+/// Notes for writing the leaves of a directory whose root points directly to leaves. False if they
+/// are too many for the locks.
 template <class Team>
 WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
     const Result<Pairs> root = root_pairs(op, inode);
@@ -42,9 +43,9 @@ WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
     return true;
 }
 
-/// Whether release_contents() may free all that `inode` holds. Part of a plan: leaves of a
-/// directory are noted for writing; the caller notes the inode. If false, the inode becomes an
-/// orphan, and release_contents_step() frees its contents.
+/// Whether release_contents() may free all that `inode` holds. If not, the inode becomes an orphan,
+/// and release_contents_step() frees its contents. Part of a plan: leaves of a directory are noted
+/// for writing; the caller notes the inode.
 template <class Team>
 WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef& inode) {
     const Weight weight =
@@ -55,15 +56,15 @@ WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef&
                                     : Result<bool>(weight == Weight::light);
 }
 
-/// Frees a metadata block that the inode pointed to. Only within apply.
+/// Frees a metadata block to which the inode pointed. Only within apply.
 template <class Team>
 WARREN_HD void free_pointed(Operation<Team>& op, u64 pointer) {
     free_metadata(op, BlockPointer{pointer}.offset());
 }
 
-/// Frees all blocks of an inode that is removed in this apply: contents, attributes, a long target.
-/// The inode itself is not changed. Requires: releases_in_one_step() returned true in this
-/// operation's plan. Returns the number of blocks freed.
+/// Frees all blocks of an inode that this apply removes: contents, attributes, a long link target.
+/// Returns their number. The inode itself is not changed. Only within apply. Requires:
+/// releases_in_one_step() returned true in this operation's plan.
 template <class Team>
 WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
     const auto kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
@@ -94,7 +95,8 @@ WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
     return freed;
 }
 
-/// Frees leaves at the end of a directory's tree, whatever they hold; true if the tree had any.
+/// Frees leaves at the end of a directory's tree, whether they are empty or not. True if the tree
+/// had any.
 template <class Team>
 WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode) {
     TreePath path;
@@ -112,7 +114,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     WARREN_TRY(op.will_write(above.seen));
     u64 places[locks_max];
     u32 count = 0;
-    // The first pair of a node stays: it is freed together with the node.
+    // The first pair of a node stays: its leaf is freed together with the node.
     while (count + 1 < above.count && op.has_lock_room(1)) {
         const BlockPointer leaf{load(op.team, above.pairs[above.count - 1 - count].child.raw)};
         WARREN_TRY(op.confirm(above.seen));
@@ -133,9 +135,9 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     return true;
 }
 
-/// Frees a bounded part of what a removed inode holds in extents or in a tree, from the end on;
-/// names that a directory's leaves still have are ignored. False if there was nothing left to do:
-/// then releases_in_one_step() returns true.
+/// Frees a bounded part of the extents or of the tree of a removed inode, from the end on; a
+/// directory's leaves are freed even if they contain names. False if nothing was left to free: then
+/// releases_in_one_step() returns true.
 template <class Team>
 WARREN_HD Result<bool> release_contents_step(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules for an inode that loses a name. Single operations, batches, bulk removal and the
-// reclaim of orphans all use them, each by one lane.
+// The rules for an inode that loses a name, for single operations, batches, bulk removal and the
+// freeing of orphans. One lane calls them.
 #pragma once
 
 #include "fs/core/extents.hpp"
@@ -13,7 +13,7 @@ using namespace warren::core;
 
 inline constexpr u32 release_tables_max = 12;  // frame-table blocks dirtied by inline extents
 
-/// The parts of an inode that decide whether and how it can be freed.
+/// The fields of an inode that decide whether and how it can be freed.
 struct InodeParts {
     u32 generation;
     u32 mode;
@@ -36,7 +36,7 @@ struct InodeParts {
           target(relaxed_load(at.area.words[0])),
           kind(static_cast<AreaKind>(relaxed_load(at.area_kind))) {}
 
-    /// Collective.
+    /// From an image that was read by the fast path. Collective.
     template <class Team>
     WARREN_HD InodeParts(const Team& team, const InodeImage<Team>& image)
         : generation(image.inode.generation),
@@ -54,11 +54,12 @@ struct InodeParts {
     }
 };
 
-/// How hard it is to free all that an inode holds.
+/// How the contents of an inode can be freed. light: in one step; leaves: in one step if the leaves
+/// can be locked too; heavy: in several steps; damaged: not at all, because they are invalid.
 enum class Weight : u8 { light, leaves, heavy, damaged };
 
-/// Weighs up to five extents by the frame-table blocks that freeing them dirties. Shared ones are
-/// heavy: their references are counted down in steps.
+/// Weighs up to five extents by the number of frame-table blocks that freeing them dirties. Extents
+/// with shared blocks are heavy, because their reference counts are decremented in steps.
 WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode, u32 count) {
     if (count > format::inline_extents_max) return Weight::damaged;
     u64 tables = 0;
@@ -73,7 +74,8 @@ WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode,
     return tables <= release_tables_max && !is_shared ? Weight::light : Weight::heavy;
 }
 
-/// Weighs a tree: that of a directory with only leaves below its root can be freed at once.
+/// Weighs a tree. A directory's tree in which the root points directly to leaves can be freed in
+/// one step.
 WARREN_HD inline Weight weigh_tree(const InodeRef& inode, const InodeParts& seen) {
     if (seen.count == 0) return Weight::light;
     const bool is_low = relaxed_load(inode.at->height) == 1 && seen.count <= format::root_pairs_max;
@@ -102,14 +104,14 @@ WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode
 
 enum class Fate : u8 {
     keep,         // it has other names
-    free,         // it is freed at once, with all that it holds
-    free_leaves,  // the same, if the leaves of this directory can be locked too
-    orphan,       // it is open, or too large to free at once
+    free,         // it is freed at once, with everything that it holds
+    free_leaves,  // the same if the directory's leaves can be locked too, else an orphan
+    orphan,       // it becomes an orphan: it is open, or too large to be freed at once
     damaged,
 };
 
-/// The fate of `inode` when it loses a name (a directory: its only one). With `although_open`, for
-/// a directory that is removed with its tree, opens do not keep it.
+/// What becomes of `inode` when it loses a name (for a directory: its only one). `although_open`:
+/// opens do not keep it; for a directory that is removed with its tree.
 WARREN_HD inline Fate fate_of(const Store& store, const InodeRef& inode, const InodeParts& seen,
                               bool is_directory, bool although_open) {
     if (!is_directory && seen.links > 1) return Fate::keep;

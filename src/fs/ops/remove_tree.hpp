@@ -1,52 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removal of a whole tree: how its root loses its name, and how what remains between two steps is
-// linked to the orphan directory. bulk/remove_tree/reclaim_tree.hpp frees the tree itself.
+// Removal of a whole tree: how its root loses its name, and how directories that a step leaves
+// unfinished are added to the orphan directory. bulk/remove_tree/reclaim_tree.hpp frees the tree
+// itself.
 //
-// The freeing runs in bulk steps. A step passes the freeze barrier once for all of its parts, so no
-// commit takes its snapshot during it, and the tree may be in pieces meanwhile. Invariant: when a
-// step ends, every inode that still exists is reachable from the orphan directory; so a crash
-// between steps loses nothing, and the next opening continues.
+// The tree is freed in bulk steps. A step passes the freeze barrier once for all of its parts, so
+// no commit takes its snapshot during a step, and in the meantime parts of the tree may not be
+// reachable. Invariant: when a step ends, every inode that still exists is reachable from the
+// orphan directory. So a crash between steps leaks nothing, and removal continues when the volume
+// is opened again.
 #pragma once
 
 #include "fs/ops/reclaim.hpp"
 
 namespace warren::ops {
 
-/// How many bitmaps of inodes and blocks of the frame table the volume has. One lane.
+/// The number of inode bitmaps and blocks of the frame table in the volume. One lane.
 WARREN_HD inline u64 count_maps(const Store& store) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     return relaxed_load(store.state->inode_slots) / in_frame +
            store.frame_count / format::frames_per_table_block + 1;
 }
 
-/// How many blocks a worker may dirty between the moment when a step is full and the end of its
-/// current leaf, beside maps_by_worker: two leaves of the orphan directory, at least half full, for
-/// the directories of that leaf, the leaf itself, the node above it, and its directory.
+/// The number of blocks that a worker may dirty between the moment when a step is full and the end
+/// of the leaf that the worker is processing, besides maps_by_worker: two leaves of the orphan
+/// directory, at least half full, for the directories of that leaf; the leaf itself; the node above
+/// it; the inode of its directory.
 inline constexpr u64 dirtied_by_worker = 5;
-/// And this many inode bitmaps and blocks of the frame table.
+/// Likewise, the number of inode bitmaps and blocks of the frame table.
 inline constexpr u64 maps_by_worker = format::leaf_entries_max * (1 + release_blocks_max);
 
-/// How many blocks so many workers may dirty from then on. One lane.
+/// How many blocks this many workers may dirty after the step is full. One lane.
 WARREN_HD inline u64 dirtied_when_full(const Store& store, u64 workers) {
     const u64 maps = count_maps(store);
     const u64 by_workers = maps_by_worker * workers;
     return dirtied_by_worker * workers + (maps < by_workers ? maps : by_workers);
 }
 
-/// How much of the journal room a step may reserve at most. The rest is for other operations: what
-/// they dirty between a commit and the step that waited for it must not make the step wait for the
-/// next commit.
+/// The greatest part of the journal room that a step may reserve. The rest is for other operations:
+/// the blocks that these dirty between a commit and a step that waited for it must not make the
+/// step wait for the next commit.
 WARREN_HD constexpr u64 most_credits(u64 journal_room) {
     return journal_room - journal_room / 16;
 }
 
-/// After this many commits in a row that left a step without journal room, because other operations
-/// dirtied more after each, names are removed one by one.
+/// After each of this many commits in a row, other operations dirtied so much that a step found no
+/// journal room: then names are removed one by one instead.
 inline constexpr u32 roomless_commits_max = 16;
 
-/// Erases the entry of the directory `inode` from `parent`. From here on it accepts no more names,
-/// and has no parent: the parent's number may soon belong to another directory, even one below it.
-/// Only within apply. True if the entry's leaf is empty now and should be pruned.
+/// Erases the entry of the directory `inode` from `parent`, and marks `inode` as being deleted: it
+/// accepts no more names. Its field `parent` becomes 0, because the parent's number may soon belong
+/// to another directory, even one below it. Returns whether the entry's leaf is empty and should be
+/// pruned. Only within apply.
 template <class Team>
 WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const Entry& entry,
                             const InodeRef& inode, i64 now) {
@@ -61,14 +65,14 @@ WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const E
     return empties;
 }
 
-/// The input of detach_tree() and take_tree().
+/// The directory that detach_tree() or take_tree() removes.
 struct FoundTree {
     InodeRef parent;
     Entry entry;
     InodeRef inode;
 };
 
-/// As find_tree() by the fast path; false if that does not apply.
+/// find_tree() by the fast path; false if that does not apply.
 template <class Team>
 WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
                          const char* name, u32 length, FoundTree& tree) {
@@ -95,7 +99,7 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_plainly(Operation<Team>& op, const Cred
     if (found->entry.type != format::entry_type(format::type_directory)) {
         return Errc::not_directory;
     }
-    // The operation that has set the dying bit frees it, too.
+    // The operation that has set the flag also frees the directory.
     const u64 names = load(op.team, found->inode.at->entries);
     WARREN_TRY(op.confirm(found->inode.seen));
     if ((names & format::entries_dying) != 0) return Errc::no_entry;
@@ -103,7 +107,7 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_plainly(Operation<Team>& op, const Cred
     return Errc::ok;
 }
 
-/// Finds the directory that detach_tree() or take_tree() removes, and notes what they write.
+/// Finds the directory that detach_tree() or take_tree() removes, and notes what these write.
 template <class Team>
 WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
                          const char* name, u32 length, FoundTree& tree) {
@@ -117,13 +121,14 @@ WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle 
     return op.will_write(tree.inode.seen);
 }
 
-/// A tree before the caller's rights in it are checked.
+/// The root of a tree, and the number of changes of rights before the caller's rights in the tree
+/// are checked.
 struct TreeBeforeCheck {
     Handle root;
     u64 rights_changes = 0;
 };
 
-/// Finds the directory that detach_tree() would remove, and writes nothing.
+/// Finds the directory that detach_tree() would remove. Writes nothing.
 template <class Team>
 WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Credentials& caller,
                                                Handle directory, const char* name, u32 length) {
@@ -133,12 +138,13 @@ WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Creden
     return TreeBeforeCheck{tree.inode.handle(), changes};
 }
 
-/// What detach_tree() marks: the removed name, the one in the orphan directory, and the inode.
+/// Blocks that detach_tree() marks dirty: the removed name, the name in the orphan directory, and
+/// the inode.
 inline constexpr u32 detach_blocks_max = 2 * entry_blocks_max + 1;
 
-/// Moves the directory (directory, name) to the orphan directory and sets its dying bit. Returns
-/// its handle. Errc::not_directory for anything else; with `checked`, Errc::canceled if the name
-/// leads elsewhere now or the caller's rights may have changed.
+/// Moves the directory (directory, name) to the orphan directory, marks it as being deleted, and
+/// returns its handle. Errc::not_directory if it is not a directory. With `checked`: Errc::canceled
+/// if the name leads to another directory now or the caller's rights may have changed.
 template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
                                      Handle directory, const char* name, u32 length, i64 now,
@@ -166,16 +172,16 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
     return inode.handle();
 }
 
-/// A directory without a name.
+/// A directory that has lost its name.
 struct TakenTree {
     u64 number = 0;
-    Removed removed;  // what is left to do afterwards
+    Removed removed;  // what the caller must do afterwards
 };
 
-/// Removes the directory (directory, name) from its parent within a bulk step, which frees it or
-/// links it to the orphan directory. Returns as detach_tree(). All reads come before `may_begin()`,
-/// which returns, to all lanes, whether the step has begun: if not, the result is Errc::canceled
-/// and nothing was written.
+/// Removes the directory (directory, name) from its parent within a bulk step, which then frees it
+/// or adds it to the orphan directory. Errors as for detach_tree(). All reads come before
+/// `may_begin()`, which returns the same value to all lanes: whether the step has begun. If not,
+/// the result is Errc::canceled and nothing was written.
 template <class Team, class MayBegin>
 WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& caller,
                                       Handle directory, const char* name, u32 length, i64 now,
@@ -192,7 +198,7 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
     return taken;
 }
 
-/// Sets the dying bit of a directory of a dying tree.
+/// Marks a directory as being deleted because the tree that contains it is.
 template <class Team>
 WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     const Result<InodeRef> directory = find_inode(op, number);
@@ -207,8 +213,8 @@ WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
     return Errc::ok;
 }
 
-/// Links a directory that a bulk step leaves unfinished to the orphan directory. Within the step.
-/// The directory itself is not written: a step may leave many.
+/// Adds a directory that a bulk step leaves unfinished to the orphan directory. Within the step.
+/// The directory's inode is not written, because a step may leave many.
 template <class Team>
 WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     op.may_use_reserve = true;
@@ -222,7 +228,7 @@ WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
     return Errc::ok;
 }
 
-/// Frees a directory of the orphan directory that a bulk step has emptied, with its name there.
+/// Frees a directory that a bulk step has emptied, together with its name in the orphan directory.
 /// Within the step.
 template <class Team>
 WARREN_HD Result<Removed> end_emptied(Operation<Team>& op, u64 number, i64 now) {

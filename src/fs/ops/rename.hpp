@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename(2) with all of its cases: to a free name, over an existing one, exchange; files and
-// directories; within a directory and across; leaving a whiteout. A directory never moves below
-// itself.
+// rename(2) with all its cases: to a free name, over an existing one, exchange; files and
+// directories; within a directory and between two; leaving a whiteout. A directory is never moved
+// below itself.
 #pragma once
 
 #include "fs/ops/create.hpp"
@@ -9,13 +9,13 @@
 
 namespace warren::ops {
 
-/// What a move marks: both names, the inode, and the disposal of the replaced one. The maximum of
-/// all operations but the truncation of files and the removal of trees.
+/// Blocks that a move marks dirty: both names, the inode, and what the disposal of a replaced inode
+/// marks.
 inline constexpr u32 move_blocks_max = 2 * entry_blocks_max + 1 + disposal_blocks_max;
-/// With a whiteout: its inode as well.
+/// With a whiteout: also those of its inode.
 inline constexpr u32 whiteout_blocks_max = move_blocks_max + new_inode_blocks_max;
 static_assert(whiteout_blocks_max <= journal_room_min);
-/// An exchange: both names, and both inodes.
+/// An exchange marks both names and both inodes.
 static_assert(2 * entry_blocks_max + 2 <= move_blocks_max);
 
 WARREN_HD constexpr bool leaves_whiteout(Rename how) {
@@ -25,8 +25,9 @@ WARREN_HD constexpr bool may_replace(Rename how) {
     return how == Rename::replace || how == Rename::whiteout;
 }
 
-/// How far a cycle check came before it needed a block that was not in memory. A meta buffer may be
-/// too small for all inodes of a deep path at once, so the next attempt continues from here.
+/// How far a cycle check came before it needed a block that was not in memory. A small buffer cache
+/// may not hold all inodes of a deep path at the same time, so the next attempt continues from
+/// here.
 struct MoveWalk {
     u64 version = 0;  // of the move lock
     u64 inode = 0;
@@ -34,8 +35,8 @@ struct MoveWalk {
     u64 at = 0;
 };
 
-/// Errc::invalid if `inode` is `directory` or lies above it. Parents of directories change only
-/// under the move lock, which the caller has observed as `moves`. `walk` may be null.
+/// Errc::invalid if `inode` is `directory` or an ancestor of it. A directory's parent changes only
+/// under the move lock, which the caller has observed in `moves`. `walk` may be null.
 template <class Team>
 WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, const Seen& moves,
                                MoveWalk* walk) {
@@ -56,7 +57,7 @@ WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, co
             once(op.team, [&] { *walk = {moves.version, inode, directory, at}; });
         }
         if (here.code() == Errc::stale) {
-            // A directory is freed before one below it only in a tree that is being removed.
+            // A directory is freed before its subdirectories only in a tree that is being removed.
             WARREN_TRY(op.confirm(moves));
             return Errc::no_entry;
         }
@@ -67,19 +68,19 @@ WARREN_HD Errc check_not_above(Operation<Team>& op, u64 inode, u64 directory, co
     }
 }
 
-/// The two names of a rename and what will be done.
+/// The two names of a rename, and what will be done.
 struct RenamePlan {
     Found source;
     Found target;
     bool source_is_directory = false;
     bool target_is_directory = false;
-    bool crosses = false;  // the two directories differ
-    bool nothing = false;  // both names already lead to the same inode
-    Disposal disposal;     // of the replaced target
+    bool crosses = false;  // source and target are in different directories
+    bool nothing = false;  // both names already lead to the same inode: nothing to do
+    Disposal disposal;     // of the inode that the target name loses
     NewInode whiteout;
 };
 
-/// A whiteout is a character device 0/0 without permission bits, as the kernel makes it.
+/// A whiteout is a character device 0/0 without permission bits, as in the Linux kernel.
 WARREN_HD inline CreateArguments whiteout_arguments(i64 now) {
     CreateArguments arguments;
     arguments.mode = format::type_character;
@@ -87,14 +88,14 @@ WARREN_HD inline CreateArguments whiteout_arguments(i64 now) {
     return arguments;
 }
 
-/// Reserves the whiteout that takes the old name.
+/// Plans the whiteout that takes the old name.
 template <class Team>
 WARREN_HD WARREN_NOINLINE Errc plan_whiteout(Operation<Team>& op, const Credentials& caller,
                                              RenamePlan& plan) {
     return plan_inode(op, caller, plan.source.directory, whiteout_arguments(0), plan.whiteout);
 }
 
-/// Checks permission and kinds as rename(2) does.
+/// Checks permissions and types as rename(2) does.
 template <class Team>
 WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rename how,
                             RenamePlan& plan) {
@@ -131,13 +132,14 @@ WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rena
     return Errc::ok;
 }
 
-/// Adds the move lock to the plan and checks for cycles.
+/// For a move of a directory to another directory: adds the move lock to the plan and checks for
+/// cycles.
 template <class Team>
 WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const RenamePlan& plan,
                                    MoveWalk* walk) {
     const bool target_moves = how == Rename::exchange && plan.target_is_directory;
     if (!plan.crosses || (!plan.source_is_directory && !target_moves)) return Errc::ok;
-    // A dying directory accepts no names, and may have no path to the root.
+    // A directory that is being deleted accepts no names, and may have no path to the root.
     const u64 state = load(op.team, plan.target.directory.at->entries);
     if ((state & format::entries_dying) != 0) return Errc::no_entry;
     Seen moves;
@@ -154,7 +156,7 @@ WARREN_HD Errc plan_directory_move(Operation<Team>& op, Rename how, const Rename
     return Errc::ok;
 }
 
-/// Updates an inode that has got another name. Only within apply.
+/// Updates an inode that has a new name. Only within apply.
 template <class Team>
 WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is_directory,
                              const InodeRef& from, const InodeRef& to, i64 now) {
@@ -170,7 +172,7 @@ WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is
     op.mark_dirty(inode.block_place());
 }
 
-/// Points an existing entry to another inode. Only within apply.
+/// Makes an existing entry point to another inode. Only within apply.
 template <class Team>
 WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Entry& what, i64 now) {
     once(op.team, [&] {
@@ -181,7 +183,7 @@ WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Ent
     op.mark_dirty(where.directory.block_place());
 }
 
-/// Points the old name to the whiteout. Only within apply.
+/// Makes the old name point to the whiteout. Only within apply.
 template <class Team>
 WARREN_HD WARREN_NOINLINE void apply_whiteout(Operation<Team>& op, RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
@@ -192,7 +194,7 @@ WARREN_HD WARREN_NOINLINE void apply_whiteout(Operation<Team>& op, RenamePlan& p
     apply_retarget(op, source, leads_to, now);
 }
 
-/// The writes of a rename that is not an exchange. Only within apply.
+/// Writes a rename that is not an exchange. Only within apply.
 template <class Team>
 WARREN_HD Removed apply_rename(Operation<Team>& op, Rename how, RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
@@ -219,7 +221,7 @@ WARREN_HD Removed apply_rename(Operation<Team>& op, Rename how, RenamePlan& plan
     return removed;
 }
 
-/// The writes of an exchange. Only within apply.
+/// Writes an exchange. Only within apply.
 template <class Team>
 WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 now) {
     const Found& source = plan.source;
@@ -232,11 +234,12 @@ WARREN_HD void apply_exchange(Operation<Team>& op, const RenamePlan& plan, i64 n
                   now);
 }
 
-/// Changes the counters of directories that other operations test without a lock: counts the new
-/// name, marks a replaced directory as dying. Errc::no_entry if one is dying, Errc::not_empty. One
-/// lane, within apply.
+/// Updates the words of directories that other operations check without a lock: counts the new
+/// name, marks a replaced directory as being deleted. Errc::no_entry if a directory is being
+/// deleted, Errc::not_empty if the replaced one has names. One lane, within apply.
 WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
-    // A bulk reclaim of the directory has already read which entries are directories.
+    // Bulk reclaim of a directory has already read which of its entries are directories, so these
+    // must not change.
     const bool retargets = how == Rename::exchange || leaves_whiteout(how);
     if (retargets && is_dying(plan.source.directory)) return Errc::no_entry;
     if (how == Rename::exchange) {
@@ -248,7 +251,8 @@ WARREN_HD inline Errc claim_directories(Rename how, const RenamePlan& plan) {
     return plan.target_is_directory ? kill_empty(plan.target.inode) : Errc::ok;
 }
 
-/// Renames (from, name) to (to, new_name). `walk` is the caller's memory over several attempts.
+/// Renames (from, name) to (to, new_name). `walk` is state of the caller that lasts over several
+/// attempts.
 template <class Team>
 WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller, Handle from,
                                  const char* name, u32 length, Handle to, const char* new_name,

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// chmod, chown, utimensat: all of setattr but the size, which truncate changes. Permissions, and
-// the bits that are cleared implicitly, are as on Linux.
+// chmod, chown, utimensat: all of setattr except the size, which truncate() changes. Permissions,
+// and the bits that are cleared implicitly, are as on Linux.
 //
-// Invariant: the access ACL follows the mode bits (see core/acl.hpp), and a file that changes its
-// owner keeps no privilege: neither set-user-id nor capabilities.
+// Invariant: the access ACL agrees with the mode bits (see core/acl.hpp), and a file whose owner
+// changes keeps neither set-user-id nor capabilities.
 #pragma once
 
 #include "fs/ops/attributes.hpp"
 
 namespace warren::ops {
 
-/// As new_accessed or new_modified: the time of the call (UTIME_NOW). Write permission suffices to
-/// set both times to it.
+/// A value of new_accessed or new_modified: the time of the call (UTIME_NOW). Write permission
+/// suffices to set both times to it.
 inline constexpr i64 time_now = -0x7fffffffffffffff - 1;
 
-/// A time of change that is older by more than this is not late: the clock was set back.
+/// In nanoseconds. A time of change that is older than the stored one by more than this is stored:
+/// the clock was set back. One that is older by less is only late.
 inline constexpr u64 lateness_max = u64{300} * 1'000'000'000;
 
 /// The times that a change can set.
@@ -22,14 +23,14 @@ inline constexpr u32 change_times =
     AttributeChange::accessed | AttributeChange::modified | AttributeChange::changed;
 inline constexpr u32 change_owner = AttributeChange::user | AttributeChange::group;
 
-/// Whether a change sets access and modification time to now and no other time.
+/// Whether a change sets access and modification time to the time of the call, and no other time.
 WARREN_HD inline bool is_touch(const AttributeChange& change) {
     return (change.which & change_times) ==
                (AttributeChange::accessed | AttributeChange::modified) &&
            change.new_accessed == time_now && change.new_modified == time_now;
 }
 
-/// Errc::not_permitted unless the caller may set the owner and group of the change.
+/// Errc::not_permitted unless the caller may set the owner and group that the change names.
 WARREN_HD inline Errc check_owner_change(const Attributes& old, const Credentials& caller,
                                          const AttributeChange& change) {
     if (caller.is_privileged()) return Errc::ok;
@@ -44,7 +45,8 @@ WARREN_HD inline Errc check_owner_change(const Attributes& old, const Credential
     return Errc::ok;
 }
 
-/// Whether the caller may make this change at all.
+/// Errc::ok if the caller may make this change; else Errc::invalid, not_supported, not_permitted or
+/// access.
 template <class Team>
 WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const Attributes& old,
                             const Credentials& caller, const AttributeChange& change) {
@@ -65,8 +67,9 @@ WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const At
     return is_touch(change) ? check_permission(op, inode, caller, may_write) : Errc::not_permitted;
 }
 
-/// The mode after the change: a caller outside of the file's group cannot set its set-group-id bit,
-/// and a change of owner clears such bits on all but directories.
+/// The mode after the change. A caller without privileges that is not in the file's group cannot
+/// set the set-group-id bit, and a change of owner clears set-user-id and set-group-id unless the
+/// inode is a directory.
 WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& caller,
                                   const AttributeChange& change) {
     if ((change.which & AttributeChange::mode) != 0) {
@@ -79,12 +82,12 @@ WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& call
     const bool is_directory = (old.mode & format::type_mask) == format::type_directory;
     if ((change.which & change_owner) == 0 || is_directory) return old.mode;
     u32 mode = old.mode & ~format::mode_setuid;
-    // Without the group's execute bit, set-group-id is not a privilege of the program.
+    // Without the group's execute bit, set-group-id gives a program no privilege.
     if ((mode & 010) != 0 || !caller.may_set_setgid(old.group)) mode &= ~format::mode_setgid;
     return mode;
 }
 
-/// The attributes after the change of `old`.
+/// The attributes of an inode after the change; `old` are those before.
 WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Credentials& caller,
                                                const AttributeChange& change, i64 now) {
     Attributes out = old;
@@ -102,8 +105,8 @@ WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Cred
     }
     const bool says_changed = (change.which & AttributeChange::changed) != 0;
     const i64 changed = says_changed ? time(change.new_changed, old.changed) : now;
-    // The caller took the time before its turn, and the kernel sends the times that it has cached
-    // some seconds later.
+    // The caller took its time before other changes were applied; or the kernel sends times that it
+    // has cached for some seconds. Such a late time does not replace a newer one.
     const bool is_late = changed < old.changed &&
                          static_cast<u64>(old.changed) - static_cast<u64>(changed) <= lateness_max;
     if (!is_late) out.changed = changed;
@@ -112,10 +115,10 @@ WARREN_HD inline Attributes changed_attributes(const Attributes& old, const Cred
 
 /// What a change of mode or owner changes in the attribute block.
 struct BesideChange {
-    AttributeBlock* block = nullptr;  // of the access ACL
+    AttributeBlock* block = nullptr;  // the block of the access ACL
     u64 place = 0;
-    AttributeRecord acl;  // to be given the new mode
-    AttributeEdit edit;   // the removal of the file's capabilities
+    AttributeRecord acl;  // the access ACL, which gets the new mode
+    AttributeEdit edit;   // removes the file's capabilities
     AttributeName capability;
 };
 
@@ -153,7 +156,7 @@ WARREN_HD void apply_beside(Operation<Team>& op, const InodeRef& inode, u32 mode
     }
 }
 
-/// Writes the attributes that a change names. One lane, within apply.
+/// Writes the attributes of an inode after a change. One lane, within apply.
 WARREN_HD inline void store_attributes(const InodeRef& inode, const Attributes& wanted, u32 which) {
     Inode& at = *inode.at;
     relaxed_store(at.mode, wanted.mode);
@@ -164,8 +167,8 @@ WARREN_HD inline void store_attributes(const InodeRef& inode, const Attributes& 
     relaxed_store(at.changed, wanted.changed);
 }
 
-/// Changes mode, owner, group and times; the attributes after that. Requires: `change` does not
-/// name the size.
+/// Changes mode, owner, group and times; returns the attributes after that. Requires: `change` does
+/// not name the size.
 template <class Team>
 WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentials& caller,
                                             Handle handle, const AttributeChange& change, i64 now) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing: blocks of one file become blocks of another as well, without a copy. A later write to
-// either goes to new blocks (fill.hpp).
+// Sharing: blocks of one file also become blocks of another file, without a copy. A later write to
+// either file goes to new blocks (fill.hpp).
 //
-// The host keeps others from the data of both files meanwhile.
+// While this runs, the host keeps other users away from the data of both files.
 #pragma once
 
 #include "fs/core/shared_blocks.hpp"
@@ -10,30 +10,31 @@
 
 namespace warren::ops {
 
-/// What add_references() marks: of each frame its counts, which may be a new block, and its block
-/// of the frame table.
+/// Blocks that add_references() marks dirty: for each frame its counts, which may be a new block,
+/// and its block of the frame table.
 inline constexpr u32 add_references_blocks_max = shared_frames_max * (start_blocks_max + 1);
-/// What dropping the blocks marks that others take the place of: of each frame its counts and its
-/// block of the frame table.
+/// Blocks marked dirty when the shared blocks replace others: for each frame of the replaced blocks
+/// its counts and its block of the frame table.
 inline constexpr u32 replaced_blocks_max = shared_frames_max * 2;
-/// With both, share() marks the lists of both files and the inode that gets the blocks.
+/// Besides those, share() marks the lists of both files and the inode of the target.
 inline constexpr u32 share_blocks_max = add_references_blocks_max + replaced_blocks_max + 3;
-/// What mark_shared() marks: the list.
+/// Blocks that mark_shared() marks dirty: the list.
 inline constexpr u32 mark_shared_blocks = 1;
 static_assert(share_blocks_max <= journal_room_min);
 static_assert(shared_frames_max + 3 <= locks_max);
 static_assert(shared_frames_max <= reservations_max);
 
-/// New counts for the frames of a run that have none.
+/// New blocks of counts for those frames of a run that have none.
 struct FreshCounts {
-    FreshBlock blocks[shared_frames_max];  // by frame, from the run's first; none: place 0
+    FreshBlock blocks[shared_frames_max];  // by frame, from the run's first; place 0: none
 };
 
-/// The part of plan_references() in one frame.
+/// The part of plan_references() for one frame.
 template <class Team>
 WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32 count,
                                   FreshBlock& fresh) {
-    // The guard of the frame: nothing else lies at the place of a block of contents.
+    // The frame's guard is the version word of its first block. No metadata lie there, because this
+    // frame holds contents.
     Seen guard;
     WARREN_TRY(op.observe(frame * format::frame_size, guard));
     const Result<ReferenceBlock*> counts = find_counts(op, frame);
@@ -45,7 +46,7 @@ WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32
         return block.code();
     }
     return once(op.team, [&] {
-        u32 bits = 0;  // only if all are set can one of the counts be references_max
+        u32 bits = 0;  // one count can be references_max only if all bits are set
         for (u32 i = first; i < first + count; ++i)
             bits |= relaxed_load((*counts)->extra[i]);
         for (u32 i = first; i < first + count && bits == references_max; ++i) {
@@ -55,8 +56,8 @@ WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32
     });
 }
 
-/// Plans one more reference to each block of a run in up to shared_frames_max frames.
-/// Errc::too_many_links if one cannot be counted.
+/// Plans to add one reference to each block of a run, which lies in at most shared_frames_max
+/// frames. Errc::too_many_links if one of the counts is at its maximum.
 template <class Team>
 WARREN_HD Errc plan_references(Operation<Team>& op, u64 place, u64 blocks, FreshCounts& fresh) {
     Errc code = Errc::ok;
@@ -78,7 +79,7 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
         const FreshBlock& block = fresh.blocks[index++];
         if (block.at != nullptr) {
             start_block(op, block, counts_identity(frame));
-            // No other operation can find these counts yet, so plain stores will do.
+            // No other operation can find these counts yet, so stores suffice.
             auto* counts = reinterpret_cast<ReferenceBlock*>(block.at);
             for (u32 i = first + op.team.lane(); i < first + count; i += Team::width)
                 relaxed_store(counts->extra[i], 1);
@@ -99,24 +100,24 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
     });
 }
 
-/// What share() is about; blocks of the files.
+/// The arguments of share(). `from`, `to` and `blocks` count blocks of the files.
 struct Sharing {
     Handle source;
     Handle target;
     u64 from = 0;
     u64 to = 0;
     u64 blocks = 0;
-    u64 end_bytes = 0;  // the target will have this size at least once all blocks are shared
-    i64 now = 0;        // for the times of the target
+    u64 end_bytes = 0;  // the size that the target must have at least when all blocks are shared
+    i64 now = 0;        // for the target's times
 
-    /// The size that the target has at least once `count` blocks are shared.
+    /// The size that the target must have at least when `count` blocks are shared.
     WARREN_HD u64 end_after(u64 count) const {
         const u64 reached = bytes_of(to + count);
         return end_bytes < reached ? end_bytes : reached;
     }
 };
 
-/// Gives the extent of `spot` the flag extent_shared.
+/// Sets the flag extent_shared in the extent of `spot`. Only within apply.
 template <class Team>
 WARREN_HD void mark_shared(Operation<Team>& op, const Spot& spot) {
     Extent extent = once(op.team, [&] { return read_extent(spot.home.list.at[spot.index]); });
@@ -134,8 +135,8 @@ WARREN_HD Errc apply_mark(Operation<Team>& op, const Spot& spot) {
     return Errc::ok;
 }
 
-/// Puts `extent` into the target, a reference to each of its blocks beside it, instead of what is
-/// there.
+/// Puts `extent` into the target in place of what is there, and adds a reference to each of its
+/// blocks.
 template <class Team>
 WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spot& from,
                              const Spot& to, const Extent& extent) {
@@ -149,7 +150,7 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.will_write(to.home.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(share_blocks_max)));
-    // References are added first: a block may be among those dropped, too.
+    // References are added first, because the same block may also be among those that are dropped.
     add_references(op, place, extent.length, fresh);
     if (to.place != 0) {
         drop_extent(op, {extent.file_block, BlockPointer::to(to.place), extent.length,
@@ -169,11 +170,11 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     return Errc::ok;
 }
 
-/// Shares one extent, or a part of it, at the begin of what `what` says, instead of what the target
-/// has there. The answer is how many blocks are done: shared, or a hole in the source, which leaves
-/// the target as it is. The caller goes on behind them; 0: a step on the way is done. Errc::invalid
-/// if the source is small enough to lie in its inode. `writer` as in fill(). Requires: in one file,
-/// the ranges do not overlap.
+/// Shares one extent, or a part of it, at the beginning of the range that `what` names; it replaces
+/// what the target has there. Returns how many blocks are done: they are shared, or a hole in the
+/// source, for which the target stays as it is. The caller calls again for the rest. 0 means that
+/// only a preparing step was done. Errc::invalid if the source is so small that it lies in its
+/// inode. `writer` is as in fill(). Requires: if both are the same file, the ranges do not overlap.
 template <class Team, class Writer>
 WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& writer) {
     const Result<File> source = find_file(op, what.source);
@@ -195,13 +196,14 @@ WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& w
     }
     const Result<Spot> to = locate(op, *target, what.to);
     if (!to) return to.code();
-    // An area of nothing but zeros is as good as a hole.
+    // An area that holds only zeros is like a hole, so any number of blocks fits.
     if (target->kind != AreaKind::bytes && count > to->blocks) count = to->blocks;
     if (to->kind == MappingKind::data && to->place == from->place) {
         WARREN_TRY(apply_size(op, *target, what.end_after(count), what.now));
         return count;
     }
-    // In one list, marking the source moves what lies behind it.
+    // If both spots are in one list, marking the source changes the positions of what lies after
+    // it. So that is a step of its own.
     if (!from->is_shared && from->home.seen.place == to->home.seen.place) {
         WARREN_TRY(apply_mark(op, *from));
         return u64{0};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of a file. Growing only sets the number; shrinking frees blocks from the end of the file
-// in bounded steps and lowers the size with each.
+// Changes the size of a file. Growing only changes the number; shrinking frees blocks from the end
+// of the file in bounded steps, and each step lowers the size.
 //
-// Invariant: after each step no written block lies beyond the size, so an interrupted shrink leaves
-// a shorter file, and a file that grows again reads as zeros.
+// Invariant: after each step no written block lies beyond the size. So an interrupted shrink leaves
+// a shorter file, and a file that grows again reads as zeros there.
 #pragma once
 
 #include "fs/ops/cut.hpp"
@@ -11,7 +11,8 @@
 
 namespace warren::ops {
 
-/// Truncates a file whose contents are in its inode. Requires: they may stay there, or are zeros.
+/// Truncates a file whose contents are in its inode. Requires: they fit there after that, or are
+/// zeros.
 template <class Team>
 WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_size, i64 now) {
     const InodeRef& inode = file.inode;
@@ -30,10 +31,10 @@ WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_siz
     return Errc::ok;
 }
 
-/// One step towards a size of `new_size` bytes; true if it is reached, else call again. All blocks
-/// beyond the new end are freed, preallocated ones too. `now` = 0 leaves the times. Before growing
-/// see tail_to_zero(). `writer` as in fill(): it is given block 0 if the contents must leave the
-/// inode.
+/// One step towards a size of `new_size` bytes. True if the size is reached; otherwise the caller
+/// calls again. All blocks after the new end are freed, also preallocated ones. `now` = 0 leaves
+/// the times as they are. Before growing, see tail_to_zero(). `writer` is as in fill(); it is given
+/// block 0 if the contents must leave the inode.
 template <class Team, class Writer>
 WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size, i64 now,
                                 Writer&& writer) {
@@ -53,7 +54,8 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
     const InodeRef& inode = file->inode;
     Cut cut;
     WARREN_TRY(plan_cut(op, *file, blocks_of(new_size), key_end, CutFrom::end, cut));
-    // The last leaf holds extents, but none that belongs there.
+    // Nothing to free was found in the last leaf, which must then hold extents that do not belong
+    // there.
     if (!cut.is_finished && !cut.range.frees && !cut.empties) return Errc::corrupt;
     u64 size = new_size;
     if (!cut.is_finished) {

@@ -8,11 +8,12 @@ namespace warren::ops {
 
 /// What the caller must do after a name was removed.
 struct Removed {
-    Handle reclaim;       // an orphan to be freed step by step; inode 0 for none
-    u64 prune_inode = 0;  // a directory with an empty leaf, 0 for none
+    Handle reclaim;       // an orphan that must be freed step by step; inode 0: none
+    u64 prune_inode = 0;  // a directory with an empty leaf; 0: none
     u64 prune_key = 0;
 
-    /// For a name that has left `directory`, with its key there, and maybe the last of its leaf.
+    /// Records that a name with this key was removed from `directory`, and that its leaf must be
+    /// pruned if it is empty.
     WARREN_HD void note(bool leaf_is_empty, const InodeRef& directory, u64 key) {
         if (!leaf_is_empty) return;
         prune_inode = directory.number;
@@ -20,7 +21,7 @@ struct Removed {
     }
 };
 
-/// Finds a name that the caller may remove. Errc::no_entry if it is not there.
+/// Finds a name that the caller may remove. Errc::no_entry if it does not exist.
 template <class Team>
 WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& caller,
                                        Handle directory, const char* name, u32 length) {
@@ -32,13 +33,14 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
     return found;
 }
 
-/// What apply_simple_unlink() marks: the leaf, the directory's inode, the bitmap.
+/// Blocks that apply_simple_unlink() marks dirty: the leaf, the directory's inode, the bitmap.
 inline constexpr u32 simple_unlink_blocks_max = entry_blocks_max + 1;
-/// What unlink_plainly() marks: the name, and the disposal of the inode.
+/// Blocks that unlink_plainly() marks dirty: the name, and what the disposal of the inode marks.
 inline constexpr u32 unlink_blocks_max = entry_blocks_max + disposal_blocks_max;
 
-/// Erases a name and frees its inode, which holds nothing; `is_held`: there are references to its
-/// number. Only within apply. Calls `tell()` after it has begun all changes that no lock guards.
+/// Erases a name and frees its inode, which has no blocks. `is_held`: there are references to the
+/// inode, so its number is held. Calls `tell()` after it has started all changes that no lock
+/// guards. Only within apply.
 template <class Team, class Tell>
 WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& seen, bool is_held,
                                    i64 now, const Tell& tell) {
@@ -53,7 +55,8 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& s
     tell();
     op.open_locked();
     once(op.team, [&] {
-        // What was read of the leaf still holds: it is locked at the version at which it was read.
+        // What was read of the leaf is still right: the leaf is locked at the version at which it
+        // was read.
         erase_in_leaf(*leaf_view.leaf, leaf_view.slot, seen.name.length, leaf_view.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
         clear_inode_alone(inode, inode.generation, bitmap, is_held);
@@ -65,7 +68,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& s
                       inode.number / format::inodes_per_frame);
 }
 
-/// Whether a file is freed with this name and has no blocks.
+/// Whether a file loses its only name and can be freed at once because it has no blocks.
 template <class Team>
 WARREN_HD bool is_simple(const Team& team, const Store& store, const InodeImage<Team>& file) {
     const InodeParts seen(team, file);
@@ -73,10 +76,11 @@ WARREN_HD bool is_simple(const Team& team, const Store& store, const InodeImage<
            fate_of(store, file.inode, seen, false, false) == Fate::free;
 }
 
-/// unlink() for teams of many lanes and a file that is_simple(), whose leaf keeps other names.
-/// False if it is not that simple; then nothing has changed. On success it has called `tell()`,
-/// which may publish the result: the leaf is still locked, so a concurrent lookup of this name
-/// waits. `changed` is that leaf with its next version, and the caller ends the apply.
+/// unlink() for teams of many lanes, for a file that is_simple() and whose leaf keeps other names.
+/// Returns false, with nothing changed, if unlink_plainly() must be used; otherwise stores the
+/// result in `outcome`. If the file was removed, `tell()` has been called, which may publish the
+/// result: the leaf is still locked, so a concurrent lookup of the name waits. `changed` is then
+/// the leaf with its next version, and the caller must end the apply.
 template <class Team, class Known, class Tell>
 WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const NameWords<Team>& name, i64 now, Result<Removed>& outcome,
@@ -141,8 +145,8 @@ WARREN_HD WARREN_NOINLINE Result<Removed> unlink_plainly(Operation<Team>& op,
     return removed;
 }
 
-/// Removes `name`. `is_rmdir` says which kind it must be: Errc::not_directory, Errc::is_directory.
-/// A directory must be empty: Errc::not_empty.
+/// Removes `name`. `is_rmdir` says what it must be: Errc::not_directory or Errc::is_directory if it
+/// is something else, Errc::not_empty if the directory has names.
 template <class Team>
 WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller, Handle directory,
                                  const char* name, u32 length, bool is_rmdir, i64 now) {
