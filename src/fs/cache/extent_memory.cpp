@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An extent of the class of 2^k blocks has more than half of them, so slots for twice the limit
-// suffice for all that the limit allows; the rest is for callers that exceed it.
+// An extent in the class of 2^k blocks has more than half as many blocks. So slots for twice the
+// limit suffice for all extents within the limit; the spare slots are for callers that exceed it.
 #include "fs/cache/extent_memory.hpp"
 
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ using format::block_size;
 
 namespace {
 
-// Slots of each class for callers who exceed the limit by an extent each.
+// Slots of each class for callers that each exceed the limit by one extent.
 constexpr u64 spare_slots = 1024;
 
 size_t class_of(u64 blocks) {
@@ -40,7 +40,7 @@ ExtentMemory::ExtentMemory(u64 limit_blocks, u64 extent_blocks_max)
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return;
     base_ = static_cast<Block*>(range);
-    // A huge page for an extent of one block would take memory beyond the limit.
+    // A huge page for an extent of one block would use memory beyond the limit.
     ::madvise(base_, reserved_bytes_, MADV_NOHUGEPAGE);
 }
 
@@ -48,7 +48,7 @@ ExtentMemory::~ExtentMemory() {
     if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
 }
 
-/// Returns unused memory to the system while more than the limit is held.
+/// Returns memory of free slots to the system while more than the limit is held.
 void ExtentMemory::release_surplus() {
     for (size_t i = classes_.size(); i-- > 0;) {
         Class& own = classes_[i];
@@ -64,7 +64,7 @@ void ExtentMemory::release_surplus() {
     }
 }
 
-/// False if all slots of the class are in use.
+/// Finds a free slot. False if all slots of the class are in use, or no address range was reserved.
 bool ExtentMemory::find_slot(Class& own, u64& slot) const {
     std::vector<u64>& back = own.warm.empty() ? own.empty : own.warm;
     if (!back.empty()) {
@@ -75,7 +75,7 @@ bool ExtentMemory::find_slot(Class& own, u64& slot) const {
     slot = own.touched.size();
     if (base_ == nullptr || slot == own.slots) return false;
     if (slot == own.touched.capacity()) {
-        // Capacity for all slots, so that giving one back never allocates.
+        // Room for as many slots as there are, so that giving a slot back never allocates.
         const u64 room = std::max<u64>(64, 2 * slot);
         own.warm.reserve(room);
         own.empty.reserve(room);
@@ -93,7 +93,7 @@ Block* ExtentMemory::take(u64 blocks) {
     if (!find_slot(own, slot)) return new (std::nothrow) Block[blocks];
     Block* memory = base_ + own.first_block + (slot << index);
     const u64 before = own.touched[slot];
-    // The rest of a longer extent that had this slot would stay unused.
+    // Releases the blocks that a longer extent in this slot has used and this one does not.
     if (before > blocks) ::madvise(memory + blocks, (before - blocks) * block_size, MADV_DONTNEED);
     own.touched[slot] = static_cast<u32>(blocks);
     held_blocks_ = held_blocks_ - before + blocks;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for extents of any length, within a fixed limit: a general allocator would keep memory
-// freed by extents of other lengths, and would need an extra block to align each.
+// Memory for extents of any length, up to a limit. A general allocator would keep memory that
+// extents of other lengths have freed, and would need an extra block to align each extent.
 //
 // Addresses are plentiful, so each class of lengths has its own range of addresses, divided into
-// slots, and there is no fragmentation. The memory of a free slot stays for the next extent of its
-// class until it is needed elsewhere.
+// slots, and there is no fragmentation. A free slot keeps its memory for the next extent of its
+// class until the memory is needed elsewhere.
 //
-// Invariant: the pages in use are those of the extents in use, plus free ones at most up to the
-// limit.
+// Invariant: pages have memory only if an extent uses them, or if they belong to free slots and the
+// total does not exceed the limit.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@
 
 namespace warren {
 
-/// Not thread-safe: the buffer's lock guards it.
+/// Not thread-safe: callers hold the file buffer's lock.
 class ExtentMemory {
  public:
     /// Extents have at most `extent_blocks_max` blocks.
@@ -25,33 +25,33 @@ class ExtentMemory {
     ExtentMemory(const ExtentMemory&) = delete;
     ExtentMemory& operator=(const ExtentMemory&) = delete;
 
-    /// Contiguous blocks with any contents; may exceed the limit. Null, or std::bad_alloc and
-    /// nothing taken, if the system has no more memory. Requires: at least one, at most
-    /// extent_blocks_max.
+    /// Returns contiguous blocks with arbitrary contents, even beyond the limit. Returns null, or
+    /// throws std::bad_alloc and takes nothing, if the system has no more memory. Requires: 1 <=
+    /// blocks <= extent_blocks_max.
     format::Block* take(u64 blocks);
-    /// Requires: from take() with as many.
+    /// Requires: `memory` is from take() with the same number of blocks.
     void give_back(format::Block* memory, u64 blocks);
 
-    /// An upper bound of the blocks that have memory, those given back included.
+    /// An upper bound of the number of blocks that have memory, those of free slots included.
     u64 held_blocks() const { return held_blocks_; }
 
  private:
-    /// Slots of one length, a power of two.
+    /// The slots of one class: their length is a power of two.
     struct Class {
-        u64 first_block = 0;  // from the start of all
+        u64 first_block = 0;  // offset of the class from base_, in blocks
         u64 slots = 0;
         std::vector<u32> touched;  // for each slot ever used: how many of its blocks have memory
-        std::vector<u64> warm;     // slots given back, and still with memory
-        std::vector<u64> empty;    // slots given back, without memory
+        std::vector<u64> warm;     // free slots that still have memory
+        std::vector<u64> empty;    // free slots without memory
     };
     bool find_slot(Class& own, u64& slot) const;
     void release_surplus();
 
     const u64 limit_blocks_;
-    std::vector<Class> classes_;  // by the binary logarithm of the slots' length
+    std::vector<Class> classes_;  // by the binary logarithm of the slot length
     format::Block* base_ = nullptr;
     u64 reserved_bytes_ = 0;
-    u64 held_blocks_ = 0;  // the sum of all that was touched
+    u64 held_blocks_ = 0;  // the sum of `touched` of all classes
 };
 
 }  // namespace warren

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lock guards the table; it is never held during a copy or disk I/O. An extent's own lock
-// protects its bytes meanwhile: shared for reading (by a reader or by write-back), exclusive for
-// changes.
+// One mutex guards the table of extents. No thread holds it during disk I/O, or while it copies
+// bytes for a reader or writer. Meanwhile the extent's own lock protects the bytes: shared for
+// reading (by a reader or by write-back), exclusive for changes.
 //
-// A thread that loads holds the table's lock for some microseconds, on a core that has just woken
-// up. Hints spare a hit that wait: a table of fixed size with the extent in which a few adjacent
-// blocks were found last. A hint may be wrong; the extent itself is checked.
+// A thread that loads holds the mutex for some microseconds, on a core that has just woken up. A
+// reader that finds its extent by a hint does not wait for the mutex: an array of fixed size names
+// the extents in which adjacent blocks were found last. A hint may be wrong, so the reader checks
+// the extent itself.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -23,17 +24,17 @@ using format::block_size;
 
 namespace {
 
-// Candidates among which the cheapest to evict is chosen.
+// Among this many candidates the cheapest one is evicted.
 constexpr u32 candidates_max = 8;
-// After so many waits for room the limit is exceeded by one extent.
+// After this many waits for room, the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
-// Adjacent blocks that share a hint.
+// Number of adjacent blocks that share a hint.
 constexpr u64 hint_blocks = 8;
-// Attempts to lock the table before a thread sleeps: some microseconds.
+// Attempts to lock the mutex before a thread sleeps; they take some microseconds.
 constexpr u32 looks_max = 200;
 
-/// Takes the table's lock, spinning first: it is held only briefly, and sleeping and waking take
-/// longer for both threads.
+/// Locks the mutex, spinning first: holders keep it only briefly, and putting a thread to sleep and
+/// waking it takes longer, for both threads.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (lock.try_lock()) return;
@@ -77,8 +78,8 @@ u64 FileBuffer::next_begin(u64 block) const {
     return at == extents_.end() ? ~u64{0} : at->first;
 }
 
-/// Null if there is no memory; else closed. Requires: the caller has made room, and no extent has
-/// these blocks.
+/// Returns a new, closed extent, or null if there is no memory. Requires: the caller has made room,
+/// and no extent has these blocks.
 FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
     Block* memory = nullptr;
     std::list<Extent*> place;
@@ -109,14 +110,14 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
     return extent;
 }
 
-/// False if it is not idle.
+/// Evicts the extent if it is idle; false if it is not.
 bool FileBuffer::erase_idle(Extent* extent) {
     if (!extent->is_idle() || !extent->close()) return false;
     erase(extent);
     return true;
 }
 
-/// Requires: it is closed.
+/// Requires: the extent is closed.
 void FileBuffer::erase(Extent* extent) {
     used_blocks_ -= extent->blocks;
     dirty_blocks_ -= std::exchange(extent->dirty_count, 0);
@@ -127,16 +128,17 @@ void FileBuffer::erase(Extent* extent) {
     extent->next_spare = std::exchange(spare_, extent);
 }
 
-/// The end of enter(): a user who has not locked the table leaves.
+/// Undoes enter(): a user that has not locked the table leaves.
 void FileBuffer::leave(Extent* extent) {
-    // Partner: make_room(), which announces itself before it checks for users.
+    // Sequentially consistent: pairs with make_room(), which increments room_seekers_ before it
+    // checks for users.
     extent->users.fetch_sub(1, std::memory_order_seq_cst);
     if (room_seekers_.load(std::memory_order_seq_cst) == 0) return;
     { const Lock lock(mutex_); }
     changed_.notify_all();
 }
 
-/// Calls `copy` with the table unlocked and the extent kept.
+/// Calls `copy` with the mutex unlocked, counted as a user so that the extent is not evicted.
 template <class Copy>
 void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
     extent->users.fetch_add(1, std::memory_order_relaxed);
@@ -144,7 +146,7 @@ void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
     lock.unlock();
     copy();
     lock_soon(lock);
-    // Relaxed: the lock orders this.
+    // Relaxed suffices, because the mutex orders this.
     extent->users.fetch_sub(1, std::memory_order_relaxed);
     changed_.notify_all();
 }
@@ -156,8 +158,8 @@ void FileBuffer::mark_dirty(Extent& extent, u64 first, u64 count) {
     dirty_blocks_ += extent.dirty_count;
 }
 
-/// How many blocks to load for a reader: twice as many as last time if it continues where that load
-/// ended.
+/// The number of blocks to load for a reader: twice as many as in the load before if the reader
+/// continues where that ended.
 u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
     const Extent* before = block == 0 ? nullptr : find(block - 1);
     limit = before == nullptr ? shape_.first_load_blocks : before->limit * 2;
@@ -166,16 +168,16 @@ u64 FileBuffer::load_length(u64 block, u64 wanted, u64 end, u64& limit) {
     return std::min({std::max(wanted, limit), most, std::max(end, block + 1) - block});
 }
 
-/// Loads `block` and some after it and counts the caller as a user of `loaded`: otherwise
-/// concurrent loaders would evict each other's extents before their first use. Null if another
-/// thread has loaded it meanwhile.
+/// Loads `block` and some blocks after it, and counts the caller as a user of `loaded`; otherwise
+/// concurrent loaders could evict each other's extents before their first use. `loaded` is null if
+/// another thread has loaded the block meanwhile.
 Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, Extent*& loaded) {
     loaded = nullptr;
     u64 limit = 0;
     const u64 room = load_length(block, wanted, end, limit);
     WARREN_TRY(make_room(lock, what, room));
     if (find(block) != nullptr) return Errc::ok;
-    // The extent after it may have been evicted, or loaded, meanwhile.
+    // Meanwhile another thread may have evicted or loaded the extent after it.
     const u64 blocks = std::min(room, load_length(block, wanted, end, limit));
     Extent* extent = insert(block, blocks, limit);
     if (extent == nullptr) return Errc::no_memory;
@@ -200,10 +202,10 @@ Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, 
     return code;
 }
 
-/// Copies from the extent that the hint names; returns how many bytes, 0 if the hint is wrong.
+/// Copies from the extent that the hint names. Returns the number of bytes, 0 if the hint is wrong.
 u64 FileBuffer::read_hinted(u64 place, std::span<std::byte> target) {
     const u64 block = place / block_size;
-    // Partner: read_found().
+    // Pairs with the release in read_found().
     Extent* extent = hint(block).load(std::memory_order_acquire);
     if (extent == nullptr || !extent->enter()) return 0;
     u64 length = 0;
@@ -218,7 +220,7 @@ u64 FileBuffer::read_hinted(u64 place, std::span<std::byte> target) {
     return length;
 }
 
-/// The same from the extent that the table names, loaded if need be.
+/// Copies from the extent that the table names; loads it first if need be.
 Errc FileBuffer::read_found(u64 place, std::span<std::byte> target, u64 run_end, u64& done) {
     Lock lock(mutex_, std::defer_lock);
     lock_soon(lock);
@@ -235,7 +237,7 @@ Errc FileBuffer::read_found(u64 place, std::span<std::byte> target, u64 run_end,
             continue;
         }
         if (extent == nullptr) continue;
-        // Partner: read_hinted().
+        // Pairs with the acquire in read_hinted().
         hint(block).store(extent, std::memory_order_release);
         const u64 begin = place - extent->first * block_size;
         done = std::min(target.size(), extent->blocks * block_size - begin);
@@ -259,7 +261,7 @@ Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
     return Errc::ok;
 }
 
-/// Makes an extent of whole new blocks from the beginning of `source`.
+/// Makes a new extent of whole blocks from the beginning of `source`.
 Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done) {
     done = 0;
     u64 blocks = std::min(source.size() / block_size, extent_blocks_max_);
@@ -313,25 +315,26 @@ Errc FileBuffer::write(u64 place, std::span<const std::byte> source) {
     return Errc::ok;
 }
 
-/// Of the least recently used extents that may be evicted, the one with the lowest cost for the
-/// room it frees. Null if there is none; then `is_in_use` says whether one may become idle.
-/// `writes_dirty`: dirty extents may be chosen, too.
+/// Chooses, among the least recently used extents that may be evicted, the one with the lowest cost
+/// for the room that it frees; with `writes_dirty` dirty ones too. Null if there is none; then
+/// `is_in_use` says whether one may become idle later.
 FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) {
     is_in_use = busy_ > 0;
     Extent* best = nullptr;
     u32 candidates = 0;
-    u64 later = order_.size();  // may be put to the end, where used ones belong
+    u64 later = order_.size();  // how many may still go to the end, where recently used ones belong
     for (auto at = order_.begin(); at != order_.end() && candidates < candidates_max;) {
         Extent* extent = *at++;
         if (later > 0 && extent->was_hinted.load(std::memory_order_relaxed)) {
             extent->was_hinted.store(false, std::memory_order_relaxed);
             order_.splice(order_.end(), order_, extent->position);
-            // At the end of the list it would not be visited again.
+            // This was the last element and still is: visit it again, or the loop would end here.
             if (at == order_.end()) at = extent->position;
             --later;
             continue;
         }
-        // Read once: a reader that enters meanwhile must not be missed by both tests.
+        // Read once: if a user entered between two reads, the extent could be skipped without
+        // counting as in use.
         const bool is_used = extent->is_used();
         is_in_use |= is_used;
         const bool may_go = extent->dirty_count == 0 || writes_dirty;
@@ -344,9 +347,9 @@ FileBuffer::Extent* FileBuffer::find_victim(bool writes_dirty, bool& is_in_use) 
     return best;
 }
 
-/// Evicts until so many blocks fit. What only a commit can write stays, beyond the limit if need
-/// be; for a caller that only reads, so do extents whose write fails, because that error is not the
-/// reader's.
+/// Evicts extents until `blocks` more blocks fit. Blocks that only a commit can write stay in
+/// memory, even beyond the limit. For a caller that only reads, so do extents whose write fails,
+/// because that error does not concern a reader.
 Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
     bool writes_dirty = shape_.writes_itself;
     u32 waits = 0;
@@ -354,8 +357,9 @@ Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
         bool is_in_use = false;
         Extent* victim = find_victim(writes_dirty, is_in_use);
         if (victim == nullptr) {
-            // Partner: leave(). Users that left before this are seen as gone, and later ones wake
-            // this thread.
+            // Sequentially consistent: pairs with leave(). A user that left before this is seen as
+            // gone by the second search; one that leaves later sees room_seekers_ and wakes this
+            // thread.
             room_seekers_.fetch_add(1, std::memory_order_seq_cst);
             victim = find_victim(writes_dirty, is_in_use);
             const bool is_over = victim == nullptr && (!is_in_use || ++waits > waits_max);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contents of files in a limited amount of memory, in extents of any length, so that a reader gets
-// as many contiguous bytes as there are. Loads begin small and double while the reader continues
-// where the last load ended. Written data stay here until a commit writes them back, or earlier to
-// make room, or until their file is removed.
+// File contents in a limited amount of memory, in extents of any length, so that a reader gets as
+// many contiguous bytes as there are. Loads start small, and double while a reader continues where
+// the last load ended. Written data stay here until a commit writes them back, or a thread that
+// needs room does so earlier, or their file is removed.
 //
-// An extent is clean or dirty (block by block), and locked during disk I/O on it. Extents in use
-// are never evicted; of the least recently used ones the cheapest is evicted first. Repeated reads
-// find an extent by a hint, without the lock that loads and evictions take.
+// Each block of an extent is clean or dirty. An extent is not changed or evicted during disk I/O on
+// it. Extents in use are never evicted; among the least recently used ones the cheapest is evicted
+// first. Repeated reads find an extent by a hint, without the lock that loads and evictions take.
 //
-// Invariant: no block is in two extents; a block that is dirty or logged stays until the disk has
-// it, whatever fails, unless its file is removed.
+// Invariant: no block is in two extents; a dirty or logged block stays until the disk has it, even
+// if writes fail, unless its file is removed.
 #pragma once
 
 #include <atomic>
@@ -32,61 +32,64 @@ namespace warren {
 
 struct FileBufferShape {
     u64 size_bytes = 0;
-    u64 first_load_blocks = 8;  // the first load of a reader; each further one is twice as long
-    u64 load_blocks_max = 512;  // the same as first_load_blocks: loads of one length
-    bool writes_itself = true;  // else only a journal writes what is dirty
-    u64 room_blocks = ~u64{0};  // that may be dirty at once, if a journal writes it
-    /// Whether the block at `place` is part of a file or will become one; empty: always. Called
+    u64 first_load_blocks = 8;  // a reader's first load; each further one is twice as long
+    u64 load_blocks_max = 512;  // equal to first_load_blocks: all loads have this length
+    bool writes_itself = true;  // else only a journal writes dirty blocks
+    u64 room_blocks = ~u64{0};  // how many blocks may be dirty at once, if a journal writes them
+    /// Whether the block at `place` belongs to a file or will belong to one; empty: always. Called
     /// with the table locked.
     std::function<bool(u64 place)> is_wanted;
 };
 
-/// What has happened since the buffer was made.
+/// Counters since the buffer was created.
 struct FileBufferFigures {
-    u64 hits = 0;   // parts of requests served from memory
-    u64 loads = 0;  // requests to the disk for reading
+    u64 hits = 0;   // parts of read requests, each copied from one extent
+    u64 loads = 0;  // read requests to the disk
     u64 loaded_blocks = 0;
     u64 evictions = 0;
-    u64 written_blocks = 0;  // that were written back
-    u64 dropped_blocks = 0;  // that were dirty when their file was removed
-    u64 blocks = 0;          // in memory now
+    u64 written_blocks = 0;  // blocks that were written back
+    u64 dropped_blocks = 0;  // blocks that were dirty when their file was removed
+    u64 blocks = 0;          // blocks in memory
     u64 dirty_blocks = 0;
 };
 
-/// Thread-safe. A read of what is in memory never waits for the disk, except for I/O on the same
-/// extent.
+/// Thread-safe. A read of data in memory waits for the disk only while another thread loads the
+/// same extent.
 class FileBuffer {
  public:
     static constexpr u64 size_bytes_min = 256 * kib;
 
-    /// Requires: `disk` outlives this; at least size_bytes_min.
+    /// Requires: `disk` outlives this; shape.size_bytes is at least size_bytes_min.
     FileBuffer(Disk& disk, const FileBufferShape& shape);
     ~FileBuffer();
 
-    /// Fills `target` from `place`. A load ends at `run_end` at the latest. If the disk refuses
-    /// writes, dirty extents stay, beyond the limit if need be.
+    /// Reads the bytes at `place` into `target`. A load ends at `run_end` at the latest. If the
+    /// disk refuses writes, dirty extents stay in memory, even beyond the limit.
     Errc read(u64 place, std::span<std::byte> target, u64 run_end);
-    /// Keeps the bytes until they are written back. Errc::io and others: room could not be made by
-    /// writing something else, nothing is lost.
+    /// Stores the bytes until they are written back. Errc::io and others: writing other dirty
+    /// blocks to make room has failed; these are not lost.
     Errc write(u64 place, std::span<const std::byte> source);
-    /// Writes back everything that was dirty at the call. Returns the first error; what could not
-    /// be written stays dirty.
+    /// Writes back everything that was dirty at the call. Returns the first error; blocks that
+    /// could not be written stay dirty.
     Errc write_back();
-    /// Until let_drop() everything dirty stays, even of removed files: the next commit shows what
-    /// is wanted now. What is unwanted at the call is dropped.
+    /// Until let_drop(), all dirty blocks stay, even those of removed files, because the next
+    /// commit still shows the files that exist now. Dirty blocks that no file needs at the call are
+    /// dropped.
     void keep_all();
     void let_drop();
-    /// Whole blocks without contents any more: they need not be kept or written.
+    /// Whole blocks whose contents nobody needs any more: their dirty marks are cleared, and they
+    /// may be dropped.
     void forget(u64 place, u64 length_bytes);
 
-    // With a journal.
-    /// Errc::need_commit if so many more blocks could not be dirty at once.
+    // For volumes whose journal also takes contents.
+    /// Reserves room for so many more dirty blocks. Errc::need_commit if they do not fit.
     Errc take_room(u64 blocks);
     void give_back_room(u64 blocks);
-    /// Calls `log(place, block)` for each dirty block. It counts as logged from then on; if `log`
-    /// returns false it is dropped, because its place no longer holds contents.
+    /// Calls `log(place, block)` for each dirty block. If it returns true, the block is logged from
+    /// then on. If it returns false, the block is no longer dirty, because its place does not hold
+    /// contents any more.
     void log_dirty(const std::function<bool(u64 place, const format::Block& block)>& log);
-    /// The logged blocks are at their places on the disk.
+    /// The caller has written all logged blocks to their places on disk.
     void end_logged();
 
     FileBufferFigures figures() const;
@@ -123,29 +126,30 @@ class FileBuffer {
     const FileBufferShape shape_;
     const u64 capacity_blocks_;
     const u64 extent_blocks_max_;
-    std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
+    std::vector<std::atomic<Extent*>> hints_;  // by a hash of the block: its extent
     std::atomic<u64> hits_{0};
     std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
-    mutable std::mutex mutex_;          // guards all below
+    mutable std::mutex mutex_;          // guards everything below
     ExtentMemory memory_;
     std::condition_variable changed_;
     std::vector<std::unique_ptr<Extent>> all_extents_;  // those in the table and the spare ones
-    Extent* spare_ = nullptr;                           // the first of a list
+    Extent* spare_ = nullptr;                           // first of the list of spare extents
     Map extents_;                                       // by first block
-    std::list<Extent*> order_;                          // used least recently first
+    std::list<Extent*> order_;                          // least recently used first
     u64 used_blocks_ = 0;
     u64 dirty_blocks_ = 0;
     u64 room_taken_ = 0;
     bool keeps_all_ = false;
-    u64 busy_ = 0;  // threads that let the disk work on an extent
+    u64 busy_ = 0;  // threads that do disk I/O on an extent
     FileBufferFigures figures_;
 };
 
-/// Lives from before a commit's snapshot until the contents that it shows are on the disk: they are
-/// kept, even if their files are removed meanwhile. What was removed before need not be written.
+/// Exists from before a commit's snapshot until the contents of all files that the snapshot shows
+/// are on disk: they are kept even if the files are removed meanwhile. Contents of files that were
+/// removed before need not be written.
 class KeptContents {
  public:
-    /// Null: nothing to keep.
+    /// Null: there is nothing to keep.
     explicit KeptContents(FileBuffer* buffer) : buffer_(buffer) {
         if (buffer_ != nullptr) buffer_->keep_all();
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handling of dirty blocks: a commit writes them back, or a journal logs them, or a thread that
-// needs room writes some; and those of removed files are dropped.
+// Dirty blocks: a commit writes them back, or a journal logs them, or a thread that needs room
+// writes some. Those of removed files are dropped.
 //
-// A file may be removed between a commit's snapshot, which shows it, and the write of its contents:
-// until then nothing is dropped.
+// A file may be removed after a commit's snapshot, which shows it, but before the commit has
+// written its contents. So in that time nothing is dropped.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -18,11 +18,11 @@ using format::block_size;
 namespace {
 
 constexpr u64 batch_extents = 128;
-constexpr u64 batch_writes = 256;  // ranges of one disk request
+constexpr u64 batch_writes = 256;  // ranges in one disk request
 
 }  // namespace
 
-/// Clears the marks of dirty blocks of removed files; returns how many.
+/// Clears the dirty marks of blocks that no file needs any more; returns their number.
 u64 FileBuffer::drop_unwanted(Extent& extent) {
     const bool may_drop = !keeps_all_ && shape_.writes_itself && shape_.is_wanted != nullptr;
     if (!may_drop || extent.dirty_count == 0 || extent.is_locked()) return 0;
@@ -39,7 +39,7 @@ u64 FileBuffer::drop_unwanted(Extent& extent) {
     return dropped;
 }
 
-/// Writes the `taken` blocks of the extents, some runs at a time.
+/// Writes the `taken` blocks of the extents, with at most batch_writes ranges in one disk request.
 Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
     std::array<DiskWrite, batch_writes> writes;
     u64 count = 0;
@@ -60,8 +60,8 @@ Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
     return disk_.write_many(std::span(writes).first(count));
 }
 
-/// Writes the dirty blocks of at most batch_extents unlocked extents. Allocates nothing: a commit
-/// must not stop halfway for lack of memory.
+/// Writes the dirty blocks of at most batch_extents extents that are not locked. Allocates no
+/// memory, because a commit must not stop halfway for lack of memory.
 Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
     u64 blocks = 0;
     for (Extent* extent : extents) {
@@ -74,7 +74,8 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
     }
     ++busy_;
     lock.unlock();
-    // Every thread locks several extents in the order of their addresses.
+    // Every thread that locks several extents does so in the order of their addresses, so there is
+    // no deadlock.
     std::array<Extent*, batch_extents> room;
     std::ranges::copy(extents, room.begin());
     const std::span in_order = std::span(room).first(extents.size());
@@ -98,7 +99,8 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
     return code;
 }
 
-/// Makes a thread that writes faster than the disk do a part of the write-back.
+/// If over half of the buffer is dirty, writes a part of it back: a thread that writes faster than
+/// the disk thus slows down.
 Errc FileBuffer::keep_below_limit(Lock& lock) {
     if (!shape_.writes_itself || dirty_blocks_ <= capacity_blocks_ / 2) return Errc::ok;
     std::array<Extent*, batch_extents> some;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expected contents of a block follow from its place: its frame's kind says whether it holds
-// inodes, an inode bitmap or a tree block, and the bitmaps say whether it holds anything yet.
+// The expected contents of a block follow from its place. The kind of its frame says whether it
+// holds inodes, an inode bitmap or a tree block, and the bitmaps say whether it holds anything yet.
 #include "fs/cache/meta_loader.hpp"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ bool is_tree_kind(u16 kind) {
            found == BlockKind::link_target || found == BlockKind::reference_counts;
 }
 
-/// Makes `block`, a bitmap of inodes, the resident one at `place` in the host's Store, which has
-/// the identity map.
+/// Makes the inode bitmap `block` the resident block at `place` in the host's Store, which is fully
+/// resident.
 void copy_in(const core::Store& store, u64 place, const Block& block) {
     auto& mine = *reinterpret_cast<Block*>(store.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
@@ -98,7 +98,7 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
                 bitmaps[bitmap_count++] = bitmap;
             }
         }
-        // What fails here fails again, and is reported, when an operation finds it missing.
+        // A failed load of a bitmap is repeated, and reported, by the load that needs the bitmap.
         load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
         load_some(places.first(count), answers, buffer);
         places = places.subspan(count);
@@ -106,7 +106,7 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
     }
 }
 
-/// load_many() of at most batch_max places.
+/// load_many() for at most batch_max places.
 void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
                            MetaBuffer* buffer) {
     std::array<Read*, batch_max> mine;
@@ -114,7 +114,7 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
     u64 count = 0;
     std::array<bool, batch_max> is_left{};
     {
-        // Never wait with reads begun and not issued: so reads that cannot begin are left.
+        // Never waits while reads are begun but not issued: load() reads the other places later.
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < places.size(); ++i) {
             const Result<Read*> started = start(places[i], buffer);
@@ -144,7 +144,7 @@ u64 MetaLoader::waiters() {
     return count;
 }
 
-/// The read of `place` that is under way, or null. Under the lock.
+/// The read of `place` that is running, or null. Under the lock.
 MetaLoader::Read* MetaLoader::find_read(u64 place, const MetaBuffer* buffer) {
     for (Read& read : reads_) {
         if (read.askers == 0 || read.is_over) continue;
@@ -153,9 +153,9 @@ MetaLoader::Read* MetaLoader::find_read(u64 place, const MetaBuffer* buffer) {
     return nullptr;
 }
 
-/// Begins a read for the caller, who must read_in() and finish() it; null if the block is resident.
-/// Errc::busy if it is being read, or too many reads are under way; Errc::need_block if the bitmap
-/// of its inodes is not in memory. Under the lock.
+/// Begins a read for the caller, which must then call read_in() and finish(). Null if the block is
+/// resident. Errc::busy if the block is being read or too many reads are running; Errc::need_block
+/// if the bitmap of its inodes is not in memory. Under the lock.
 Result<MetaLoader::Read*> MetaLoader::start(u64 place, MetaBuffer* buffer) {
     if (buffer == nullptr && is_resident(place)) return nullptr;
     if (find_read(place, buffer) != nullptr) return Errc::busy;
@@ -177,8 +177,8 @@ Result<MetaLoader::Read*> MetaLoader::start(u64 place, MetaBuffer* buffer) {
     return &*unused;
 }
 
-/// Brings the host's copy of a bitmap of inodes up to date with the engine's. If the engine has
-/// none, the newest is that of the last commit, which the host or the disk has.
+/// Copies the engine's version of an inode bitmap to the host. If the engine does not have the
+/// bitmap in memory, the newest version is that of the last commit, which the host or the disk has.
 Errc MetaLoader::take_bitmap(MetaBuffer& buffer, u64 place) {
     Block bitmap;
     const Errc read = or_no_memory([&] { return buffer.read_block(place, bitmap); });
@@ -186,8 +186,8 @@ Errc MetaLoader::take_bitmap(MetaBuffer& buffer, u64 place) {
     return read == Errc::need_block ? Errc::ok : read;
 }
 
-/// Fills the blocks of reads from the disk, or with zeros, and notes the result of each. Without
-/// the lock.
+/// Fills the blocks of reads from the disk, or with zeros, and stores the result of each read.
+/// Called without the lock.
 void MetaLoader::read_in(std::span<Read* const> reads) {
     std::array<DiskRead, batch_max> requests;
     u64 count = 0;
@@ -204,7 +204,7 @@ void MetaLoader::read_in(std::span<Read* const> reads) {
             std::memset(read->block, 0, sizeof *read->block);
             read->result = Errc::ok;
         } else if (all != Errc::ok && count != 1) {
-            // One result for all: read one at a time to find which one failed.
+            // There is one result for all: read one block at a time to find those that fail.
             const DiskRead request = request_of(*read);
             read->result = or_no_memory([&] { return disk_.read(request.offset, request.target); });
         }
@@ -218,7 +218,7 @@ DiskRead MetaLoader::request_of(const Read& read) {
     return {read.place, std::as_writable_bytes(std::span(read.block, 1))};
 }
 
-/// Makes a block that was read resident and wakes all callers that wait for it. Under the lock.
+/// Makes the block of a read resident and wakes all callers that wait for it. Under the lock.
 Errc MetaLoader::finish(Read& read) {
     if (read.result == Errc::ok) {
         read.result = or_no_memory([&] { return put(read); });
@@ -228,16 +228,16 @@ Errc MetaLoader::finish(Read& read) {
     return leave(read);
 }
 
-/// Ends a caller's part in a read; returns the result. Under the lock.
+/// Ends a caller's part in a read; returns its result. Under the lock.
 Errc MetaLoader::leave(Read& read) {
     const Errc result = read.result;
     if (--read.askers == 0) changed_.notify_all();
     return result;
 }
 
-/// Makes resident what was read, unless that may be out of date: then the callers retry.
-/// Errc::corrupt if the place has another use by now. Under the lock. In a buffer of the host's
-/// only this makes a block resident, so there it is not resident yet.
+/// Makes resident what was read, unless that may be out of date: then the callers try again.
+/// Errc::corrupt if the frame has another kind now. Under the lock. A block becomes resident in a
+/// buffer cache of the host only here, so this one is not resident there yet.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
@@ -263,14 +263,14 @@ Errc MetaLoader::put_into(MetaBuffer& buffer, Read& read) {
     WARREN_TRY(buffer.place_block(read.place, *read.block, evicted_));
     forget_references(read.place);
     if (evicted_.place == core::place_none) return Errc::ok;
-    // It was resident when that read began, and may have been changed since.
+    // The evicted block was resident when that read began, and may have been changed since.
     if (Read* const other = find_read(evicted_.place, &buffer)) other->is_void = true;
-    static_cast<void>(keep_evicted());  // or before the next eviction
+    static_cast<void>(keep_evicted());  // if this fails, it is tried again before the next eviction
     return Errc::ok;
 }
 
-/// keep_references() of the block last evicted from an engine's buffer. If Errc::no_memory, it is
-/// still to be done.
+/// Calls keep_references() for the block that was evicted last from an engine's buffer cache. After
+/// Errc::no_memory that remains to be done.
 Errc MetaLoader::keep_evicted() {
     if (evicted_.place == core::place_none) return Errc::ok;
     WARREN_TRY(or_no_memory([&] {
@@ -281,7 +281,7 @@ Errc MetaLoader::keep_evicted() {
     return Errc::ok;
 }
 
-/// Saves the references in an evicted block, which the disk does not have.
+/// Saves the references in an evicted block of inodes, because the disk does not have them.
 void MetaLoader::keep_references(u64 place, const Block& block) {
     if (!holds_inodes(place)) return;
     const auto* inodes = reinterpret_cast<const format::Inode*>(&block);
@@ -297,7 +297,7 @@ void MetaLoader::keep_references(u64 place, const Block& block) {
     if (!kept.empty()) kept_[place] = std::move(kept);
 }
 
-/// Restores in `block` what keep_references() has saved.
+/// Restores in `block` what keep_references() saved.
 void MetaLoader::restore_references(u64 place, Block& block) const {
     const auto found = kept_.find(place);
     if (found == kept_.end()) return;
@@ -309,7 +309,7 @@ void MetaLoader::restore_references(u64 place, Block& block) const {
     }
 }
 
-/// Drops what keep_references() has saved: it is in memory again.
+/// Drops what keep_references() saved, because the block is in memory again.
 void MetaLoader::forget_references(u64 place) {
     const auto found = kept_.find(place);
     if (found == kept_.end()) return;
@@ -329,8 +329,8 @@ bool MetaLoader::is_resident(u64 place) {
     return true;
 }
 
-/// The bits of the inodes in the block at `place` that are in use. Errc::need_block if the bitmap
-/// is not in memory.
+/// The used bits of the inodes in the block at `place`. Errc::need_block if their bitmap is not in
+/// memory.
 Result<u64> MetaLoader::inodes_in_use(u64 place) {
     const u32 slot = static_cast<u32>(place / format::inode_size % format::inodes_per_frame);
     Block* block = pin(frame_place_of(place));
@@ -341,8 +341,8 @@ Result<u64> MetaLoader::inodes_in_use(u64 place) {
     return used;
 }
 
-/// What the disk has at `place`. If nothing, an operation is about to fill the block, or has
-/// followed a stale pointer. Errc::need_block as from inodes_in_use().
+/// What the disk should have at `place`. If nothing, then an operation is about to fill the block,
+/// or has followed an outdated pointer. Errc::need_block as from inodes_in_use().
 Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     const u64 frame = place / format::frame_size;
     const u64 bit = place / format::block_size % format::blocks_per_frame;
@@ -364,7 +364,7 @@ Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     return expected;
 }
 
-/// Checks what the disk had at `place`, and clears slots that are not inodes.
+/// Checks a block that was read from `place`, and clears slots that hold no valid inode.
 Errc MetaLoader::accept(u64 place, const Expected& expected, Block& block) const {
     if (expected.kind == FrameKind::inodes) {
         if (place % format::frame_size == 0) {
@@ -440,7 +440,7 @@ void MetaLoader::load_frame(u64 frame) {
 }
 
 void MetaLoader::adopt(u64 place, const Block& block) {
-    // Not between take_bitmap()'s read of an engine, which may be newer, and its copy.
+    // The lock excludes take_bitmap(), which may be copying a newer bitmap from the engine.
     const std::lock_guard lock(mutex_);
     copy_in(store_, place, block);
 }
@@ -474,7 +474,7 @@ Result<u32> MetaLoader::find_victim() {
 Block* MetaLoader::pin(u64 place) {
     if (store_.heads == nullptr) {
         const u64 block = place / format::block_size;
-        // Acquire: pairs with the release in load().
+        // Acquire: pairs with the releases in copy_in(), load_frame() and ops::end_showing().
         const u64 bits =
             device_atomic<u64>(store_.resident[block / 64]).load(hd::memory_order_acquire);
         return (bits >> block % 64 & 1) != 0 ? reinterpret_cast<Block*>(store_.base + place)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings metadata blocks into an engine's memory when an operation asks for one that is not there,
-// and, with a meta buffer of fixed size, decides which block is evicted for it.
+// Loads metadata blocks into an engine's memory when an operation needs one that is not there and,
+// with a buffer cache, chooses the block that is evicted for it.
 //
-// Invariant: a block is published as resident only after it passed its checks; an inode that does
-// not exist has generation zero in memory. References to inodes, which are not on the disk, survive
-// the eviction of their block: they are kept beside the buffer, 16 bytes for an inode.
+// Invariant: a block is made resident only after it passed its checks; an inode that does not exist
+// has generation zero in memory. References to inodes, which are not on disk, survive the eviction
+// of their block: they are kept beside the buffer cache, in 16 bytes for each inode.
 //
-// Disk I/O happens without the lock, so many reads are under way at once; callers that need the
-// same place share one. A block that is being read is not resident, so no operation changes it; but
-// it may be freed and reused before the read has ended, and in an engine's buffer it may be loaded
-// and evicted. What was read never overwrites newer contents: put() and fs/ops/show_block.hpp
-// ensure that.
+// No thread holds the lock during disk I/O, so many reads run at the same time; callers that need
+// the same block share one read. A block that is being read is not resident, so no operation
+// changes it. But it may be freed and reused before the read ends, and in an engine's buffer cache
+// it may be loaded and evicted meanwhile. put() and fs/ops/show_block.hpp ensure that what was read
+// never overwrites newer contents.
 #pragma once
 
 #include <array>
@@ -32,67 +32,70 @@ namespace warren {
 
 class MetaLoader {
  public:
-    /// At most so many reads are under way; a further one waits.
+    /// At most this many reads run at the same time; a caller that needs another one waits.
     static constexpr u64 reads_max = 64;
-    /// At most so many of them belong to one call of load_many().
+    /// One call of load_many() has at most this many reads running.
     static constexpr u64 batch_max = 32;
 
-    /// Requires: both outlive this; `volume` is the first 8 bytes of the UUID.
+    /// Requires: `disk` and `store` outlive this; `volume` is the first 8 bytes of the volume's
+    /// UUID.
     MetaLoader(Disk& disk, const core::Store& store, u64 volume);
 
-    /// Makes the block at `place` resident; it may be evicted again at once if a meta buffer is in
-    /// heavy use. With a `buffer`, in that, which is an engine's; the host's Store then has the
-    /// identity map, and of all blocks only the bitmaps of inodes. Errc::corrupt if its bytes are
-    /// invalid, Errc::io if they cannot be read, Errc::need_commit if every block of the meta
-    /// buffer is in use or dirty.
+    /// Makes the block at `place` resident; in a busy buffer cache it may be evicted again at once.
+    /// With `buffer`, an engine's buffer cache, the block becomes resident there; the host's Store
+    /// is then fully resident, but holds no blocks except inode bitmaps. Errc::corrupt if the block
+    /// is invalid, Errc::io if it cannot be read, Errc::need_commit if every block of the buffer
+    /// cache is in use or dirty.
     Errc load(u64 place, MetaBuffer* buffer = nullptr);
 
-    /// As load() of each place, in parallel where the disk can. A place that occurs twice may be
-    /// read twice. Requires: as many answers.
+    /// Calls load() for each place, in parallel where the disk can. A place that occurs twice may
+    /// be read twice. Requires: `answers` has as many elements as `places`.
     void load_many(std::span<const u64> places, std::span<Errc> answers,
                    MetaBuffer* buffer = nullptr);
 
-    /// Makes all used blocks of a frame resident, and those of free inodes, by one read. Blocks
-    /// that cannot be read or are invalid are left to load(). Requires: the identity map; no block
-    /// of the frame is resident, and no other thread uses it.
+    /// Makes the blocks of a frame resident by one read: those in use, and in an inode frame also
+    /// those without inodes. Blocks that cannot be read or are invalid are left to load().
+    /// Requires: the store is fully resident; no block of the frame is resident, and no other
+    /// thread uses the frame.
     void load_frame(u64 frame);
 
-    /// The memory of a resident block, kept there until unpin(); null if it is not resident.
+    /// The memory of a resident block, which stays resident until unpin(); null if it is not
+    /// resident.
     format::Block* pin(u64 place);
     void unpin(u64 place);
 
-    /// Copies a bitmap of inodes that an engine with its own memory has at `place` to the host's
-    /// Store. Requires: the identity map.
+    /// Copies an inode bitmap that an engine with its own memory has at `place` to the host's
+    /// Store. Requires: that is a fully resident store.
     void adopt(u64 place, const format::Block& block);
 
     u64 loads() const { return loads_; }
-    /// How many callers wait for a read that another has begun.
+    /// The number of callers that wait for a read that another caller has started.
     u64 waiters();
 
  private:
-    /// The references to one inode of a block that was evicted.
+    /// References to one inode whose block was evicted.
     struct Kept {
-        u32 slot;        // in the block
-        u32 generation;  // 0: it was removed; see removed_
+        u32 slot;        // index of the inode in the block
+        u32 generation;  // 0: the inode was removed; see removed_
         u64 references;
     };
 
-    /// What the disk has at a place that is not resident.
+    /// What the disk should have at a place that is not resident.
     struct Expected {
         format::FrameKind kind;
-        bool is_written;  // else nothing yet: zeros in memory
-        u64 used;         // of a block of inodes: the bits of those that exist
+        bool is_written;  // false: nothing yet; the block is filled with zeros
+        u64 used;         // for a block of inodes: one bit for each inode that exists
     };
 
-    /// A block that is being read, or the result while callers still wait for it.
+    /// A read that is running, or its result while callers still need it.
     struct Read {
-        format::Block* block = nullptr;  // its own
+        format::Block* block = nullptr;  // memory of this read
         u64 place = 0;
-        MetaBuffer* buffer = nullptr;  // where it goes; null: the host's Store
+        MetaBuffer* buffer = nullptr;  // the buffer cache for the block; null: the host's Store
         Expected expected{};
-        u32 askers = 0;        // callers that wait for it, the reader included; 0: may be reused
-        bool is_over = false;  // `result` tells
-        bool is_void = false;  // the block was evicted since it was begun
+        u32 askers = 0;        // callers that wait, the reading one included; 0: may be reused
+        bool is_over = false;  // `result` is valid
+        bool is_void = false;  // the block was evicted since the read began: it may be outdated
         Errc result = Errc::ok;
     };
 
@@ -121,15 +124,15 @@ class MetaLoader {
     Disk& disk_;
     const core::Store& store_;
     const u64 volume_;
-    const std::unique_ptr<format::Block[]> blocks_;  // one a read
-    std::mutex mutex_;                               // for all below; hits never take it
-    std::condition_variable changed_;                // a read is over, or may be reused
+    const std::unique_ptr<format::Block[]> blocks_;  // one for each read
+    std::mutex mutex_;                               // guards all below; hits do not take it
+    std::condition_variable changed_;                // a read has ended, or may be reused
     std::array<Read, reads_max> reads_;
     u32 hand_ = 0;                                // second-chance order: the next head to examine
-    ops::Evicted evicted_{core::place_none, {}};  // from an engine's buffer, not kept yet
+    ops::Evicted evicted_{core::place_none, {}};  // from an engine's buffer; to be kept
     u64 loads_ = 0;
-    std::unordered_map<u64, std::vector<Kept>> kept_;  // by place of the block
-    std::unordered_map<u64, format::Inode> removed_;   // by number of the inode
+    std::unordered_map<u64, std::vector<Kept>> kept_;  // by the place of the block
+    std::unordered_map<u64, format::Inode> removed_;   // by the inode's number
 };
 
 }  // namespace warren
