@@ -82,7 +82,7 @@ class FileBuffer {
     void forget(u64 place, u64 length_bytes);
 
     // For volumes whose journal also takes contents.
-    /// Reserves room for so many more dirty blocks. Errc::need_commit if they do not fit.
+    /// Reserves room for `blocks` more dirty blocks. Errc::need_commit if they do not fit.
     Errc take_room(u64 blocks);
     void give_back_room(u64 blocks);
     /// Calls `log(place, block)` for each dirty block. If it returns true, the block is logged from

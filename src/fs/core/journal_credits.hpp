@@ -102,7 +102,7 @@ class JournalCredits {
     WARREN_HD ~JournalCredits() { leave(); }
 
     /// Passes the freeze barrier. Errc::retry, holding nothing, while a commit takes its snapshot.
-    /// Not needed where the engine starts no commit meanwhile. Requires: this object holds nothing.
+    /// Not needed where no snapshot can be taken meanwhile. Requires: this object holds nothing.
     WARREN_HD Errc pass_barrier(StoreState& state, u32 worker) {
         state_ = &state;
         inside_ = &state.freeze_barrier[worker % barrier_slots].inside;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hash of a name, which decides where the name lies in its directory: SipHash-1-3 (Aumasson,
 // Bernstein: "SipHash: a fast short-input PRF", 2012) under the volume's 128-bit key. Without the
-// key, nobody can make names that collide.
+// key, an attacker cannot choose names that collide.
 //
 // Invariant: a hash is below 2^55 - 1, so every position in a directory (hash << 8 | number), plus
 // the three positions that "." and ".." need, is below 2^63.

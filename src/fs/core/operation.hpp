@@ -53,12 +53,12 @@ class Operation {
     bool may_use_reserve = false;
     bool barrier_is_held = false;  // this is part of a bulk step that has passed the barrier
     bool is_alone = false;         // no other operation runs, so reads need no validation
-    bool commits_wait = false;     // no commit can start meanwhile, so the barrier is not needed
+    bool commits_wait = false;     // no snapshot can be taken meanwhile, so no barrier is needed
 
     /// Reads the version of `place`. Errc::retry while a writer holds its lock.
     WARREN_HD Errc observe(u64 place, Seen& seen) {
         seen.place = place;
-        // Acquire: pairs with the release of end_apply().
+        // Acquire: pairs with the release in unlock(), which ends each apply.
         seen.version = once(team, [&] {
             return device_atomic<u64>(store.versions[stripe_of(place)])
                 .load(hd::memory_order_acquire);
@@ -70,7 +70,7 @@ class Operation {
     WARREN_HD bool unchanged(const Seen& seen) const {
         if (is_alone) return true;
         return once(team, [&] {
-            fence_acquire();  // pairs with fence_release() in begin_apply()
+            fence_acquire();  // pairs with fence_release() in open_locked()
             return device_atomic<u64>(store.versions[stripe_of(seen.place)])
                        .load(hd::memory_order_relaxed) == seen.version;
         });

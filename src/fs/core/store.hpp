@@ -59,7 +59,7 @@ struct StoreState {
     u64 reserved_credits;  // of operations that are applying now
     u64 journal_room;      // blocks that one commit can hold
 
-    u32 gate_closed;
+    u32 gate_closed;      // 1: the freeze barrier is closed
     u32 read_only;        // set by an I/O error or an overrun: no operation writes any more
     u32 overrun_blocks;   // dirtied by an operation or bulk step with fewer credits; 0: none
     u32 overrun_credits;  // the credits that it had
