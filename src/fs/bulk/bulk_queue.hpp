@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work queue of a bulk command in an engine's memory: tasks of 16 bytes in a ring. A worker
-// takes a ticket and waits on that slot alone, so idle workers do not contend; a team adds all its
-// tasks with one fetch of tickets. Work ends when the count of unfinished tasks is zero.
+// The work queue of a bulk command, in the engine's memory: a ring of tasks of 16 bytes. A worker
+// draws a ticket and polls only the slot of that ticket, so idle workers do not contend. A team
+// adds all its tasks with a single fetch-and-add of tickets. The run ends when the count of
+// unfinished tasks drops to zero.
 //
-// Invariant: a slot holds a task from the moment its writer published `subject` until its reader
-// took it; a task that does not fit is refused, never lost.
+// Invariant: a slot holds a task from the moment a writer has stored `subject` until a reader has
+// taken it. A task for which there is no room is refused, never lost.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -17,7 +18,7 @@
 
 namespace warren::bulk {
 
-/// Yields briefly to other threads.
+/// Waits for a moment: a CPU thread yields, a thread of a GPU sleeps.
 WARREN_HD inline void pause_briefly() {
 #if defined(__CUDA_ARCH__)
     __nanosleep(40);
@@ -26,12 +27,12 @@ WARREN_HD inline void pause_briefly() {
 #endif
 }
 
-/// The words of a queue, on cache lines of their own.
+/// The counters of a queue, each on a cache line of its own.
 struct BulkQueueState {
-    alignas(128) u64 taken;       // tickets of readers
-    alignas(128) u64 added;       // tickets of writers
+    alignas(128) u64 taken;       // tickets drawn by readers
+    alignas(128) u64 added;       // tickets drawn by writers
     alignas(128) u64 unfinished;  // tasks added and not finished
-    alignas(128) u32 is_done;     // set when it fell to zero
+    alignas(128) u32 is_done;     // set when `unfinished` drops to zero
 };
 
 struct alignas(16) BulkSlot {
@@ -39,12 +40,13 @@ struct alignas(16) BulkSlot {
     u64 part;
 };
 
-/// A reference to a queue: slots, all free at the start, and its words. Workers may wait for tasks
-/// before there are any: the start of a run counts as a task, which begin_over() ends.
+/// A reference to a queue: its slots, all free at first, and its counters. Workers may wait before
+/// there are any tasks: the start of a run counts as an unfinished task, which begin_over()
+/// finishes.
 struct BulkQueue {
     BulkSlot* slots = nullptr;
     u64 capacity = 0;  // a power of two
-    u64 margin = 0;    // what all workers together may add between two checks of the count
+    u64 margin = 0;    // how many tasks all workers may add between two checks of the count
     BulkQueueState* state = nullptr;
 
     /// Prepares the next run. Requires: all slots are free and no worker runs. One lane.
@@ -55,11 +57,11 @@ struct BulkQueue {
         relaxed_store(state->is_done, 0);
     }
 
-    /// Whether more tasks are useful: always, for each costs a worker the same.
+    /// Whether a worker should split off more tasks. Always, because each task costs the same.
     WARREN_HD bool wants_more() const { return true; }
 
-    /// Adds the tasks of those lanes that say `mine`; false, for all, if there is no room.
-    /// Collective.
+    /// Adds the tasks of the lanes that pass `mine`. Returns false to all lanes, and adds none, if
+    /// there is no room. Collective.
     template <class Team>
     WARREN_HD bool push(const Team& team, bool mine, const ops::TreeTask& task) const {
         const u32 votes = team.ballot(mine);
@@ -79,25 +81,25 @@ struct BulkQueue {
         return true;
     }
 
-    /// Takes the next task, waiting for one. False if all work is done. Collective.
+    /// Waits for the next task and takes it. False if all work is done. Collective.
     template <class Team>
     WARREN_HD bool pop(const Team& team, ops::TreeTask& task) const {
         task = once(team, [&] { return wait_for_task(); });
         return task.subject != 0;
     }
 
-    /// The first tasks are there. Collective.
+    /// Called once the first tasks have been added. Collective.
     template <class Team>
     WARREN_HD void begin_over(const Team& team) const {
         finish(team);
     }
 
-    /// A popped task is finished, with all that it added. Collective.
+    /// Called when a popped task is done and the tasks that it led to have been added. Collective.
     template <class Team>
     WARREN_HD void finish(const Team& team) const {
         team.sync();
         once(team, [&] {
-            // Acquire and release: the worker that ends the run sees all that tasks did.
+            // Acquire and release: the worker that ends the run sees the effects of all tasks.
             device_atomic<u64> unfinished(state->unfinished);
             if (unfinished.fetch_sub(1, hd::memory_order_acq_rel) != 1) return;
             device_atomic<u32>(state->is_done).store(1, hd::memory_order_release);
@@ -114,9 +116,9 @@ struct BulkQueue {
     WARREN_HD void write(u64 ticket, const ops::TreeTask& task) const {
         BulkSlot& slot = slots[ticket & (capacity - 1)];
         device_atomic<u64> subject(slot.subject);
-        // Terminates: there was room, so a reader has the ticket of the task still there, and takes
-        // it once it is complete. Acquire: pairs with the release in wait_for_task(): the reader
-        // has taken the old task.
+        // Terminates: push() has checked that there is room, so some reader holds the ticket of the
+        // task that is still in this slot, and takes it once it is complete. Acquire: pairs with
+        // the release in wait_for_task(), after which the old task has been read.
         while (subject.load(hd::memory_order_acquire) != 0)
             pause_briefly();
         relaxed_store(slot.part, task.part);
@@ -124,8 +126,8 @@ struct BulkQueue {
         subject.store(task.subject, hd::memory_order_release);
     }
 
-    /// Terminates: a worker with a task does not wait here, and the last one to finish sets
-    /// is_done.
+    /// Terminates: a worker that executes a task does not wait here, and the worker that finishes
+    /// the last task sets is_done.
     WARREN_HD ops::TreeTask wait_for_task() const {
         const u64 ticket = device_atomic<u64>(state->taken).fetch_add(1, hd::memory_order_relaxed);
         BulkSlot& slot = slots[ticket & (capacity - 1)];

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freeing one inode of a dying tree by one lane: 32 lanes of a warp free 32 files at once, a CPU
-// thread one after the other. Only inodes that can be freed at once are freed here; for others the
-// result tells the caller why not.
+// Frees an inode of a tree that is being removed, by a single lane: the 32 lanes of a warp free 32
+// files at once, a CPU thread one after the other. Only inodes that need no further operation are
+// freed here; for any other the result tells the caller the reason.
 //
-// A lane never waits and holds nothing afterwards, so diverged lanes cannot block each other.
-// Invariant: an inode changes only while this lane holds its version's lock; what is not freed is
-// as it was. Needs the identity map.
+// A lane never waits here and holds no lock afterwards, so diverged lanes cannot block each other.
+// Invariant: an inode changes only while the lane holds the lock of its version word. If the result
+// is not LaneFate::gone, the inode is unchanged, except that an empty directory may have been
+// marked entries_dying. Requires a fully resident store.
 #pragma once
 
 #include "fs/ops/dispose.hpp"
 
 namespace warren::ops {
 
-/// What one lane freed in a step; the step counts it when it ends.
+/// What one lane has freed in a step; added to the step's totals when the step ends.
 struct FreeTally {
     u64 files = 0;  // names of files
     u64 directories = 0;
@@ -21,26 +22,26 @@ struct FreeTally {
 };
 
 enum class LaneFate : u8 {
-    none,      // there was nothing to do
-    gone,      // freed, or one of several names removed
+    none,      // no entry to handle
+    gone,      // the inode is freed, or one of its several names removed
     descends,  // a directory that is not empty
-    keeps,     // needs an operation of its own: open, or very large
-    waits,     // the step must not write more: left for the next one
-    busy,      // another operation holds its lock: try again
-    absent,    // blocks that it needs are not in memory
-    damaged,   // not an inode of that type
+    keeps,     // needs an operation of its own: it is open, or very large
+    waits,     // left for the next step: this one must not dirty more blocks
+    busy,      // another operation holds the inode's lock: try again
+    absent,    // blocks that are needed are not in memory
+    damaged,   // not an inode of the expected type
 };
 
 using LaneOperation = Operation<ThreadTeam>;
 
 inline constexpr u32 stripe_none = ~0u;
 
-/// What a step allows its lanes.
+/// The limits and shared words of a step.
 struct LaneRules {
     i64 now = 0;
-    u64 dirty_max = 0;  // with this many dirty blocks, files that keep other names are left alone
-    u64* dropping = nullptr;  // how many lanes of the step drop a link right now
-    /// A stripe that the step itself keeps locked: its lanes use `held_word` instead.
+    u64 dirty_max = 0;  // with this many dirty blocks, files that have other names are left alone
+    u64* dropping = nullptr;  // how many lanes of the step are in drop_link()
+    /// A stripe of version words that the step keeps locked: its lanes use `held_word` instead.
     u32 held_stripe = stripe_none;
     u64* held_word = nullptr;
 
@@ -50,23 +51,24 @@ struct LaneRules {
     }
 };
 
-/// Locks what lies at `place`, whatever its version is. False if it is locked. A retry loop
-/// terminates: the holder is running, and while it holds the lock it does not wait, or for a
-/// bounded time only (a rebuild).
+/// Locks `place`, whatever its version is, and returns the version. False if it is locked. A loop
+/// that retries terminates: the holder of the lock is running and does not wait while it holds it,
+/// or only for a bounded time (a rebuild).
 WARREN_HD inline bool lock_by_lane(const Store& store, const LaneRules& rules, u64 place,
                                    u64& version) {
     device_atomic<u64> word(rules.word_of(store, place));
-    // Acquire: pairs with the release of the holder before us. A locked word stays as it is.
+    // Acquire: pairs with the release of the previous holder. A locked word stays as it is.
     version = word.fetch_or(1, hd::memory_order_acquire);
 #if !defined(__CUDA_ARCH__)
-    // Pairs with fence_acquire() in unchanged(). On a GPU the atomic above is one event at the
-    // level-2 cache: what follows its acquire also follows its write, without a costly fence.
+    // Pairs with fence_acquire() in unchanged(). A GPU needs no fence, which would be slow: the
+    // atomic above is a single event at the level-2 cache, so what follows its acquire also follows
+    // its write.
     fence_release();
 #endif
     return (version & 1) == 0;
 }
 
-/// Waits for the holder of the lock of `place`, then invalidates all that was read there.
+/// Waits until `place` is unlocked, then raises its version: everything read there before is stale.
 template <class Pause>
 WARREN_HD void retire_by_lane(const Store& store, const LaneRules& rules, u64 place,
                               const Pause& pause) {
@@ -75,29 +77,29 @@ WARREN_HD void retire_by_lane(const Store& store, const LaneRules& rules, u64 pl
         pause();
     device_atomic<u64> word(rules.word_of(store, place));
 #if defined(__CUDA_ARCH__)
-    // Nothing was written under the lock, and earlier holders' writes are in the level-2 cache.
+    // Nothing was written under this lock, and writes of earlier holders are in the level-2 cache.
     word.store(version + 2, hd::memory_order_relaxed);
 #else
-    // Release: passes on what the holder before us released to the next user of the word.
+    // Release: the next user of the word sees what the previous holder released.
     word.store(version + 2, hd::memory_order_release);
 #endif
 }
 
-/// Unlocks; `step` is 2 if something was written, else 0.
+/// Unlocks `place`. `step` is 2 if something was written under the lock, else 0.
 WARREN_HD inline void unlock_by_lane(const Store& store, const LaneRules& rules, u64 place,
                                      u64 version, u64 step) {
     // Release: pairs with the acquire in observe(), try_locks() and lock_by_lane().
     device_atomic<u64>(rules.word_of(store, place)).store(version + step, hd::memory_order_release);
 }
 
-/// Whether the metadata blocks at both places are in memory.
+/// Whether the metadata blocks at both addresses are in memory.
 WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
 #if defined(__CUDA_ARCH__)
-    // Blocks are filled by copies that end before the bit is set, and relaxed loads go to the
+    // Blocks are loaded by copies that end before the bit is set, and relaxed loads read the
     // level-2 cache.
     constexpr auto order = hd::memory_order_relaxed;
 #else
-    // Acquire: pairs with the release of the loader that filled the block.
+    // Acquire: pairs with the release by the loader of the block.
     constexpr auto order = hd::memory_order_acquire;
 #endif
     const u64 a = one / format::block_size;
@@ -107,8 +109,8 @@ WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
     return (first & second & 1) != 0;
 }
 
-/// Frees a metadata block without counting it in the store. Its loads overlap; a dirty block stays
-/// dirty while the step runs.
+/// Frees a metadata block. The caller counts it. The loads are issued together, and need no lock: a
+/// block that is dirty stays dirty while the step runs.
 WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
     const Store& store = op.store;
     const u64 block = place / format::block_size;
@@ -125,15 +127,15 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     if ((noted >> table / format::block_size % 64 & 1) == 0) op.mark_dirty(table);
 }
 
-/// Drops one of several links of a locked file, unless the step's share of the journal is used up:
-/// many lanes do so at once, and each may dirty a block.
+/// Removes one of the several links of a locked file. LaneFate::waits if the step's share of the
+/// journal is used up: each of the lanes that do this at the same time may dirty a block.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
     const u64 place = inode.block_place();
-    // A dirty block stays dirty while the step runs.
+    // The check needs no lock: a block that is dirty stays dirty while the step runs.
     if (!test_bit(op.store.dirty, place / format::block_size)) {
         device_atomic<u64> dropping(*rules.dropping);
-        // Acquire: pairs with the release below: a lane that is done is counted in dirty_blocks.
+        // Acquire: pairs with the release below. A lane that has left is counted in dirty_blocks.
         const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
         const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
         if (fits) op.mark_dirty(place);
@@ -146,8 +148,8 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
     return LaneFate::gone;
 }
 
-/// Marks `frame` as having a free number, and its bitmap as dirty. Mostly both are set already;
-/// both loads are issued before either result is used.
+/// Sets the hint that `frame` has a free inode, and marks its bitmap as dirty. Most often both are
+/// set already. Both loads are issued before either result is used.
 WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_place) {
     u64* const room = room_of(op.store, FrameKind::inodes);
     const u64 block = bitmap_place / format::block_size;
@@ -157,7 +159,7 @@ WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_
     if ((dirty >> block % 64 & 1) == 0) op.mark_dirty(bitmap_place);
 }
 
-/// Ends a locked inode whose fate is to be freed: its blocks, its bit, its generation.
+/// Frees a locked inode that may be freed: its blocks, its bit in the bitmap, its generation.
 WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
                                 FreeTally& tally) {
     const Store& store = op.store;
@@ -178,7 +180,7 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     ++(seen.is_directory() ? tally.directories : tally.files);
 }
 
-/// What free_by_lane() does while it holds the lock.
+/// The part of free_by_lane() under the lock.
 WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, bool is_directory,
                                       const LaneRules& rules, FreeTally& tally) {
     const InodeParts seen(*inode.at);
@@ -186,7 +188,7 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
     if (is_directory) {
         if (seen.count != 0) return LaneFate::descends;
         u64 expected = seen.entries & format::entries_dying;
-        // From here on no name can be added.
+        // From here on no operation can add a name.
         if (!device_atomic<u64>(inode.at->entries)
                  .compare_exchange_strong(expected, format::entries_dying,
                                           hd::memory_order_relaxed)) {
@@ -206,8 +208,8 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
     }
 }
 
-/// Frees the inode of a name of a dying directory, or drops one of its links. Only the caller
-/// handles that name. Only within a bulk step; the lane holds no lock.
+/// Frees the inode of an entry of a directory that is being removed, or removes one of its links.
+/// Requires: a bulk step; no other thread handles this entry; the lane holds no lock.
 WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
                                        const LaneRules& rules, FreeTally& tally) {
     if (!is_inode_number(store, number)) return LaneFate::damaged;
@@ -222,7 +224,7 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     if (kind != FrameKind::inodes) return LaneFate::damaged;
     if (!resident) return LaneFate::absent;
     if (is_directory) {
-        // Only a hint, so without the lock: most directories are not empty.
+        // Read without the lock, since it is only a hint: most directories are not empty.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
         const u32 parts = relaxed_load(inode.at->area_count);
         if (names != 0 || parts != 0) return LaneFate::descends;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the queue of a bulk step holds: a directory, a node of its tree, or a few of its leaves, in
-// 16 bytes that travel between workers.
+// A task in the queue of a bulk step, packed into 16 bytes: a directory, a node of its tree, or a
+// few of its leaves.
 //
-// Invariant: the subject of a task is never zero, which stands for "no task".
+// Invariant: the subject of a task is never zero, because zero means "no task".
 #pragma once
 
 #include "base/host_device.hpp"
@@ -10,27 +10,27 @@
 
 namespace warren::ops {
 
-/// One piece of work. Requires: volumes of at most 2^32 blocks, as volume_size_max has it.
+/// One piece of work. Requires: the volume has at most 2^32 blocks (volume_size_max).
 struct TreeTask {
     static constexpr u8 directory_kind = 0;
     static constexpr u8 range_kind = 0x80;
 
-    // Directory's number (46 bits), two marks of it, index (8), kind or height of a node (8).
+    // Inode number of the directory (46 bits), two marks, index (8), kind or height of a node (8).
     u64 subject = 0;
-    u64 part = 0;  // block of the node (32), of the one above it (32); 0 stands for the root
+    u64 part = 0;  // block number of the node (32 bits) and of its parent (32); 0: the root
 
-    static constexpr u64 rooted_mark = u64{1} << 47;  // it is in the orphan directory
-    static constexpr u64 must_mark = u64{1} << 46;    // a full step does not stop here
+    static constexpr u64 rooted_mark = u64{1} << 47;  // the directory is in the orphan directory
+    static constexpr u64 must_mark = u64{1} << 46;    // processed even if the step is full
 
     static WARREN_HD TreeTask directory(u64 number, bool is_rooted = false) {
         return {number | (is_rooted ? rooted_mark : 0), 0};
     }
-    /// The node at `place`, child `index` of the node at `above`.
+    /// The node at `place`, child number `index` of the node at `above`.
     static WARREN_HD TreeTask node(u64 number, u32 height, u64 place, u64 above, u32 index) {
         return {number | u64{index} << 48 | u64{height} << 56,
                 place / format::block_size | above / format::block_size << 32};
     }
-    /// The leaves of the node at `place`, from pair `begin` on.
+    /// The leaves that the node at `place` points to, from pair `begin` on.
     static WARREN_HD TreeTask range(u64 number, u64 place, u32 begin) {
         return {number | u64{begin} << 48 | u64{range_kind} << 56, place / format::block_size};
     }

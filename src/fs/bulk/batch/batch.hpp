@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many look-ups, creations, moves or removals at once, as plain values: what a caller packs, the
-// result of each item, and the data that the phases of a batch (fs/bulk/batch/batch_run.hpp) pass
-// to each other.
+// The data of a batch, which runs many lookups, creations, moves or removals at once: what the
+// caller packs, the result of each item, and what the phases (batch_run.hpp) pass to each other.
 //
-// A batch works on "ends": an item is a name in a directory, a move is two. A batch runs with
-// exclusive access to the volume's metadata, so the phases take no locks and check no versions:
-// millions of ends are sorted by directory and hash, and each changed directory is rewritten from
-// its sorted entries.
+// The unit of work is an operand, an "end" in the code: one name in one directory. A move has two
+// operands, any other item one. A batch has exclusive access to the volume's metadata, so its
+// phases take no locks and check no versions: millions of operands are sorted by directory and
+// hash, and each changed directory is rewritten from its sorted entries.
 //
-// Invariant: until the last check of BatchState::status nothing has changed but dirty marks; after
-// it nothing can fail.
+// Invariant: until BatchState::status is checked for the last time, only reservations, free-space
+// hints and dirty marks have changed in the store. After that check nothing can fail.
 #pragma once
 
 #include "fs/format/directory.hpp"
@@ -17,16 +16,16 @@
 
 namespace warren::ops {
 
-/// More items are divided into several batches.
+/// A call with more items runs several batches.
 inline constexpr u64 batch_items_max = u64{1} << 20;
 
 enum class BatchKind : u8 { look_up, create, move, remove };
 
-/// One name in one directory.
+/// An operand: one name in one directory.
 struct BatchEnd {
-    u64 where;       // the directory's inode number, the name's length at bit 48
+    u64 where;       // inode number of the directory; the name's length from bit 48 on
     u32 generation;  // of the directory
-    u32 name;        // index of the name's first word; names are padded with zeros to words
+    u32 name;        // index of the name's first word; names are zero-padded to 8-byte words
 
     static constexpr u64 number_mask = (u64{1} << 48) - 1;
     WARREN_HD u64 directory() const { return where & number_mask; }
@@ -34,7 +33,7 @@ struct BatchEnd {
 };
 static_assert(sizeof(BatchEnd) == 16);
 
-/// What a batch reports of a new inode; its caller knows the rest.
+/// What a batch reports of a new inode; the caller knows its other attributes.
 struct BatchMade {
     u64 inode;
     u32 generation;
@@ -44,7 +43,7 @@ struct BatchMade {
 };
 static_assert(sizeof(BatchMade) == 24);
 
-/// How much a batch is.
+/// The size of a batch.
 struct BatchShape {
     BatchKind kind = BatchKind::look_up;
     u64 items = 0;
@@ -55,7 +54,7 @@ struct BatchShape {
     WARREN_HD u64 ends() const { return items * ends_per_item(); }
 };
 
-/// What is the same for all items.
+/// The arguments that all items share.
 struct BatchHeader {
     core::Credentials caller;
     i64 now = 0;
@@ -64,7 +63,7 @@ struct BatchHeader {
     u32 device = 0;
 };
 
-/// The attributes of an inode that a batch has made in the directory `parent`.
+/// The attributes of an inode that a batch has created in the directory `parent`.
 WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHeader& header,
                                             u64 parent) {
     Attributes out = new_attributes({made.inode, made.generation}, made.mode, header.caller.user,
@@ -73,17 +72,17 @@ WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHe
     return out;
 }
 
-/// The host's memory of a batch: the caller's input, and the results.
+/// A batch in host memory: the caller's input, and the results.
 struct BatchMemory {
-    BatchEnd* ends = nullptr;  // of a move: where it comes from, where it goes to
+    BatchEnd* ends = nullptr;  // operands; of a move: its source, then its target
     u64* names = nullptr;
     u16* modes = nullptr;              // with BatchShape::has_modes
-    Errc* codes = nullptr;             // one an item; Errc::retry: it has to be given as a command
+    Errc* codes = nullptr;             // per item; Errc::retry: run this item as a command
     BatchMade* made = nullptr;         // of creations
-    Attributes* attributes = nullptr;  // of look-ups
+    Attributes* attributes = nullptr;  // of lookups
 };
 
-/// Some items and where their names lie.
+/// A range of items, and the range of their names.
 struct BatchPart {
     u64 begin = 0;
     u64 end = 0;
@@ -91,44 +90,44 @@ struct BatchPart {
     u64 words_end = 0;
 };
 
-/// A run reports at most this many blocks that it needs.
+/// A run reports at most this many missing blocks.
 inline constexpr u32 needed_places_max = 64;
 
-/// The items of a run, and how far it came.
+/// The items of a run, and its progress.
 struct BatchWindow {
     u64 begin = 0;
     u64 end = 0;
-    u64 done = 0;          // items [begin, done) have their codes
-    u32 needed_count = 0;  // with Errc::need_block: of these
+    u64 done = 0;          // items [begin, done) have their result
+    u32 needed_count = 0;  // with Errc::need_block: how many missing blocks
     u64 needed_places[needed_places_max] = {};
 };
 
-/// The directory of a run of ends: what is known of it, and what happens to its tree.
+/// A directory with operands in the batch, and what becomes of its tree.
 struct BatchDirectory {
     u64 number;
-    u32 begin;  // of its ends, in order
+    u32 begin;  // its first operand, in sorted order
     u32 generation;
-    Errc found;    // there is such an inode
-    Errc execute;  // names may be looked up
-    Errc write;    // names may be changed
+    Errc found;    // whether the inode exists
+    Errc execute;  // whether the caller may look up names
+    Errc write;    // whether the caller may change names
     u8 is_directory;
-    u8 inherits;  // new inodes get more than a mode from it
+    u8 inherits;  // has attributes, which new inodes may inherit: left to commands
     u8 is_dying;
     u8 is_chosen;     // its tree may be rewritten
-    u8 is_rewritten;  // and will be, for an item is carried out there
+    u8 is_rewritten;  // and is, because at least one item changes it
     u32 mode;
     u32 group;
     u32 new_directories;
     u32 old_blocks;
-    u32 entry_begin;  // of its future entries, among all entries
+    u32 entry_begin;  // its entries afterwards, as a range of Batch::entries
     u32 entry_end;
     u32 leaf_begin;
     u32 leaf_end;
     u32 block_begin;
-    u32 nodes;    // above the leaves
-    u32 parents;  // above the nodes
-    u32 edits;    // removals made in place
-    u32 emptied;  // leaves of several that they leave empty
+    u32 nodes;    // of the new tree, of height 1
+    u32 parents;  // of the new tree, of height 2
+    u32 edits;    // removals made in place; after PlanEmptied: leaves still to be freed
+    u32 emptied;  // leaves that these removals empty, if the directory has several
 };
 
 /// A block of a tree that is rewritten.
@@ -139,41 +138,41 @@ struct BatchBlock {
     u16 zero;
 };
 
-inline constexpr u32 batch_rounds = 3;  // levels of a tree that is rewritten
+inline constexpr u32 batch_rounds = 3;  // at most this many levels in a tree that is rewritten
 inline constexpr u32 batch_none = ~0u;
 
-/// What the phases count.
+/// The results and counters of the phases.
 struct BatchState {
     Errc status;
     u32 directories;
-    u64 limit;         // items from here on wait for the next run
+    u64 limit;         // items from here on are left to the next run
     u32 needed_count;  // of Batch::needed_places; may exceed needed_places_max
     u64 needed_inodes;
-    u64 slots_taken;  // of leaves that may be rewritten
-    u32 blocks_end;   // of the list of old blocks
+    u64 slots_taken;  // of the chosen directories: entries, plus blocks of their trees << 32
+    u32 blocks_end;   // end of the list of old blocks
     u32 round_end[batch_rounds + 1];
     u32 old_leaves;
     u32 entries;
-    u32 recorded;  // entries of old leaves that were found there
+    u32 recorded;  // entries of old leaves that were found
     u32 leaves;
     u32 new_blocks;
     u32 created;
     u32 inode_frames;
-    u32 inode_blocks;  // that new inodes dirty, or leaves that are changed in place
-    u32 must_rewrite;  // it cannot be done in place, or would take longer
-    u32 removed;       // files that are freed with their names
-    u32 freed_tables;  // blocks of the frame table that their blocks dirty, at most
-    u64 generation;    // before the first new inode's
+    u32 inode_blocks;  // blocks dirtied by new inodes, or leaves changed in place
+    u32 must_rewrite;  // a change in place is impossible or would take longer
+    u32 removed;       // files that are freed with their last name
+    u32 freed_tables;  // upper bound of the blocks of the frame table that their blocks dirty
+    u64 generation;    // the counter before the first new inode
 };
 
-/// All that the phases work on. A plain value; the pointers are good where they run.
+/// Everything that the phases work on: a plain value. Its pointers are valid where the phases run.
 struct Batch {
     BatchShape shape;
     BatchHeader header;
-    u64 begin = 0;  // items of this run
+    u64 begin = 0;  // the items of this run
     u64 end = 0;
-    bool may_edit = false;  // moves and removals may be made in place
-    bool is_small = false;  // directories for which there is no room end the run: Errc::overflow
+    bool may_edit = false;  // whether moves and removals may be made in place
+    bool is_small = false;  // directories that do not fit end the run with Errc::overflow
 
     const BatchEnd* ends = nullptr;
     const u64* names = nullptr;
@@ -183,21 +182,22 @@ struct Batch {
     Attributes* attributes = nullptr;
 
     BatchState* state = nullptr;
-    u64* needed_places = nullptr;  // needed_places_max; behind the state
-    // One an end.
+    u64* needed_places = nullptr;  // needed_places_max of them, right after the state
+    // Per operand.
     u64* hashes = nullptr;
-    u64* targets = nullptr;  // what it leads to: inode, type at 48; 0 for nothing
-    u64* keys = nullptr;     // of the entry that is there or would be
-    // One an end, with may_edit: its leaf, 0 for none, and its slot there. Until there are records.
+    u64* targets = nullptr;  // the inode that the name leads to, its type from bit 48 on; 0: none
+    u64* keys = nullptr;     // of the entry, which exists or would be created
+    // Per operand, with may_edit: its leaf (0: none) and its slot there. They share memory with the
+    // records, so they are valid only until records are written.
     u64* leaf_places = nullptr;
     u32* slots = nullptr;
     Errc* end_codes = nullptr;
     u32* directory_of = nullptr;
     BatchDirectory* directories = nullptr;
-    // One an item.
-    u8* does = nullptr;   // it will be carried out
-    u32* rank = nullptr;  // among the new inodes
-    // To sort with: records_max of each.
+    // Per item.
+    u8* does = nullptr;   // whether it is carried out
+    u32* rank = nullptr;  // its number among the new inodes
+    // Arrays for sorting, with records_max elements each.
     u64* sort_keys = nullptr;
     u64* sort_keys_other = nullptr;
     u32* order = nullptr;
@@ -206,20 +206,20 @@ struct Batch {
     u32* sums = nullptr;
     // The trees that are rewritten.
     BatchBlock* blocks = nullptr;       // blocks_max
-    u32* leaf_blocks = nullptr;         // by leaf: which of the blocks; blocks_max
-    u32* ends_in_order = nullptr;       // one an end: as they were sorted
+    u32* leaf_blocks = nullptr;         // by leaf: its index in blocks; blocks_max
+    u32* ends_in_order = nullptr;       // operands in sorted order
     u64* record_keys = nullptr;         // records_max
     u32* record_directories = nullptr;  // records_max
     u32* record_slots = nullptr;        // of entries of old leaves; records_max
-    u32* entries = nullptr;             // records that stay, in order; records_max
+    u32* entries = nullptr;             // the records that stay, in order; records_max
     u32* weights = nullptr;             // records_max
-    u32* offsets = nullptr;             // sums of the lengths of names; records_max
+    u32* offsets = nullptr;             // running sums of the lengths of names; records_max
     u32* leaf_of = nullptr;             // by entry; records_max
     u32* leaf_begin = nullptr;          // by leaf: its first entry; records_max
-    u64* places = nullptr;              // of new blocks; places_max
+    u64* places = nullptr;              // addresses of new blocks; places_max
     // New inodes.
-    u32* frames = nullptr;   // with room; frames_max
-    u64* numbers = nullptr;  // one an item
+    u32* frames = nullptr;   // inode frames with a free inode; frames_max
+    u64* numbers = nullptr;  // per item
     u64 blocks_max = 0;
     u64 records_max = 0;
     u64 places_max = 0;
@@ -230,7 +230,7 @@ struct Batch {
         return shape.kind == BatchKind::remove ||
                (shape.kind == BatchKind::move && one_end % 2 == 0);
     }
-    /// Whether an item belongs to this run, as far as is known yet.
+    /// Whether an item belongs to this run, as far as is known before the limit is final.
     WARREN_HD bool is_in_play(u64 item) const { return item >= begin && item < end; }
     WARREN_HD u32 mode_of(u64 item) const { return modes == nullptr ? header.mode : modes[item]; }
 };

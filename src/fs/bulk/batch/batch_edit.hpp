@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few moves or removals, made in place: names are erased from leaves and inserted into leaves that
-// have room, and no directory is rewritten. The ends are sorted by directory and hash, so those of
-// one leaf are contiguous; the first of them handles the leaf's and its directory's counters. A
-// directory without a leaf gets one, and one whose only leaf becomes empty frees it. One that loses
-// all its names frees all its leaves and the nodes above them.
+// A small number of moves or removals, made in place: names are erased from leaves and inserted
+// into leaves that have room, and no directory is rewritten. Operands are sorted by directory and
+// hash, so those of a leaf are contiguous. The thread that handles the first operand of a leaf also
+// updates the counters of the leaf and its directory. A directory without a leaf gets one. A
+// directory whose only leaf becomes empty frees it; one that loses all its names frees all its
+// leaves and nodes.
 //
-// If anything does not fit (a leaf too full, one leaf of several that becomes empty), all
+// If something does not fit (a leaf is too full, or one leaf of several would become empty), all
 // directories are rewritten instead.
 //
-// Invariant: PlanEdits changes nothing but dirty marks; WriteEdits cannot fail.
+// Invariant: PlanEdits changes nothing in the store but dirty marks; WriteEdits cannot fail.
 #pragma once
 
 #include "fs/bulk/batch/batch_write.hpp"
 
 namespace warren::ops::batch {
 
-/// What a batch does to one leaf, or to a directory that gets its first one.
+/// The changes of a batch to one leaf, or to a directory that gets its first leaf.
 struct LeafEdits {
     u32 removed = 0;
     u32 inserted = 0;
-    u32 bytes_out = 0;  // of names, padded
+    u32 bytes_out = 0;  // length of the removed names, each padded
     u32 bytes_in = 0;
 
-    static constexpr u32 bits = 16;  // of each in a word: a leaf has some hundred names in 4 KiB
+    // Of each packed field. Sums fit: a directory gets at most edits_in_place_max moves, and a leaf
+    // loses at most its entries.
+    static constexpr u32 bits = 16;
     static WARREN_HD LeafEdits unpacked(u64 word) {
         const auto part = [&](u32 i) { return static_cast<u32>(word >> i * bits & 0xffff); };
         return {part(0), part(1), part(2), part(3)};
     }
-    /// The packed edits of one end with a name of `length` bytes; packed edits can be added.
+    /// The change by one operand, packed. Packed changes can be added.
     static WARREN_HD u64 packed_of(bool is_source, u32 length) {
         const u64 out = 1 | u64{padded(length)} << 2 * bits;
         return is_source ? out : out << bits;
     }
 };
 
-/// A phase over ends that are carried out, by place in the order.
+/// A phase over the operands that are carried out, by their position in sorted order.
 struct EditPhase : Phase {
     WARREN_HD void give_up() const { relaxed_store(b.state->must_rewrite, 1); }
     WARREN_HD bool is_edit(u64 e) const {
@@ -54,22 +57,24 @@ struct EditPhase : Phase {
     }
 };
 
-/// By place in the order: where in its leaf the end's name is inserted; for the first end of each
-/// leaf, whether all edits of the leaf can be made in place. Notes in `sums` the place of the first
-/// end of the leaf (for erased names, of any earlier one), in `offsets` where the name is written
-/// in the heap, in `sort_keys` what is done to the leaf, and in `leaf_of` which of the new blocks a
-/// first leaf will be.
+/// Per operand, by position: plans where in its leaf the name is inserted. Per leaf, at its first
+/// operand: checks whether all changes of the leaf can be made in place. Stores in `sums` the
+/// position of the leaf's first operand (for an erased name, of any earlier one), in `offsets`
+/// where in the heap the name goes, in `sort_keys` the packed changes of the leaf, and in `leaf_of`
+/// the number of the new block that becomes a directory's first leaf.
 struct PlanEdits : EditPhase {
-    /// The edits of the ends of a leaf on one side of an end, and the position of the farthest.
+    /// The packed changes of a leaf by the operands on one side of a position, and the position of
+    /// the farthest of these operands.
     struct Neighbours {
         u64 edits;  // packed
         u32 farthest;
     };
 
-    /// Reads the ends of the leaf of `e` before p, nearest first, or those from p on: four at a
-    /// time, so that their loads overlap. If the `nearest` is enough, the farthest is any one, or
-    /// p. Not inlined, so that its code exists once; masks instead of branches, so that the threads
-    /// of a warp do not diverge.
+    /// Reads the operands of the leaf of operand `e` before position p, nearest first, or those
+    /// from p on. Reads four at a time, so that their loads overlap. With `nearest` it stops after
+    /// the first four that include one; `farthest` is p if there is none. Not inlined, so that its
+    /// code exists once. Uses masks instead of branches, so that the threads of a warp do not
+    /// diverge.
     WARREN_HD WARREN_NOINLINE Neighbours look_beside(u32 p, u32 e, bool is_back,
                                                      bool nearest) const {
         constexpr u32 together = 4;
@@ -77,7 +82,7 @@ struct PlanEdits : EditPhase {
         const u64 place = b.leaf_places[e];
         const u32 begin = static_cast<u32>(b.begin);
         const u32 end = static_cast<u32>(limit());
-        // Every second end of a move is its target.
+        // Every second operand of a move is its target.
         const u32 target_bit = b.shape.kind == BatchKind::remove ? 0 : 1;
         const u32 count = is_back ? p : static_cast<u32>(b.shape.ends()) - p;
         const auto at = [&](u32 step) { return is_back ? p - 1 - step : p + step; };
@@ -109,9 +114,9 @@ struct PlanEdits : EditPhase {
         return found;
     }
 
-    /// The slot with `rank` free ones before it, or slot_none.
+    /// The free slot that has `rank` free slots before it, or slot_none.
     WARREN_HD u32 free_slot_of(const DirectoryLeaf& leaf, u32 rank) const {
-        constexpr u32 together = 16;  // loads under way at once
+        constexpr u32 together = 16;  // loads in flight at once
         static_assert(format::leaf_entries_max % together == 0);
         for (u32 base = 0; base < format::leaf_entries_max; base += together) {
             u64 targets[together];
@@ -124,7 +129,7 @@ struct PlanEdits : EditPhase {
         return slot_none;
     }
 
-    /// A directory's first leaf.
+    /// Plans the first leaf of a directory.
     WARREN_HD void plan_new_leaf(u64 p, const LeafEdits& edits) const {
         if (edits.inserted > format::leaf_entries_max || edits.bytes_in > format::leaf_heap_bytes) {
             return give_up();
@@ -143,7 +148,7 @@ struct PlanEdits : EditPhase {
             counts.heap_used + edits.bytes_in > format::leaf_heap_bytes) {
             return give_up();
         }
-        count_up(b.state->inode_blocks);  // one more block will be dirty
+        count_up(b.state->inode_blocks);  // this leaf will be dirty
         if (counts.count + edits.inserted != edits.removed) return;
         count_up(b.state->blocks_end);
         if (has_one_leaf(of)) return;
@@ -181,7 +186,8 @@ struct PlanEdits : EditPhase {
         }
     }
 
-    /// Marks the inode that moves; harmless if the move is not made after all.
+    /// Marks the block of the inode that moves as dirty; harmless if the move is not made after
+    /// all.
     WARREN_HD void mark_moved(u64 e) const {
         LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchEnd::number_mask);
@@ -190,9 +196,9 @@ struct PlanEdits : EditPhase {
     }
 };
 
-/// By directory: if some leaves become empty, whether all do.
+/// Per directory: if some of its leaves become empty, checks whether all do.
 struct PlanEmptied : EditPhase {
-    static constexpr u32 height_max = 2;  // nodes right below the root are found from the root
+    static constexpr u32 height_max = 2;  // the addresses of all nodes are then in the root
 
     WARREN_HD void operator()(u64 s) const {
         if (s >= b.state->directories || has_failed()) return;
@@ -215,7 +221,7 @@ struct PlanEmptied : EditPhase {
     }
 };
 
-/// Once: forgets what was planned.
+/// Once: discards the plan.
 struct DropEdits : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         b.state->new_blocks = 0;
@@ -226,8 +232,8 @@ struct DropEdits : Phase {
     }
 };
 
-/// By place in the order: makes the change. The first end of a leaf updates the counters of the
-/// leaf and its directory.
+/// Per operand, by position: makes the change. The thread of a leaf's first operand updates the
+/// counters of the leaf and its directory.
 struct WriteEdits : EditPhase {
     WARREN_HD void insert(DirectoryLeaf& leaf, u64 p, u64 e) const {
         const BatchEnd& end = b.ends[e];
@@ -251,7 +257,8 @@ struct WriteEdits : EditPhase {
         }
     }
 
-    /// Links a directory to its first leaf, which is zero but for its entries.
+    /// Makes block number `block` the first leaf of a directory. The block is zero except for its
+    /// entries.
     WARREN_HD void hang(const BatchDirectory& of, u32 block, const LeafEdits& edits) const {
         const u64 place = b.places[block];
         DirectoryLeaf& leaf = leaf_at_place(place);
@@ -265,7 +272,7 @@ struct WriteEdits : EditPhase {
         resize(of, 1);
     }
 
-    /// Sets the directory's tree to one leaf or none.
+    /// Records that the directory's tree is one leaf, or empty.
     WARREN_HD void resize(const BatchDirectory& of, u16 leaves) const {
         Inode& at = inode_at(of);
         const u64 step = leaves != 0 ? 1 : ~u64{0};
@@ -276,8 +283,8 @@ struct WriteEdits : EditPhase {
         change_version(store, of.number * format::inode_size);
     }
 
-    /// Called after one leaf of a directory that loses all leaves was freed: the thread that freed
-    /// the last one frees the nodes and ends the tree.
+    /// Called after one leaf of a directory that loses all its leaves was freed. The thread that
+    /// frees the last one also frees the nodes and empties the root.
     WARREN_HD void drop_leaf(LaneOperation& op, BatchDirectory& of) const {
         if (device_atomic<u32>(of.edits).fetch_sub(1, hd::memory_order_relaxed) != 1) return;
         Inode& at = inode_at(of);
@@ -295,7 +302,7 @@ struct WriteEdits : EditPhase {
         change_version(store, of.number * format::inode_size);
     }
 
-    /// Updates the counters of a leaf; frees it if it is empty.
+    /// Updates the counters of a leaf, and frees the leaf if it is empty.
     WARREN_HD void count(BatchDirectory& of, u64 place, const LeafEdits& edits) const {
         DirectoryLeaf& leaf = leaf_at_place(place);
         const LeafCounts counts = read_counts(leaf);
@@ -317,7 +324,7 @@ struct WriteEdits : EditPhase {
         change_version(store, place);
     }
 
-    /// Updates the directory for the change of one leaf; it may have several.
+    /// Adds the changes of one of the directory's leaves to its counters.
     WARREN_HD void count_names(const BatchDirectory& of, const LeafEdits& edits) const {
         Inode& at = inode_at(of);
         count_up(at.entries, u64{edits.inserted} - edits.removed);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// New inode frames for a batch, all that it lacks at once. Phases as in batch_look.hpp; they run
-// with exclusive access to the volume's metadata.
+// Adds inode frames for a batch, as many as it lacks in one call. The phases are as in
+// batch_look.hpp; they have exclusive access to the volume's metadata.
 //
-// Invariant: a frame that was claimed is published or given back.
+// Invariant: a claimed frame is either published or returned.
 #pragma once
 
 #include "fs/bulk/batch/batch_run.hpp"
 
 namespace warren::ops::batch {
 
-/// Once: claims frames for `argument` inodes, or as many as there are. Reports a lack of frames
-/// with memory always, any other failure only if no frame was claimed.
+/// Once: claims frames for `argument` inodes, or as many as there are. Always reports that a frame
+/// has no memory (Errc::need_frame); any other failure only if no frame was claimed.
 struct ClaimFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
@@ -27,7 +27,7 @@ struct ClaimFrames : Phase {
     }
 };
 
-/// By word of the claimed frames: zeros.
+/// Per word of the claimed frames: clears it.
 struct WipeFrames : Phase {
     WARREN_HD void operator()(u64 w) const {
         constexpr u64 words = format::frame_size / 8;
@@ -36,7 +36,7 @@ struct WipeFrames : Phase {
     }
 };
 
-/// By claimed frame: its blocks are resident, its inodes free.
+/// Per claimed frame: marks its blocks as resident and its inodes as free.
 struct StartFrames : Phase {
     WARREN_HD void operator()(u64 f) const {
         constexpr u64 words = format::blocks_per_frame / 64;
@@ -49,7 +49,8 @@ struct StartFrames : Phase {
         const ThreadTeam team{static_cast<u32>(f)};
         LaneOperation op(team, store);
         Errc started = Errc::retry;
-        // Some of many concurrent requests for journal room fail with Errc::retry.
+        // Of many threads that reserve journal credits at the same time, some fail with
+        // Errc::retry.
         for (u32 i = 0; i < 1000 && started == Errc::retry; ++i)
             started = start_wiped_inode_frame(op, frame);
         finish(op);
@@ -59,8 +60,8 @@ struct StartFrames : Phase {
     }
 };
 
-/// Adds frames for `inodes` inodes, or some of them: Errc::need_frame if more of them had no
-/// memory. Requires: *b.state is zero.
+/// Adds frames for `inodes` inodes, or for some of them. Errc::need_frame if there were more
+/// frames, but without memory. Requires: *b.state is zero.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD Errc add_inode_frames(Executor& executor, Batch& b, const Store& store, u64 inodes) {

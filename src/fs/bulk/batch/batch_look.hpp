@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first phases of a batch: hash the names, number the directories, find the entries, and decide
-// what each item will be. Each struct is one phase; its call with an index does one part of it, and
-// the parts of a phase may run in any order and at once.
+// the outcome of each item. Each struct is a phase; a call with an index does one part of it. The
+// parts of a phase may run in any order and in parallel.
 //
-// Invariant: an item's answer is what the same command would have got in its place. Special cases
-// (colliding hashes, a target that is replaced, a default ACL, a file that outlives its name) are
-// left to commands.
+// Invariant: an item gets the result that a single command would have got in its place. Special
+// cases (colliding hashes, a target that is replaced, inherited attributes, a file that outlives
+// its name) are left to commands.
 #pragma once
 
 #include "fs/bulk/batch/batch.hpp"
@@ -17,16 +17,16 @@ namespace warren::ops::batch {
 
 using LaneOperation = Operation<ThreadTeam>;
 
-/// The base of all phases. It only refers to its batch and its store: a executor that runs a phase
-/// elsewhere constructs the same one there, over copies of both.
+/// The base of all phases. It only refers to its batch and its store: an executor that runs a phase
+/// elsewhere, as on a GPU, constructs it there over copies of both.
 struct Phase {
     const Batch& b;
     const Store& store;
     u64 argument = 0;  // a parameter of some phases
 
     WARREN_HD bool has_failed() const { return b.state->status != Errc::ok; }
-    /// Aborts the whole run; it is started again when the retry reason `code` was served, or the
-    /// items are run as commands.
+    /// Aborts the run. The caller either serves the retry reason `code` and starts the run again,
+    /// or runs the items as commands.
     WARREN_HD void fail(Errc code, u64 place = 0) const {
         relaxed_store(b.state->status, code);
         if (code != Errc::need_block) return;
@@ -34,7 +34,7 @@ struct Phase {
             device_atomic<u32>(b.state->needed_count).fetch_add(1, hd::memory_order_relaxed);
         if (index < needed_places_max) b.needed_places[index] = place;
     }
-    /// Aborts the run if `code` demands that; true if it does not.
+    /// True if the run can go on after `code`; otherwise aborts it.
     WARREN_HD bool is_answer(const LaneOperation& op, Errc code) const {
         if (is_final(code) && code != Errc::corrupt) return true;
         fail(code, op.needed_place);
@@ -44,8 +44,8 @@ struct Phase {
     WARREN_HD bool runs(u64 item) const { return item >= b.begin && item < limit(); }
 };
 
-/// As find_inode() with exclusive access, so the version need not be confirmed. Not inlined: many
-/// phases call it, and its code exists once.
+/// As find_inode(), but with exclusive access, so no version has to be confirmed. Not inlined, so
+/// that its code exists once for the many phases that call it.
 WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u64 number) {
     if (!is_inode_slot(op, number)) return Errc::stale;
     InodeRef inode;
@@ -72,18 +72,20 @@ WARREN_HD void lower_to(T& word, std::type_identity_t<T> value) {
     }
 }
 
-/// The value of `bits` bits that stands for an end outside of the run, sorted after all others.
+/// The largest value of `bits` bits: the sort key of operands outside the run, which puts them
+/// last.
 WARREN_HD constexpr u64 all_ones(u32 bits) {
     return bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
 }
 inline constexpr u32 hash_bits = 55;
 
-/// How many bits distinguish the directories of this volume, and the value for none.
+/// The number of bits that hold every inode number of this volume, and all_ones() as well.
 WARREN_HD inline u32 directory_bits(const Store& store) {
     return 64 - static_cast<u32>(hd::countl_zero(store.size_bytes / format::inode_size));
 }
 
-/// By end: its hash, and what it is sorted by first. An invalid name gets a hash that no name has.
+/// Per operand: computes the hash, the first sort key. An invalid name gets a hash that no name
+/// has.
 struct HashEnds : Phase {
     WARREN_HD void operator()(u64 e) const {
         const BatchEnd& end = b.ends[e];
@@ -104,7 +106,7 @@ struct HashEnds : Phase {
     }
 };
 
-/// By place in the order by hash: the second sort key of the ends.
+/// Per operand, by position in the order of hashes: sets the second sort key, the directory.
 struct KeyByDirectory : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.order[p];
@@ -115,8 +117,8 @@ struct KeyByDirectory : Phase {
     }
 };
 
-/// By place in the order: whether a directory begins there; and lowers the limit to the first item
-/// that has a name in common with an earlier item.
+/// Per operand, by position: marks the first operand of each directory. Also lowers the limit to
+/// the first item with the same name (by hash) in the same directory as an earlier item.
 struct MarkDirectories : Phase {
     WARREN_HD bool is_in(u64 p) const { return b.is_in_play(b.item_of(b.order[p])); }
 
@@ -127,20 +129,20 @@ struct MarkDirectories : Phase {
             is_in(p) && (p == 0 || !is_in(p - 1) || b.ends[b.order[p - 1]].directory() != number);
         b.ends_in_order[p] = static_cast<u32>(e);
         b.flags[p] = begins ? 1 : 0;
-        // Look-ups change nothing, so their order does not matter.
+        // The order of lookups does not matter, because they change nothing.
         const bool is_alone = b.shape.kind == BatchKind::look_up || b.end_codes[e] != Errc::ok;
         if (!is_in(p) || begins || is_alone) return;
         for (u64 q = p; q-- > 0;) {
             const u64 before = b.order[q];
             if (b.ends[before].directory() != number || b.hashes[before] != b.hashes[e]) return;
-            if (b.item_of(before) == b.item_of(e)) continue;  // the other end of this item
+            if (b.item_of(before) == b.item_of(e)) continue;  // the other operand of this item
             lower_to(b.state->limit, b.item_of(e));
             return;
         }
     }
 };
 
-/// By place in the order: which directory it is; where each begins.
+/// Per operand, by position: notes the index of its directory, and where each directory begins.
 struct NumberDirectories : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.ends_in_order[p];
@@ -157,11 +159,11 @@ struct NumberDirectories : Phase {
     }
 };
 
-/// With more ends of moves in one directory each would read too many neighbours. Removals in one
-/// leaf are at most as many as its entries.
+/// With more operands of moves in one directory, each operand would read too many neighbours.
+/// Removals need no limit, because a leaf loses at most its entries.
 inline constexpr u64 edits_in_place_max = 64;
 
-/// By directory: whether it is one, and what the caller may do there.
+/// Per directory: checks that it is one, and what the caller may do in it.
 struct OpenDirectories : Phase {
     WARREN_HD void look(BatchDirectory& directory, LaneOperation& op, const InodeRef& inode) const {
         const Inode& at = *inode.at;
@@ -194,8 +196,9 @@ struct OpenDirectories : Phase {
     }
 };
 
-/// By place in the order: finds the entry of the end's name. With may_edit it opens the directory
-/// first, which saves a phase; the directory's first end does so for the later phases.
+/// Per operand, by position: finds the entry of its name. With may_edit, each operand also opens
+/// its directory, which saves a phase; only the first operand of a directory stores what later
+/// phases need.
 struct LookUpEnds : Phase {
     WARREN_HD void note_size(u64 s) const {
         const u64 count = b.state->directories;
@@ -206,7 +209,7 @@ struct LookUpEnds : Phase {
         }
     }
 
-    /// The directory of the end at p, opened; `own` is room for it.
+    /// Opens the directory of the operand at position p. `own` is memory that the result may use.
     WARREN_HD const BatchDirectory& open(u64 p, BatchDirectory& own, LaneOperation& op,
                                          Result<InodeRef>& inode) const {
         const u32 s = b.directory_of[b.ends_in_order[p]];
@@ -230,7 +233,7 @@ struct LookUpEnds : Phase {
         return directory.execute;
     }
 
-    /// Stores the result of a look-up.
+    /// Stores the result of a lookup.
     WARREN_HD Errc tell(LaneOperation& op, u64 item, const Entry& entry) const {
         if (!entry.exists) return Errc::no_entry;
         const Result<InodeRef> inode = inode_of(op, entry.inode);
@@ -268,12 +271,12 @@ struct LookUpEnds : Phase {
             b.slots[e] = entry->slot;
         }
         if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
-        // Too many names with this hash: left to a command.
+        // No key is left for another name with this hash: a command handles it.
         if (entry->is_full) b.end_codes[e] = Errc::retry;
     }
 };
 
-/// By item: its code, or that it will be carried out.
+/// Per item: sets its result, or decides that it is carried out.
 struct Decide : Phase {
     WARREN_HD Errc creation(u64 item) const {
         WARREN_TRY(b.end_codes[item]);
@@ -301,7 +304,8 @@ struct Decide : Phase {
         constexpr u64 directory_type = format::entry_type(format::type_directory);
         const bool moves_directory = b.targets[from] >> 48 == directory_type;
         if (moves_directory) {
-            // The paths of other items may depend on it: it runs alone, after the items before it.
+            // Paths of other items may lead through this directory: the move runs alone, after the
+            // items before it.
             lower_to(b.state->limit, item == b.begin ? item + 1 : item);
             return Errc::retry;
         }
@@ -317,7 +321,7 @@ struct Decide : Phase {
         return target.is_dying != 0 ? Errc::no_entry : Errc::ok;
     }
 
-    /// Whether the file is freed with its only name, and all that it holds can be freed at once.
+    /// Whether the file loses its last name, and it and all its blocks can be freed at once.
     WARREN_HD Errc ending(u64 number) const {
         LaneOperation op(ThreadTeam{}, store);
         op.is_alone = true;
@@ -363,7 +367,7 @@ struct Decide : Phase {
     }
 };
 
-/// By place in the order: whether the end will be carried out.
+/// Per operand, by position: whether it is carried out.
 struct MarkEdits : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 item = b.item_of(b.ends_in_order[p]);
@@ -371,10 +375,11 @@ struct MarkEdits : Phase {
     }
 };
 
-/// A directory is rewritten if nearly all of its leaves would change anyway.
+/// A directory is rewritten only if it has at most this many entries per changed name, so that
+/// nearly all of its leaves would change anyway.
 inline constexpr u64 entries_per_edit_max = 64;
 
-/// By directory: whether its tree may be rewritten.
+/// Per directory: whether its tree may be rewritten.
 struct ChooseDirectories : Phase {
     WARREN_HD bool fits(const Inode& at, u64 edits) const {
         const u64 entries = relaxed_load(at.entries) & ~format::entries_dying;
@@ -383,8 +388,8 @@ struct ChooseDirectories : Phase {
         if (relaxed_load(at.height) > batch_rounds || tree_blocks > entries + b.blocks_max) {
             return false;
         }
-        // Both are bounded by the room for them; a directory that does not fit does not give back
-        // what it has counted.
+        // Both sums are limited by the size of the arrays. A directory that does not fit leaves its
+        // share counted.
         const u64 taken = entries + (tree_blocks << 32);
         const u64 before =
             device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
@@ -411,8 +416,8 @@ struct ChooseDirectories : Phase {
     }
 };
 
-/// By item: one with a directory that is not rewritten becomes a command; a move that stays marks
-/// the inode that it will change, which is harmless if the move is not made after all.
+/// Per item: leaves it to a command if one of its directories is not rewritten. For a move that
+/// stays, marks the inode that it will change as dirty, which is harmless if the move is not made.
 struct Keep : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.flags[item] = 0;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch from its first phase to its last, over whatever runs the parts of a phase: a grid of
-// threads, one block of them, or a loop. A "executor" has
+// Runs the phases of a batch in order, on an executor: a grid of threads, one thread block, or a
+// loop. An executor has
 //
-//   each(count, phase)       calls phase(i) for each i below count, in any order and at once;
-//                            the phase may be made anew over copies of its batch and store
-//   sort(batch, count, bits) sorts batch.order by batch.sort_keys, stably, by their lowest bits
-//   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; both may be one
-//   look(state)              what the state is after all phases so far
-//   is_near                  whether the batch can be read between phases, at no cost
+//   each(count, phase)       calls phase(i) for each i below count, in any order and in parallel;
+//                            may construct the phase again over copies of its batch and store
+//   sort(batch, count, bits) sorts batch.order by the lowest bits of batch.sort_keys, stably
+//   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; `from` may be `to`
+//   look(state)              returns the state after all phases so far
+//   is_near                  whether the state can be read between phases at no cost
 //
-// Invariant: a later phase sees all that an earlier one wrote.
+// Invariant: a phase sees everything that earlier phases wrote.
 #pragma once
 
 #include "fs/bulk/batch/batch_edit.hpp"
 
-// A executor runs on the host or the device; the functions that are called with it run there.
+// An executor is for the host or for the device, and the functions that use it run on the same
+// side.
 #if defined(__CUDACC__)
 #define WARREN_SIDE_OF_CROWD _Pragma("nv_exec_check_disable")
 #else
@@ -23,7 +24,7 @@
 
 namespace warren::ops::batch {
 
-/// Decides what each item is and which directories may be rewritten.
+/// Sorts the operands, opens the directories and finds the entries.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void look_up(Executor& executor, Batch& b, const Store& store) {
@@ -39,7 +40,7 @@ WARREN_HD void look_up(Executor& executor, Batch& b, const Store& store) {
     executor.each(ends, LookUpEnds{{b, store}});
 }
 
-/// Chooses the items that will be carried out, and lists the trees to rewrite.
+/// Decides which items are carried out, and lists the blocks of the trees to rewrite.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
@@ -68,7 +69,8 @@ WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
     executor.sum(b.flags, b.sums, b.blocks_max);
 }
 
-/// Sorts the entries of the changed directories and divides them into leaves.
+/// Merges the old and new entries of the changed directories, divides them into leaves, and
+/// reserves inodes and blocks.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const BatchState& so_far) {
@@ -92,7 +94,7 @@ WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const Bat
     executor.sum(b.flags, b.sums, so_far.directories);
     executor.each(so_far.directories, DealBlocks{{b, store}});
     if (b.shape.kind == BatchKind::create) {
-        // The sums of the slots stay until UseSlots.
+        // UseSlots needs the sums of the slots, so no later phase overwrites them.
         const u64 words = u64{so_far.inode_frames} * bitmap_words;
         executor.each(words, CountSlots{{b, store}});
         executor.sum(b.flags, b.sums, words);
@@ -126,13 +128,13 @@ WARREN_HD void write(Executor& executor, Batch& b, const Store& store, const Bat
     executor.each(planned.blocks_end, FreeBlocks{{b, store}});
 }
 
-/// Makes moves or removals in place. False if that is not possible; then nothing has changed.
+/// Makes moves or removals in place. False if that is impossible; then nothing has changed.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     static_assert(Executor::is_near);
     const u64 ends = b.shape.ends();
-    // The next phase does not change the field of the state that is read here.
+    // The next phase does not change this field, so no thread reads a later value.
     if (b.state->must_rewrite != 0) return false;
     executor.each(b.shape.items, Decide{{b, store}});
     executor.each(ends, PlanEdits{{{b, store}}});
@@ -152,9 +154,9 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     return true;
 }
 
-/// One run over the items [b.begin, b.end): those below the state's limit then have their codes,
-/// unless its status says why not. Requires: exclusive access to the store; *b.state is zero but
-/// for its limit, which is b.end.
+/// Runs the items [b.begin, b.end). Afterwards the items below the state's limit have their
+/// results, unless the state's status is an error. Requires: exclusive access to the store;
+/// *b.state is zero except for its limit, which is b.end.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
@@ -174,13 +176,13 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
     return planned;
 }
 
-/// How many records a batch should have room for: its ends, and the entries of the directories that
-/// are rewritten.
+/// How many records a batch should have memory for: its operands, and the entries of the
+/// directories that are rewritten.
 inline u64 records_for(const BatchShape& shape) {
     return shape.ends() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
 }
 
-/// Lays the arrays of `b` out one after the other; `take(pointer, count)` gives one its place.
+/// Lays out the arrays of `b`: take(pointer, count) sets `pointer` to memory for `count` elements.
 template <class Take>
 void lay_out(Batch& b, u64 records_max, const Take& take) {
     const u64 ends = b.shape.ends();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch allocates: numbers for new inodes, blocks for new trees, journal room.
+// Space for a batch: numbers for new inodes, blocks for new trees, journal credits.
 //
-// Invariant: a run that fails here has given back what it reserved.
+// Invariant: a run that fails here has returned what it reserved.
 #pragma once
 
 #include "fs/bulk/batch/batch_trees.hpp"
@@ -9,7 +9,7 @@
 
 namespace warren::ops::batch {
 
-/// By item: which of the new inodes is its own.
+/// Per item: its number among the new inodes.
 struct NumberCreations : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.rank[item] = b.sums[item];
@@ -17,7 +17,7 @@ struct NumberCreations : Phase {
     }
 };
 
-/// Once: lists the frames in which an inode may be free.
+/// Once: lists the frames that may have a free inode.
 struct ListInodeFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         if (has_failed() || b.state->created == 0) return;
@@ -40,7 +40,7 @@ WARREN_HD inline u64 free_slots(const Batch& b, const Store& store, u64 w) {
     return ~(relaxed_load(bitmap.used[word]) | relaxed_load(bitmap.held[word])) & inode_bits(word);
 }
 
-/// By word of the bitmaps: how many inodes are free there.
+/// Per word of the bitmaps: counts its free inodes.
 struct CountSlots : Phase {
     WARREN_HD void operator()(u64 w) const {
         b.flags[w] = 0;
@@ -52,7 +52,7 @@ struct CountSlots : Phase {
     }
 };
 
-/// By word of the bitmaps: gives its free inodes to the creations whose rank they have.
+/// Per word of the bitmaps: assigns its free inodes to the creations with these ranks.
 struct TakeSlots : Phase {
     WARREN_HD void operator()(u64 w) const {
         if (has_failed()) return;
@@ -61,13 +61,13 @@ struct TakeSlots : Phase {
         if (w + 1 == words && b.sums[w] + b.flags[w] < created) {
             b.state->needed_inodes = created - b.sums[w] - b.flags[w];
             if (b.state->inode_frames < b.frames_max) return fail(Errc::need_inodes);
-            // There may be more, but not within the frames that were listed.
+            // There may be more frames than fit in the list.
             return fail(b.is_small ? Errc::overflow : Errc::not_supported);
         }
         const u64 frame = b.frames[w / bitmap_words];
         const u64 first = frame * format::inodes_per_frame + w % bitmap_words * 64;
         u32 rank = b.sums[w];
-        u64 blocks = 0;  // bit 16 * i: the word's i-th block of inodes
+        u64 blocks = 0;  // bit 16 * i: the i-th inode block of this word
         for (u64 free = free_slots(b, store, w); free != 0 && rank < created; free &= free - 1) {
             const u32 bit = static_cast<u32>(hd::countr_zero(free));
             b.numbers[rank++] = first + bit;
@@ -83,7 +83,7 @@ struct TakeSlots : Phase {
     }
 };
 
-/// By listed frame: excludes one without a free inode from the search for numbers.
+/// Per listed frame: clears its free-space hint if it has no free inode.
 struct DropFullFrames : Phase {
     WARREN_HD void operator()(u64 f) const {
         if (has_failed()) return;
@@ -93,15 +93,15 @@ struct DropFullFrames : Phase {
     }
 };
 
-/// The generation counter before those of `created` new inodes: consecutive numbers without 0.
+/// The counter before the generations of `created` new inodes, which are consecutive and never 0.
 WARREN_HD inline u64 generation_before(const StoreState& state, u64 created) {
     constexpr u64 round = u64{1} << 32;
     const u64 before = relaxed_load(state.generation);
     return before % round + created >= round ? (before / round + 1) * round : before;
 }
 
-/// Once: checks that the journal can hold all that will be dirty, and that there are generations
-/// and space.
+/// Once: checks that the journal can hold all blocks that will be dirty, and that there are enough
+/// generations and space.
 struct CheckRoom : Phase {
     WARREN_HD Errc check() const {
         const StoreState& state = *store.state;
@@ -115,7 +115,7 @@ struct CheckRoom : Phase {
         const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
                             b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +
                             (changed < tables ? changed : tables);
-        // No operation applies meanwhile, so nothing need be reserved.
+        // No operation applies at the same time, so no credits need to be reserved.
         WARREN_TRY(JournalRoom::now(state).verdict(dirtied));
         const u64 created = b.state->created;
         if (generation_before(state, created) + created > relaxed_load(state.generation_limit) &&
@@ -136,21 +136,21 @@ struct CheckRoom : Phase {
     }
 };
 
-/// By new block: it has no place yet.
+/// Per new block: it has no address yet.
 struct ClearPlaces : Phase {
     WARREN_HD void operator()(u64 k) const {
         if (k < b.state->new_blocks) b.places[k] = 0;
     }
 };
 
-/// This many threads search for space at once, each for its share of the blocks: a single one would
-/// wait for memory at every step. Each is the first lane of a warp, because they contend with each
-/// other; so few blocks are divided into few shares.
+/// This many threads search for space in parallel, each for its share of the blocks: a single
+/// thread would wait for memory at every step. Each is the first lane of a warp of its own. Because
+/// these threads contend with each other, a small number of blocks is divided into few shares.
 inline constexpr u32 reserve_shares = 64;
 inline constexpr u32 share_stride = 32;
 inline constexpr u32 share_blocks_min = 64;
 
-/// By share, share_stride numbers apart: reserves its blocks.
+/// Per share, at indices share_stride apart: reserves the blocks of the share.
 struct ReserveBlocks : Phase {
     WARREN_HD Errc reserve(u32 share, u64 begin, u64 end) const {
         constexpr u32 retries_max = 1u << 16;
@@ -176,14 +176,14 @@ struct ReserveBlocks : Phase {
         const u32 shares = most < reserve_shares ? most : reserve_shares;
         if (share >= shares || wanted == 0) return;
         const u32 each = wanted / shares;
-        const u32 more = wanted % shares;  // of the first this many each has one more
+        const u32 more = wanted % shares;  // this many shares have one block more
         const u32 begin = share * each + (share < more ? share : more);
         const Errc reserved = reserve(share, begin, begin + each + (share < more ? 1 : 0));
         if (reserved != Errc::ok) fail(reserved);
     }
 };
 
-/// By new block: if some have found no place, the others give theirs back.
+/// Per new block: returns it if the run has failed.
 struct GiveBack : Phase {
     WARREN_HD void operator()(u64 k) const {
         if (!has_failed() || k >= b.state->new_blocks || b.places[k] == 0) return;

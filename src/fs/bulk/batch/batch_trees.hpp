@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The middle phases of a batch: the entries of each directory that is rewritten, old and new, in
-// the order of their keys; how they are divided into leaves; and the blocks and inode numbers that
-// this needs.
+// The middle phases of a batch: list the entries of each directory that is rewritten, old and new,
+// in the order of their keys, and divide them into leaves.
 //
-// A "record" is an end that is carried out, or an entry of an old leaf. Sorted by directory and
-// key, an erased entry comes right before the end that erases it, and both are left out.
+// A "record" is an operand that is carried out, or an entry of an old leaf. When records are sorted
+// by directory and key, an entry to be erased comes right before the operand that erases it, and
+// both are left out.
 //
-// Invariant: these phases change only reservations, which are given back if the run fails.
+// Invariant: these phases only read the store.
 #pragma once
 
 #include "fs/bulk/batch/batch_look.hpp"
 
 namespace warren::ops::batch {
 
-/// Lists the blocks of the trees that are rewritten: first those that roots point to.
+/// Per directory: lists the blocks that the root of its tree points to, if it is rewritten.
 struct ListRoots : Phase {
     WARREN_HD void list(u64 s, const TreePair& pair, u32 height) const {
         const BlockPointer child{relaxed_load(pair.child.raw)};
@@ -43,7 +43,7 @@ struct ListRoots : Phase {
     }
 };
 
-/// Once: ends round `argument` of the list at what is listed so far.
+/// Once: ends round `argument` of the list with the blocks listed so far.
 struct EndRound : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         b.state->round_end[argument] = b.state->blocks_end;
@@ -55,7 +55,7 @@ WARREN_HD inline BlockIdentity identity_of(BlockKind kind, const BatchDirectory&
     return {kind, owner.generation, owner.number};
 }
 
-/// By block: lists what the nodes of round `argument` point to.
+/// Per block: if it is a node of round `argument`, lists its children.
 struct ListChildren : Phase {
     WARREN_HD void operator()(u64 i) const {
         const u32 begin = argument == 0 ? 0 : b.state->round_end[argument - 1];
@@ -80,7 +80,7 @@ WARREN_HD inline const DirectoryLeaf& leaf_at(const Store& store, u64 place) {
     return *reinterpret_cast<const DirectoryLeaf*>(store.base + place);
 }
 
-/// By leaf: its own count of entries. RecordLeaves verifies that they exist.
+/// Per leaf: adds its count of entries. RecordEnds checks that as many were found.
 struct CountOldEntries : Phase {
     WARREN_HD void operator()(u64 l) const {
         b.flags[l] = 0;
@@ -99,10 +99,10 @@ struct CountOldEntries : Phase {
     }
 };
 
-// Where a record of an old leaf lies: the leaf, of so many, and the slot.
+// The number of a record of an old leaf: the leaf's index times this, plus the slot.
 inline constexpr u32 slots_a_leaf = 128;
 
-/// By end in order: its record, if it is carried out.
+/// Per operand, by position: its record, if the operand is carried out.
 struct RecordEnds : Phase {
     WARREN_HD void operator()(u64 p) const {
         if (p == 0 && b.state->recorded != b.state->entries) fail(Errc::corrupt);
@@ -116,13 +116,13 @@ struct RecordEnds : Phase {
     }
 };
 
-/// Slots of a leaf that one part records.
+/// The slots of a leaf that one call records.
 inline constexpr u32 slots_a_part = 8;
 inline constexpr u32 parts_a_leaf = format::leaf_entries_max / slots_a_part;
 static_assert(parts_a_leaf * slots_a_part == format::leaf_entries_max);
 
-/// By part of an old leaf: the records of its entries. They fill the leaf's share of the records
-/// from its end, in any order, for they are sorted next.
+/// Per part of an old leaf: records its entries. They fill the leaf's share of the records from its
+/// end, in any order, because they are sorted next.
 struct RecordLeaves : Phase {
     WARREN_HD void operator()(u64 part) const {
         const u64 l = part / parts_a_leaf;
@@ -130,7 +130,7 @@ struct RecordLeaves : Phase {
         const u32 first = static_cast<u32>(part % parts_a_leaf) * slots_a_part;
         const BatchBlock& at = b.blocks[b.leaf_blocks[l]];
         const DirectoryLeaf& leaf = leaf_at(store, at.place);
-        // All loads overlap.
+        // The loads overlap.
         u64 targets[slots_a_part];
         for (u32 i = 0; i < slots_a_part; ++i)
             targets[i] = relaxed_load(leaf.slots[first + i].target);
@@ -154,7 +154,7 @@ struct RecordLeaves : Phase {
     }
 };
 
-/// By place among the records sorted by key: their directory, to be sorted by it.
+/// Per record, by position in the order of keys: sets the second sort key, the directory.
 struct RecordKeyByDirectory : Phase {
     WARREN_HD void operator()(u64 q) const {
         if (has_failed()) return;
@@ -163,8 +163,8 @@ struct RecordKeyByDirectory : Phase {
     }
 };
 
-/// By place among the sorted records, of which there are `argument`: whether it is an entry
-/// afterwards.
+/// Per record, by position in sorted order, of `argument` records: whether it is an entry of the
+/// new tree.
 struct MarkEntries : Phase {
     WARREN_HD void operator()(u64 q) const {
         b.flags[q] = 0;
@@ -190,14 +190,14 @@ WARREN_HD inline u32 record_length(const Batch& b, const Store& store, u32 r) {
     return read_slot(leaf_at(store, at.place), slot % slots_a_leaf).name_length();
 }
 
-// A leaf takes the entries that begin within this weight: the last one may exceed it, and all fit
-// into the heap and the slots whatever their lengths are.
+// A leaf takes the entries that begin within this weight. The last one may extend beyond it. Both
+// the heap and the slots suffice, whatever the lengths of the names.
 inline constexpr u32 leaf_weight = format::leaf_heap_bytes - 256;
 inline constexpr u32 entry_weight_min = 24;
 static_assert(leaf_weight / entry_weight_min + 1 <= format::leaf_entries_max);
 
-/// By place among the sorted records, of which there are `argument`: compacts the entries, with the
-/// weight of each.
+/// Per record, by position in sorted order, of `argument` records: compacts the entries, and stores
+/// the weight of each.
 struct GatherEntries : Phase {
     WARREN_HD void operator()(u64 q) const {
         if (q + 1 == argument) b.state->entries = b.sums[q] + b.flags[q];
@@ -216,7 +216,7 @@ WARREN_HD inline u32 directory_of_entry(const Batch& b, u64 c) {
     return b.record_directories[b.entries[c]];
 }
 
-/// By entry: where the entries of its directory begin and end.
+/// Per entry: stores where the entries of its directory begin and end.
 struct BoundEntries : Phase {
     WARREN_HD void operator()(u64 c) const {
         if (has_failed() || c >= b.state->entries) return;
@@ -230,7 +230,7 @@ struct BoundEntries : Phase {
     }
 };
 
-/// By entry: whether a leaf begins with it. `weights` have been summed up.
+/// Per entry: whether a leaf begins with it. Requires: `weights` are running sums.
 struct MarkLeaves : Phase {
     WARREN_HD void operator()(u64 c) const {
         b.flags[c] = 0;
@@ -243,7 +243,7 @@ struct MarkLeaves : Phase {
     }
 };
 
-/// By entry: its leaf, and where that begins.
+/// Per entry: its leaf, and where the leaf begins.
 struct NumberLeaves : Phase {
     WARREN_HD void operator()(u64 c) const {
         const u64 count = b.state->entries;
@@ -258,10 +258,10 @@ struct NumberLeaves : Phase {
     }
 };
 
-/// A new node is not filled, so that pairs can be added before it must be split.
+/// Pairs in a new node: not all that fit, so that some can be added before it must be split.
 inline constexpr u32 new_node_pairs = 200;
 
-/// By directory: how many blocks its new tree takes.
+/// Per directory: counts the blocks of its new tree.
 struct CountBlocks : Phase {
     WARREN_HD void operator()(u64 s) const {
         b.flags[s] = 0;
@@ -280,7 +280,7 @@ struct CountBlocks : Phase {
     }
 };
 
-/// By directory: its part of the new blocks.
+/// Per directory: assigns its range of the new blocks.
 struct DealBlocks : Phase {
     WARREN_HD void operator()(u64 s) const {
         if (has_failed() || s >= b.state->directories) return;

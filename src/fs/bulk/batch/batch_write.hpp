@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last phases of a batch: the new trees and inodes are written, the old trees freed, and each
-// item gets its answer. They cannot fail.
+// The last phases of a batch: write the new trees and inodes, and free the old trees. They cannot
+// fail.
 //
 // Invariant: either all of them run or none; none if an earlier phase has failed.
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace warren::ops::batch {
 
-/// Invalidates what was read at `place` before: its readers retry. No lock is held here.
+/// Raises the version of `place`: threads that read there before read again. No lock is needed.
 WARREN_HD inline void change_version(const Store& store, u64 place) {
     count_up(store.versions[stripe_of(place)], 2);
 }
 
-/// By word of the new blocks: zeros.
+/// Per word of the new blocks: clears it.
 struct ClearBlocks : Phase {
     WARREN_HD void operator()(u64 w) const {
         constexpr u64 words = format::block_size / 8;
@@ -23,7 +23,7 @@ struct ClearBlocks : Phase {
     }
 };
 
-/// By new block: it is in memory, in use and will be committed.
+/// Per new block: marks it as in memory, in use and dirty.
 struct UseBlocks : Phase {
     WARREN_HD void operator()(u64 k) const {
         const u64 place = b.places[k];
@@ -38,8 +38,8 @@ struct UseBlocks : Phase {
     }
 };
 
-/// By new leaf: its head, and the pairs that lead to it. The first leaf below a node initializes
-/// that node.
+/// Per new leaf: writes its header, and the pair that points to it. The call for the first leaf of
+/// a node also initializes the node.
 struct StartLeaves : Phase {
     WARREN_HD u64 place_of(const BatchDirectory& of, u32 ordinal) const {
         return b.places[of.block_begin + ordinal];
@@ -61,7 +61,7 @@ struct StartLeaves : Phase {
         relaxed_store(node.height, height);
     }
 
-    /// Links child `index` of `siblings` to the node above it, or to the root.
+    /// Stores the pair for child number `index` in the node above it, or in the root.
     WARREN_HD void hang(const BatchDirectory& of, u32 index, u64 place, u64 key, u32 first_above,
                         u32 above, bool is_node) const {
         const BlockPointer child = BlockPointer::to(place, format::SizeClass::kib_4, is_node);
@@ -89,7 +89,7 @@ struct StartLeaves : Phase {
         relaxed_store(leaf.count, end - first);
         relaxed_store(leaf.heap_used, heap);
         relaxed_store(leaf.heap_live, heap);
-        // The lowest key of a tree is 0; else that of what is there.
+        // The lowest key of a tree is 0; that of any other leaf is the key of its first entry.
         const u64 key = index == 0 ? 0 : b.record_keys[record] >> 1;
         hang(of, index, place, key, leaves, of.nodes, false);
         if (of.nodes == 0 || index % new_node_pairs != 0) return;
@@ -105,10 +105,10 @@ struct StartLeaves : Phase {
     }
 };
 
-/// By entry: its slot and its name in its new leaf.
+/// Per entry: writes its slot and its name into its new leaf.
 struct WriteEntries : Phase {
     struct Source {
-        u64 target;  // the slot's first word
+        u64 target;  // the first word of the slot
         const u64* name;
     };
 
@@ -153,7 +153,7 @@ struct WriteEntries : Phase {
     }
 };
 
-/// By directory: its root and its counters.
+/// Per directory: writes its root and its counters.
 struct FinishDirectories : Phase {
     WARREN_HD void operator()(u64 s) const {
         if (s >= b.state->directories) return;
@@ -181,7 +181,7 @@ struct FinishDirectories : Phase {
     }
 };
 
-/// By old block: its place is free.
+/// Per old block: frees it.
 struct FreeBlocks : Phase {
     WARREN_HD void operator()(u64 i) const {
         LaneOperation op(ThreadTeam{}, store);
@@ -190,7 +190,7 @@ struct FreeBlocks : Phase {
     }
 };
 
-/// By word of the bitmaps: marks the taken inodes as in use.
+/// Per word of the bitmaps: marks the assigned inodes as in use.
 struct UseSlots : Phase {
     WARREN_HD void operator()(u64 w) const {
         const u32 created = b.state->created;
@@ -210,7 +210,7 @@ struct UseSlots : Phase {
     }
 };
 
-/// Once: the counters, and the generations of the new inodes.
+/// Once: updates the counters, and sets aside the generations of the new inodes.
 struct CountInodes : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         StoreState& state = *store.state;
@@ -222,7 +222,7 @@ struct CountInodes : Phase {
     }
 };
 
-/// By item: its new inode.
+/// Per item: writes its new inode.
 struct WriteInodes : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
@@ -249,7 +249,7 @@ struct WriteInodes : Phase {
         op.mark_dirty(number * format::inode_size);
     }
 
-    /// Mode and group as create() gives them where no ACL is inherited.
+    /// The mode and group that create() sets if no ACL is inherited.
     WARREN_HD BatchMade made_in(const BatchDirectory& parent, u64 item) const {
         const Credentials& caller = b.header.caller;
         const Heritage from{parent.mode, parent.group, false};
@@ -261,7 +261,7 @@ struct WriteInodes : Phase {
     }
 };
 
-/// By item: the inode that it has moved.
+/// Per item: updates the inode that it has moved.
 struct StampMoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
@@ -272,7 +272,7 @@ struct StampMoved : Phase {
     }
 };
 
-/// By item: frees the file that loses its only name, with all that it holds.
+/// Per item: frees the file that loses its last name, and its blocks.
 struct FreeRemoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
@@ -284,7 +284,8 @@ struct FreeRemoved : Phase {
         const InodeBit bit = inode_bit(inode.number);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
         device_atomic<u64> used(bitmap.used[bit.word]);
-        // In a damaged volume two names may lead to it: only one frees it.
+        // In a damaged volume two names may lead to the inode: only the thread that clears the bit
+        // frees it.
         if ((used.fetch_and(~bit.mask, hd::memory_order_relaxed) & bit.mask) == 0) return;
         LaneOperation op(ThreadTeam{}, store);
         FreeTally tally;

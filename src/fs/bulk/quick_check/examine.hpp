@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a volume that nobody uses is sound, asked of all its metadata at once: phases in which
-// every block and every inode is a part of its own, for all cores or a GPU. The answer is yes or
-// "look closer": then the check of fs/volume, which reads one thing after the other, says what is
-// wrong, if anything is. So people read the same lines whatever looked first.
+// The quick check: tests all metadata of an unused volume in parallel. In each phase every block or
+// inode is a part of its own, for all cores or for a GPU. The result is "sound" or "look closer".
+// In the latter case the full check (fs/check), which is sequential, reports what is wrong, if
+// anything; so the messages do not depend on which check came first.
 //
-// Invariant: what that check would report, this one notices. Nothing outside of the loaded frames
-// is read, whatever their bytes are.
+// Invariant: the quick check notices everything that the full check would report. It reads only the
+// loaded frames, whatever bytes they contain.
 #pragma once
 
 #include "base/host_device.hpp"
@@ -32,15 +32,15 @@ using format::inodes_per_block;
 using format::inodes_per_frame;
 using format::tree_height_max;
 
-/// No inode, no frame in memory.
+/// No inode; no frame in memory; no block.
 inline constexpr u32 nobody = ~u32{0};
-/// Bit of Exam::names: the directory of orphans names the inode.
+/// Bit of Exam::names: the inode has a name in the orphan directory.
 inline constexpr u32 is_orphan = u32{1} << 31;
 inline constexpr u64 key_end = ~u64{0};
-/// Longer runs of blocks are claimed in pieces, by many.
+/// A run of data of at least this many blocks is divided, so that several teams claim its parts.
 inline constexpr u64 run_blocks = 64 * blocks_per_frame;
 
-/// What the superblock says.
+/// Values from the superblock.
 struct Facts {
     u64 volume;
     u64 size_bytes;
@@ -51,14 +51,14 @@ struct Facts {
     u64 orphan_directory;
     u64 blocks_used;
     u64 inodes_used;
-    u64 counted_frames;  // those with reference counts
+    u64 counted_frames;  // frames with reference counts
 };
 
-/// What leads to a block says of it.
+/// What the pointer to a block says about the block.
 struct Promise {
-    u64 owner;  // inode number
-    u64 low;    // keys in it are at least this
-    u64 high;   // and below this
+    u64 owner;  // inode number; of reference counts: the frame
+    u64 low;    // its keys are at least this
+    u64 high;   // and below this; of a link target: its length
     u32 generation;
     u16 kind;  // BlockKind
     u16 height;
@@ -76,44 +76,44 @@ struct CountedFrame {
     u64 pointer;  // to the block that has them
 };
 
-/// What was found so far.
+/// The results so far.
 struct ExamState {
-    u32 flaws;           // not zero: look closer
-    u32 changes;         // of the last round of jumps
-    u32 node_counts[2];  // of the queues of tree nodes
+    u32 flaws;           // not zero: run the full check
+    u32 changes;         // whether the last round of Jump changed anything
+    u32 node_counts[2];  // lengths of the queues of tree nodes
     u64 run_count;
     u64 inodes;
     u64 directories;
     u64 blocks_used;
-    u64 orphans;  // names in the directory of orphans
+    u64 orphans;  // entries of the orphan directory
 };
 
-/// The metadata in memory and the tables beside them, as a plain value for every phase.
+/// The loaded metadata and the tables of the check: a plain value that each phase gets.
 struct Exam {
     Facts facts;
-    std::byte* base;        // loaded frames, one behind the other: first those of inodes
-    u32 inode_frames;       // so many
-    u32 frames;             // with those of metadata
-    u64* frame_numbers;     // of loaded frames
-    u32* slots;             // by frame of the volume: its place among the loaded ones, or nobody
+    std::byte* base;        // the loaded frames, one after the other, those of inodes first
+    u32 inode_frames;       // number of loaded inode frames
+    u32 frames;             // number of all loaded frames
+    u64* frame_numbers;     // of the loaded frames
+    u32* slots;             // by frame of the volume: its index among the loaded ones, or nobody
     u8* kinds;              // by frame of the volume
-    u64* used;              // by frame, 8 words: as the frame table says
-    u64* owned;             // by frame, 8 words: blocks that belong to something
+    u64* used;              // by frame, 8 words: the blocks in use, as in the frame table
+    u64* owned;             // by frame, 8 words: blocks that were claimed by an owner
     Promise* promises;      // by block of metadata frames
-    u32* names;             // by inode: names; of a directory, subdirectories
-    u32* parents;           // by inode: directories' parents, nobody at first
-    u64* blocks;            // by inode: blocks that belong to it
-    u32* entries;           // by inode: names in a directory
-    u32* nodes[2];          // queues of tree nodes, as indices of promises
-    Run* runs;              // long runs of data
-    CountedFrame* counted;  // in rising order
-    u32* references;        // by block of counted frames: extents that may share it
+    u32* names;             // by inode: its names; of a directory: its subdirectories
+    u32* parents;           // by inode: of a directory: its parent, nobody at first
+    u64* blocks;            // by inode: blocks that it owns
+    u32* entries;           // by inode: of a directory: its entries
+    u32* nodes[2];          // queues of tree nodes, as indices into promises
+    Run* runs;              // parts of long runs of data
+    CountedFrame* counted;  // sorted by frame
+    u32* references;        // by block of counted frames: extents that use it and may share it
     u64 runs_max;
     ExamState* state;
 
     WARREN_HD u64 inode_slots() const { return u64{inode_frames} * inodes_per_frame; }
     WARREN_HD u64 metadata_blocks() const { return u64{frames - inode_frames} * blocks_per_frame; }
-    /// Block `index` of the loaded frames.
+    /// Block number `index` of the loaded frames.
     WARREN_HD const Block& block(u64 index) const {
         return reinterpret_cast<const Block*>(base)[index];
     }
@@ -121,7 +121,7 @@ struct Exam {
         return frame_numbers[index / blocks_per_frame] * frame_size +
                index % blocks_per_frame * block_size;
     }
-    /// The index among loaded metadata blocks, or nobody.
+    /// The index of a block among the loaded metadata blocks, or nobody.
     WARREN_HD u32 metadata_index(u64 place) const {
         if (place % block_size != 0 || place >= facts.size_bytes) return nobody;
         const u32 slot = slots[place / frame_size];
@@ -143,7 +143,7 @@ struct Exam {
         return frame_numbers[ordinal / inodes_per_frame] * inodes_per_frame +
                ordinal % inodes_per_frame;
     }
-    /// An inode's place among the loaded ones, or nobody if the number is no inode's.
+    /// The index of an inode among the loaded ones, or nobody if there is no inode of this number.
     WARREN_HD u32 ordinal_of(u64 number) const {
         const u64 frame = number / inodes_per_frame;
         const u32 at = static_cast<u32>(number % inodes_per_frame);
@@ -163,7 +163,8 @@ struct Exam {
     static WARREN_HD T add(T& word, T value) {
         return device_atomic<T>(word).fetch_add(value, hd::memory_order_relaxed);
     }
-    /// Gives blocks [first, first + count) of a frame an owner; they must have none.
+    /// Claims blocks [first, first + count) of a frame for an owner. A block claimed twice is a
+    /// flaw.
     WARREN_HD void own(u64 frame, u32 first, u32 count) const {
         for (u32 word = first / 64; word * 64 < first + count; ++word) {
             const u32 begin = first > word * 64 ? first - word * 64 : 0;
@@ -174,7 +175,7 @@ struct Exam {
             if ((before & ones << begin) != 0) flaw();
         }
     }
-    /// The place of `frame` among those with reference counts, or nobody.
+    /// The index of `frame` among the frames with reference counts, or nobody.
     WARREN_HD u32 counted_index(u64 frame) const {
         u32 low = 0;
         u32 high = static_cast<u32>(facts.counted_frames);
@@ -188,7 +189,7 @@ struct Exam {
         }
         return low < facts.counted_frames && counted[low].frame == frame ? low : nobody;
     }
-    /// As own(), by an extent that may share the blocks with others like it.
+    /// As own(), for an extent whose blocks other such extents may share.
     WARREN_HD void own_shared(u64 frame, u32 first, u32 count) const {
         const u32 index = counted_index(frame);
         if (index == nobody) return own(frame, first, count);
@@ -197,7 +198,7 @@ struct Exam {
                 own(frame, block, 1);
         }
     }
-    /// Gives a run of data blocks an owner. Requires: it lies in the volume.
+    /// Claims the blocks of a run of data. Requires: it lies in the volume.
     WARREN_HD void own_run(Run run) const {
         u64 block = run.place / block_size;
         while (run.blocks > 0) {
@@ -215,12 +216,13 @@ struct Exam {
             run.blocks -= count;
         }
     }
-    /// As own_run(), by others if it is long.
+    /// As own_run(), but leaves the parts of a long run to ExamineRuns.
     WARREN_HD void claim_data(Run run) const {
         if (run.blocks >= run_blocks) {
             const u64 pieces = run.blocks / run_blocks;
             const u64 begin = add(state->run_count, pieces);
-            // A block has one extent, but for shared ones.
+            // Extents that exceed the queue overlap, unless there are shared ones. A false alarm
+            // costs only a full check.
             if (begin + pieces > runs_max) return run.is_shared ? own_run(run) : flaw();
             for (u64 i = 0; i < pieces; ++i) {
                 runs[begin + i] = {run.place, run_blocks, run.is_shared};
@@ -230,7 +232,7 @@ struct Exam {
         }
         own_run(run);
     }
-    /// Gives the block at `pointer` to the inode that `promise` names. Its index, or nobody.
+    /// Claims the block at `pointer` for the inode that `promise` names. Its index, or nobody.
     WARREN_HD u32 claim_block(BlockPointer pointer, const Promise& promise) const {
         const bool is_indirect = promise.height > 0;
         const u32 index = metadata_index(pointer.offset());
@@ -255,7 +257,7 @@ struct Exam {
     WARREN_HD void queue_node(u32 queue, u32 index) const {
         nodes[queue][add(state->node_counts[queue], 1u)] = index;
     }
-    /// Whether a block is what its promise says, but for its CRC.
+    /// Whether a block's header agrees with its promise. Does not check the CRC.
     WARREN_HD bool keeps(const Block& found, u64 place, const Promise& promise) const {
         const auto& header = reinterpret_cast<const format::BlockHeader&>(found);
         const format::BlockIdentity expected{static_cast<BlockKind>(promise.kind),
@@ -264,8 +266,8 @@ struct Exam {
     }
 };
 
-/// Lays out the tables of `exam`, whose facts and counts of frames are set; `take(pointer, count)`
-/// gives each its place.
+/// Lays out the tables of `exam`, whose facts and counts of frames are set: take(pointer, count)
+/// sets `pointer` to memory for `count` elements.
 template <class Take>
 void lay_out(Exam& exam, const Take& take) {
     const u64 inodes = exam.inode_slots();

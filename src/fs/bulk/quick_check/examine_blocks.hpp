@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of a quick check that go through the blocks of trees, attributes and targets: each
-// block is compared with the promise of the pointer to it, and each name with its inode. Nodes are
-// checked level by level, because a block's promise must be stored before the block is read.
+// The phases of the quick check over the blocks of trees, attributes and link targets: compare each
+// block with what the pointer to it says (its promise), and each name with its inode. Nodes are
+// checked level by level, because the promise of a block must be stored before the block is read.
 #pragma once
 
 #include "fs/bulk/quick_check/examine_inodes.hpp"
@@ -10,7 +10,7 @@
 
 namespace warren::ops::examine {
 
-/// One node of a tree; the nodes below it are added to the other queue.
+/// Checks a node of a tree, and adds the nodes below it to the other queue.
 struct ExamineNodes {
     Exam exam;
     u32 queue;
@@ -45,8 +45,8 @@ struct ExamineNodes {
     }
 
  private:
-    /// Whether the first key is the one promised. In a directory that is being removed it may be
-    /// higher: nodes before it were freed.
+    /// Whether the first key is the promised one. In a directory that is being removed it may be
+    /// higher, because the children before it were freed.
     WARREN_HD bool begins_well(const format::TreeNode& node, const Promise& promise) const {
         if (node.pairs[0].key == promise.low) return true;
         if (promise.kind != static_cast<u16>(BlockKind::directory_node)) return false;
@@ -55,7 +55,7 @@ struct ExamineNodes {
     }
 };
 
-/// One block of a metadata frame that is no node.
+/// Checks a block of a metadata frame, unless it is a node.
 struct ExamineBlocks {
     Exam exam;
 
@@ -124,7 +124,7 @@ struct ExamineBlocks {
         const u64 key = format::entry_key(leaf.hashes[at], slot);
         const u64 hash = name_hash(exam.facts.hash_key, name, length) & exam.facts.hash_mask;
         if (key < promise.low || key >= promise.high || key >> 8 != hash) return false;
-        // Names of one hash that continue from the leaf before are left to the full check.
+        // Names with the same hash in this leaf and the one before it are left to the full check.
         if (promise.low % 256 != 0 && promise.low >> 8 == hash) return false;
         for (u32 other = at + 1; other < entries_max; ++other) {
             if (leaf.slots[other].inode() != 0 && meets(leaf, at, other)) return false;
@@ -132,7 +132,7 @@ struct ExamineBlocks {
         return true;
     }
 
-    /// Whether two entries have the same key or the same name. Requires: the first is sound.
+    /// Whether two entries have the same key or the same name. Requires: the first entry is sound.
     WARREN_HD bool meets(const format::DirectoryLeaf& leaf, u32 one, u32 other) const {
         const format::DirectorySlot a = leaf.slots[one];
         const format::DirectorySlot b = leaf.slots[other];
@@ -149,7 +149,7 @@ struct ExamineBlocks {
         return true;
     }
 
-    /// Notes a name of the inode in `slot`.
+    /// Counts the name in `slot` for its inode.
     WARREN_HD void meet(u32 directory, const format::DirectoryLeaf& leaf,
                         format::DirectorySlot slot) const {
         const u32 root = exam.ordinal_of(exam.facts.root_inode);
@@ -182,7 +182,7 @@ struct ExamineBlocks {
         }
     }
 
-    /// Whether the name is the inode's number in 16 hexadecimal digits.
+    /// Whether the name is the inode number as 16 hexadecimal digits.
     static WARREN_HD bool is_name_of_orphan(const format::DirectoryLeaf& leaf,
                                             format::DirectorySlot slot) {
         if (slot.name_length() != 16) return false;
@@ -219,7 +219,7 @@ struct ExamineBlocks {
     }
 };
 
-/// One piece of a long run of data.
+/// Claims a part of a long run of data.
 struct ExamineRuns {
     Exam exam;
 
@@ -229,7 +229,7 @@ struct ExamineRuns {
     }
 };
 
-/// Claims the block with the reference counts of one frame.
+/// Claims the block with the reference counts of a frame.
 struct ClaimCounts {
     Exam exam;
 
@@ -242,7 +242,7 @@ struct ClaimCounts {
     }
 };
 
-/// Compares the reference counts of one frame with the extents that were met.
+/// Compares the reference counts of a frame with the extents that were found.
 struct CompareCounts {
     Exam exam;
 
@@ -258,7 +258,7 @@ struct CompareCounts {
     }
 };
 
-/// Whether the blocks in use of 32 frames are those that belong to something.
+/// Checks that the blocks in use in 32 frames are those that were claimed.
 struct CompareFrames {
     Exam exam;
 

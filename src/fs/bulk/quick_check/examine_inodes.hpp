@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of a quick check that go through the inodes: first each by itself and the blocks that
-// its area points to; then, when all names have been counted, its counts of links, blocks and
-// names.
+// The phases of the quick check over the inodes: first check each inode alone and claim the blocks
+// that its area points to; after all names have been counted, compare its counts of links, blocks
+// and names.
 //
-// A phase is called as phase(team, sums, i). `sums` checks CRCs, by the processor's instruction or
-// by a warp:
-//   is_right(team, block)                           the CRC of a block
-//   right_inodes(team, block, wanted, volume, first) a bit for each wanted inode whose CRC is right
+// A phase is called as phase(team, sums, i). `sums` verifies CRCs, on a CPU by its CRC instruction,
+// on a GPU by a warp:
+//   is_right(team, block)    whether the CRC of a block is right
+//   right_inodes(team, block, wanted, volume, first)
+//                            a bit for each wanted inode whose CRC is right
 #pragma once
 
 #include "fs/bulk/quick_check/examine.hpp"
 
 namespace warren::ops::examine {
 
-/// Inodes that one part of the phases below goes through.
+/// Inodes per call in Jump and CompareInodes.
 inline constexpr u32 inodes_per_part = 32;
 
 WARREN_HD inline bool is_directory(const Inode& inode) {
     return (inode.mode & format::type_mask) == format::type_directory;
 }
 
-/// Whether an extent is valid by itself and lies within [low, high) and the file's size.
+/// Whether an extent is sound, lies within [low, high), and begins within the file's size or is
+/// unwritten.
 WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
                                      const format::Extent& extent, u64 low, u64 high) {
     const bool is_possible = format::extent_is_sound(extent, exam.facts.size_bytes) &&
@@ -35,7 +37,8 @@ WARREN_HD inline Run run_of(const format::Extent& extent) {
     return {extent.start.offset(), extent.length, (extent.flags & format::extent_shared) != 0};
 }
 
-/// Reads all inodes of one block, or the bitmap that is a frame's first, and claims what they own.
+/// Checks all inodes of a block, or the bitmap in the first block of a frame, and claims the blocks
+/// that the inodes own.
 struct ExamineInodes {
     Exam exam;
 
@@ -124,7 +127,7 @@ struct ExamineInodes {
         return 1;
     }
 
-    /// The number of blocks that the root leads to.
+    /// Claims the children of the root of a tree, and returns their number.
     WARREN_HD u64 enter_tree(const Inode& inode, u64 number, BlockKind leaf, BlockKind node) const {
         const u32 count = inode.area_count;
         for (u32 i = 0; i < count; ++i) {
@@ -140,7 +143,7 @@ struct ExamineInodes {
     }
 };
 
-/// One round of pointer jumping, which halves each directory's path to the top.
+/// A round of pointer jumping, which halves the distance from each directory to its top.
 struct Jump {
     Exam exam;
 
@@ -158,7 +161,8 @@ struct Jump {
     }
 };
 
-/// Compares the counts of each inode with what was found. Directories point to their top.
+/// Compares the counts of each inode with what was found. Requires: Jump has ended, so in a sound
+/// volume `parents` of a directory is the root directory or the orphan directory.
 struct CompareInodes {
     Exam exam;
 

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A quick check from its first phase to its last, over whatever runs the parts of a phase: the
-// host's threads or a grid of warps. A "executor" has
+// Runs the phases of a quick check in order, on an executor: the host's threads or a grid of warps.
+// An executor has
 //
-//   each(count, phase)   calls phase(team, sums, i) for each i below count, in any order and at
-//   once look(state)          what the state is after all phases so far; flaws are set if it cannot
-//   tell reset(word)          sets a word of the state to 0
+//   each(count, phase)   calls phase(team, sums, i) for each i below count, in any order and in
+//                        parallel
+//   look(state)          returns the state after all phases so far; sets its flaws on a failure
+//   reset(word)          sets a word of the state to 0
 //
-// Invariant: a later phase sees all that an earlier one wrote.
+// Invariant: a phase sees everything that earlier phases wrote.
 #pragma once
 
 #include "fs/bulk/quick_check/examine_blocks.hpp"
 
 namespace warren::ops::examine {
 
-/// Requires: frames are loaded; `owned` has the blocks of system and inode frames; `parents` is
-/// `nobody` but for the root and the directory of orphans, which are their own; all else is zero.
+/// Requires: the frames are loaded; `owned` has the blocks of system and inode frames; `parents` is
+/// `nobody` except for the root directory and the orphan directory, which are their own parents;
+/// all other tables are zero.
 template <class Executor>
 ExamState run(Executor& executor, const Exam& exam) {
     executor.each(exam.facts.counted_frames, ClaimCounts{exam});
@@ -35,7 +37,7 @@ ExamState run(Executor& executor, const Exam& exam) {
                   ExamineRuns{exam});
     executor.each(exam.facts.counted_frames, CompareCounts{exam});
     const u64 parts = exam.inode_slots() / inodes_per_part;
-    // The longest path up has as many directories as there are inodes.
+    // Each round halves the distance to the top, which is less than 2^32 directories.
     for (u32 round = 0; round <= 32; ++round) {
         executor.reset(exam.state->changes);
         executor.each(parts, Jump{exam});

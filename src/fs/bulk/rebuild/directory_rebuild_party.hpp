@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every worker of a rebuild can do: wait for the others at the end of a phase, lock the
-// directory for all of them, take blocks of its tree.
+// The base of a worker of a rebuild: waits for the other workers at the end of a phase, locks the
+// directory for all of them, takes blocks of its tree.
 //
-// Invariant: an error is kept by its phase, so that all workers who look for it after the phase see
-// the same.
+// Invariant: the first error of a phase is stored for that phase, so all workers that check it
+// after the phase see the same error.
 #pragma once
 
 #include "fs/bulk/lane_free.hpp"
@@ -31,14 +31,14 @@ class RebuildParty {
             action(i);
     }
 
-    /// Waits until all workers have come here. They do: all run at once (the launch is
-    /// cooperative), and each comes to every meeting, whatever has failed.
+    /// Waits until all workers have arrived. Terminates: all of them run at the same time (the
+    /// launch is cooperative), and each calls every meet(), whatever has failed.
     WARREN_HD void meet() const {
         team_.sync();
         once(team_, [&] {
             device_atomic<u32> round(state_.round);
             const u32 before = round.load(hd::memory_order_relaxed);
-            // Acquire and release: whoever goes on has seen what all did before.
+            // Acquire and release: each worker that continues sees what all others did before.
             const u32 arrived =
                 device_atomic<u32>(state_.arrived).fetch_add(1, hd::memory_order_acq_rel);
             if (arrived + 1 == ref_.workers) {
@@ -51,7 +51,7 @@ class RebuildParty {
         });
     }
 
-    /// Ends a phase; whether it went well for all.
+    /// Ends a phase. True if it has succeeded for all workers.
     WARREN_HD bool passed(RebuildPhase phase) const {
         meet();
         return load(team_, state_.codes[static_cast<u32>(phase)]) == 0;
@@ -85,8 +85,8 @@ class RebuildParty {
         return relaxed_load(all.read_only) != 0 ? Errc::read_only : Errc::ok;
     }
 
-    /// Reserves `share` blocks of the journal's room. Errc::overflow if no commit will ever make so
-    /// much: then the window must be smaller. One lane, behind the barrier.
+    /// Reserves `share` journal credits. Errc::overflow if that is more than the journal's
+    /// capacity, so a smaller window is needed. One lane, after enter_barrier().
     WARREN_HD Errc promise(u64 share) const {
         core::StoreState& all = *store_.state;
         const u64 room = relaxed_load(all.journal_room);
@@ -99,11 +99,11 @@ class RebuildParty {
         return code;
     }
 
-    /// Locks the inode if nobody has it. One lane.
+    /// Locks the inode if it is unlocked. One lane.
     WARREN_HD bool try_lock(u64& version) const {
         device_atomic<u64> word(word_of(inode_place()));
         version = word.load(hd::memory_order_relaxed);
-        // Acquire: pairs with the release of the holder before us.
+        // Acquire: pairs with the release of the previous holder.
         const bool won = (version & 1) == 0 && word.compare_exchange_strong(
                                                    version, version | 1, hd::memory_order_acquire,
                                                    hd::memory_order_relaxed);
@@ -111,14 +111,16 @@ class RebuildParty {
         return won;
     }
 
-    /// Lets all that was read at `place` so far prove stale, once its holder has let go. One lane.
+    /// Waits until `place` is unlocked and raises its version, so everything read there before is
+    /// stale. False if it stays locked for too long. One lane.
     WARREN_HD bool retire(u64 place) const {
-        // What shares the inode's word is locked with it.
+        // Addresses that share the inode's version word are locked together with it.
         if (core::stripe_of(place) == core::stripe_of(inode_place())) return true;
         device_atomic<u64> word(word_of(place));
         u64 version = word.load(hd::memory_order_relaxed);
         for (u32 look = 0; look < patience; ++look) {
-            // Acquire and release: pairs with who unlocked it, and with observe().
+            // Acquire and release: pairs with the release by the previous holder, and with
+            // observe().
             if ((version & 1) == 0 &&
                 word.compare_exchange_weak(version, version + 2, hd::memory_order_acq_rel,
                                            hd::memory_order_relaxed)) {
@@ -130,7 +132,8 @@ class RebuildParty {
         return false;
     }
 
-    /// Takes a block of the tree, which nobody else finds any more. One lane.
+    /// Prepares a block of the tree for the rebuild; the locked inode hides it from other
+    /// operations. One lane.
     WARREN_HD Errc take(u64 place, format::BlockKind kind) const {
         if (place % format::block_size != 0 || place >= store_.size_bytes) return Errc::corrupt;
         if (!ops::are_resident(store_, place, place)) {

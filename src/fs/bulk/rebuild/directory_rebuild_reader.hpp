@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first half of a rebuild: the directory is locked, its tree is found block by block, and its
-// entries are put side by side in the order of keys.
+// The first half of a rebuild: locks the directory, lists the blocks of its tree, and gathers its
+// entries in arrays in the order of keys.
 //
-// Invariant: nothing is written to the volume, so what is found unsound ends the rebuild as if it
-// had not begun.
+// Invariant: nothing is written to the volume, so a rebuild that finds damage ends without effect.
 #pragma once
 
 #include "fs/bulk/rebuild/directory_rebuild_party.hpp"
@@ -38,7 +37,7 @@ class RebuildReader : protected RebuildParty<Team> {
                             RebuildScratch& scratch)
         : Party(team, store, ref, scratch) {}
 
-    /// All phases from the locked directory to entries side by side. False if one has failed.
+    /// Runs all phases from the locked directory to the gathered entries. False if one has failed.
     WARREN_HD bool read_tree() {
         if (tree_nodes() > few_nodes) {
             for_each(tree_nodes(), [&](u64 i) { count_children(static_cast<u32>(i)); });
@@ -57,7 +56,7 @@ class RebuildReader : protected RebuildParty<Team> {
         return passed(RebuildPhase::gather);
     }
 
-    // ---- start: nothing is left of the rebuild before (one worker)
+    // ---- start: clears the state of the previous rebuild (one worker)
 
     WARREN_HD void start() {
         constexpr u32 begin = offsetof(RebuildState, codes);
@@ -70,7 +69,7 @@ class RebuildReader : protected RebuildParty<Team> {
         team_.sync();
     }
 
-    // ---- open: the lock, and all nodes but those of height 1 (one worker)
+    // ---- open: locks the inode and lists the nodes; of a small tree also the leaves (one worker)
 
     WARREN_HD void open(const core::Credentials& caller, Handle directory) {
         Errc code = ask_permission(caller, directory);
@@ -110,7 +109,8 @@ class RebuildReader : protected RebuildParty<Team> {
         const u32 mode = relaxed_load(at.mode);
         if (state_.generation != directory.generation) return Errc::stale;
         if ((mode & format::type_mask) != format::type_directory) return Errc::not_directory;
-        // One that is dying is not packed: it goes, and its nodes may begin behind their pairs.
+        // A directory that is being removed is not packed: the first key of a node may be higher
+        // than that of the pair that points to it.
         const bool is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0;
         state_.root_count = is_dying ? 0 : relaxed_load(at.area_count);
         state_.height = is_dying ? 0 : relaxed_load(at.height);
@@ -125,7 +125,8 @@ class RebuildReader : protected RebuildParty<Team> {
         return Errc::need_space;
     }
 
-    /// Which leaves are packed now: the same for all workers, as nothing changes that it rests on.
+    /// Sets the window of leaves to pack. All workers compute the same one, because it depends only
+    /// on values that no worker changes in this run.
     WARREN_HD void choose_window() {
         const u32 all = load(team_, state_.leaf_count);
         first_leaf_ = 0;
@@ -137,7 +138,7 @@ class RebuildReader : protected RebuildParty<Team> {
         leaf_count_ = rest < ref_.window_max ? rest : static_cast<u32>(ref_.window_max);
     }
 
-    /// Copies where the pairs of an array lead to, and from which keys on.
+    /// Copies the block addresses and keys of an array of pairs.
     WARREN_HD void copy_pairs(const format::TreePair* pairs, u32 count, u64* places,
                               u64* keys) const {
         for (u32 i = team_.lane(); i < count; i += Team::width) {
@@ -153,7 +154,8 @@ class RebuildReader : protected RebuildParty<Team> {
         copy_pairs(pairs, count, ref_.nodes + begin, ref_.node_keys + begin);
     }
 
-    /// Lists the nodes from the root down to those of height 1, or the leaves if there are none.
+    /// Lists the nodes from the root down to those of height 1, or the leaves if the root points to
+    /// them.
     WARREN_HD Errc list_upper() {
         const u32 height = state_.height;
         const u32 count = state_.root_count;
@@ -185,7 +187,8 @@ class RebuildReader : protected RebuildParty<Team> {
         return Errc::ok;
     }
 
-    /// Lists the leaves of a tree with few nodes: to wait for the others takes longer.
+    /// Lists the leaves of a tree with few nodes, which takes less time than a phase of all
+    /// workers.
     WARREN_HD Errc list_few() const {
         const u32 nodes = tree_nodes();
         if (nodes > few_nodes) return Errc::ok;
@@ -198,7 +201,7 @@ class RebuildReader : protected RebuildParty<Team> {
         return static_cast<Errc>(code);
     }
 
-    /// Takes node `index`; how many pairs it has, 0 if the phase has failed.
+    /// Takes node `index` and returns its number of pairs, 0 if that fails the phase.
     WARREN_HD u32 open_node(u32 index, u32 height, RebuildPhase phase) const {
         return once(team_, [&] {
             const u64 place = ref_.nodes[index];
@@ -224,7 +227,7 @@ class RebuildReader : protected RebuildParty<Team> {
 
     // ---- from nodes of height 1 to leaves
 
-    /// Nodes of height 1.
+    /// The number of nodes of height 1.
     WARREN_HD u32 tree_nodes() const {
         return load(team_, state_.node_count) - load(team_, state_.upper_count);
     }
@@ -264,21 +267,22 @@ class RebuildReader : protected RebuildParty<Team> {
         return all;
     }
 
-    // ---- from leaves to entries side by side
+    // ---- from leaves to entries in order
 
     struct KeyRange {
         u64 begin;
         u64 end;
     };
 
-    /// Where the keys of a leaf of the window must lie.
+    /// The range of keys that a leaf of the window covers.
     WARREN_HD KeyRange range_of(u32 index) const {
         const u32 at = first_leaf_ + index;
         const bool is_last = at + 1 == load(team_, state_.leaf_count);
         return {at == 0 ? 0 : ref_.leaf_keys[at], is_last ? core::key_end : ref_.leaf_keys[at + 1]};
     }
 
-    /// Whether one pair only leads to the leaf. A leaf with names cannot be in two ranges of keys.
+    /// Whether only one pair points to the leaf. A leaf with names needs no search: its keys cannot
+    /// be in two ranges.
     WARREN_HD bool is_reached_once(u32 index, u32 entries) const {
         const KeyRange range = range_of(index);
         bool is_sound = range.begin < range.end;
@@ -329,7 +333,7 @@ class RebuildReader : protected RebuildParty<Team> {
 
     WARREN_HD u32 chunk_count() const { return (leaf_count_ + chunk_leaves - 1) / chunk_leaves; }
 
-    /// Turns the sizes of a chunk's leaves into where their entries begin.
+    /// Replaces the sizes of a chunk's leaves by the positions where their entries begin.
     WARREN_HD void sum(u32 chunk) const {
         LeafSize before = sum_of(ref_.chunks, chunk);
         const u32 begin = chunk * chunk_leaves;
@@ -349,7 +353,7 @@ class RebuildReader : protected RebuildParty<Team> {
         if (end == leaf_count_) end_at(before);
     }
 
-    /// Notes how much there is in all.
+    /// Stores the number of entries and words of the window.
     WARREN_HD void end_at(LeafSize all) const {
         once(team_, [&] {
             state_.entries = all.entries;
@@ -358,11 +362,11 @@ class RebuildReader : protected RebuildParty<Team> {
         });
     }
 
-    /// Puts the entries of a leaf where they belong.
+    /// Copies the entries of a leaf to their positions in the arrays.
     WARREN_HD void gather(u32 index) const {
         LeafSize begin = ref_.leaf_sizes[index];
         if (chunk_count() == 1) {
-            // Nobody has summed them up.
+            // With a single chunk there was no phase that computes the sums.
             const LeafSize size = begin;
             begin = sum_of(ref_.leaf_sizes, index);
             if (index + 1 == leaf_count_) {
@@ -422,7 +426,8 @@ class RebuildReader : protected RebuildParty<Team> {
         team_.sync();
     }
 
-    /// How many keys of the leaf at hand are lower; none is the same. One lane.
+    /// How many keys of the copied leaf are lower. Fails the phase if another one is equal. One
+    /// lane.
     WARREN_HD u32 rank_of(u64 key) const {
         u32 rank = 0;
         u32 same = 0;
@@ -434,7 +439,8 @@ class RebuildReader : protected RebuildParty<Team> {
         return rank;
     }
 
-    /// Turns the names' sizes, by rank, into where they begin. Each lane has a row of ranks.
+    /// Replaces the sizes of the names, in the order of their ranks, by their offsets. Each lane
+    /// handles consecutive ranks.
     WARREN_HD void sum_words() const {
         constexpr u32 each = format::leaf_entries_max / Team::width;
         static_assert(each * Team::width == format::leaf_entries_max);

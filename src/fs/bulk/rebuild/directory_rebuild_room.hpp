@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the workers of a rebuild share, and the loop around them: a window after the
-// other, and what they retry_reason for between. On a device or on the host.
+// The memory that the workers of a rebuild share, on a device or on the host, and the loop that
+// packs a directory window by window and serves the retry reasons between runs.
 //
-// Invariant: the room grows between two runs only, and what was in it is gone then.
+// Invariant: the memory grows only between two runs, and loses its contents then.
 #pragma once
 
 #include "fs/bulk/rebuild/directory_rebuild_work.hpp"
 
 namespace warren::bulk {
 
-/// `Buffer` is gpu::DeviceBuffer, or what the tests have in its place.
+/// `Buffer` is gpu::DeviceBuffer, or its counterpart in the tests.
 template <template <class> class Buffer>
 struct RebuildRoom {
     static constexpr u64 wanted_count = u64{1} << 16;
@@ -31,12 +31,12 @@ struct RebuildRoom {
     Buffer<u32> segment_cuts;
     Buffer<u64> wanted;
 
-    /// Once. The caller then fills `state` with zeros.
+    /// Called once. The caller then fills `state` with zeros.
     Errc open() {
         WARREN_TRY(state.allocate(1));
         return wanted.allocate(wanted_count);
     }
-    /// Room for trees of so many blocks.
+    /// Makes room for trees of `blocks` blocks.
     Errc grow(u64 blocks) {
         tree_blocks = blocks;
         WARREN_TRY(nodes.reserve(blocks));
@@ -54,7 +54,7 @@ struct RebuildRoom {
         return segment_cuts.reserve(rebuild_segments(blocks));
     }
 
-    /// What so many workers get to see of it in the next window; they leave their report there.
+    /// The reference for `workers` workers in the next window. They store their result in `report`.
     RebuildRef ref(u64 workers, const RebuildWindows& windows, RebuildState* report) const {
         RebuildRef ref{};
         ref.state = state.data();
@@ -82,13 +82,13 @@ struct RebuildRoom {
     }
 };
 
-/// Packs a directory window by window. `run(windows)` lets all workers go through one, and
-/// `report` says then what became of it; `host` has bring_wanted(), grow(blocks), commit() and
-/// rest(), which lets others have their turn.
+/// Packs a directory window by window. `run(windows)` runs all workers on one window and leaves the
+/// result in `report`. `host` has bring_wanted(), grow(blocks), commit() and rest(), which waits
+/// for a while so that other operations can proceed.
 template <class Run, class Host>
 Errc pack_windows(RebuildWindows windows, const RebuildState& report, const Run& run, Host& host) {
     constexpr u32 retries_max = 100'000;
-    constexpr u32 damaged_max = 4;  // what was found may have changed hands: believed if it stays
+    constexpr u32 damaged_max = 4;  // a block may have been reused meanwhile: damage must persist
     u32 damaged = 0;
     for (u32 retry = 0; retry < retries_max; ++retry) {
         WARREN_TRY(run(windows));

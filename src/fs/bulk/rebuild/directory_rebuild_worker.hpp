@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding a directory by any number of workers at once: its leaves are read, their entries put
-// side by side in the order of keys, cut into full leaves, and written back into the places of the
-// first of the old leaves; then nodes and root above them. What is left over is freed. No block is
-// taken, so none can be short.
+// Rebuilds a directory by any number of workers at once. They read its leaves, gather the entries
+// in the order of keys, divide them into full leaves, and write these over the first of the old
+// leaves; then they write the nodes and the root. The remaining blocks are freed. No block is
+// allocated, so a full volume is no obstacle.
 //
-// The directory's inode is locked meanwhile, and whoever had found a block of the tree before finds
-// its version moved on: readers and writers of this directory try again until it is done, and meet
-// the same names under the same keys. Invariant: see directory_rebuild_work.hpp. Needs the
-// identity map.
+// Meanwhile the directory's inode is locked, and the versions of its tree's blocks are raised:
+// threads that read or change the directory retry until the rebuild is done, and then find the same
+// names under the same keys. Invariant: see directory_rebuild_work.hpp. Requires a fully resident
+// store.
 #pragma once
 
 #include "fs/bulk/rebuild/directory_rebuild_reader.hpp"
@@ -49,10 +49,10 @@ class RebuildWorker : private RebuildReader<Team> {
                             RebuildScratch& scratch)
         : Reader(team, store, ref, scratch) {}
 
-    /// Collective, as all members that do not say "one lane"; and called by all workers.
+    /// Collective, like all members that do not say "one lane". All workers call it.
     WARREN_HD void run(const core::Credentials& caller, Handle directory) {
         number_ = directory.inode;
-        // Who holds the lock never waits for workers that have not begun.
+        // No worker locks the directory before all workers run: its holder waits for each of them.
         meet();
         if (is_first()) {
             start();
@@ -106,7 +106,7 @@ class RebuildWorker : private RebuildReader<Team> {
         once(team_, [&] { ref_.segment_cuts[segment] = count; });
     }
 
-    /// The same where not so many names fit: one leaf after the other.
+    /// The same for long names, of which fewer fit: one leaf after the other.
     WARREN_HD u32 cut_by_names(u32 begin, u32 end, u32* cuts) const {
         u32 count = 0;
         for (u32 from = begin; from < end; ++count) {
@@ -123,7 +123,7 @@ class RebuildWorker : private RebuildReader<Team> {
         return count;
     }
 
-    /// Decides on the new tree (one worker).
+    /// Plans the new tree (one worker).
     WARREN_HD void plan() {
         const u32 leaves = sum_cuts();
         once(team_, [&] {
@@ -131,7 +131,7 @@ class RebuildWorker : private RebuildReader<Team> {
             plan_nodes(state_.leaf_count - leaf_count_ + leaves);
             state_.is_changed = leaves < leaf_count_ ? 1 : 0;
             state_.next_key = next_window();
-            // Leaves as full as they may be, below nodes that are not: done step by step.
+            // The leaves are as full as they may be, but nodes could be merged: left to commands.
             const bool is_loose = is_last_window() && state_.new_nodes < state_.node_count;
             Errc code = Errc::ok;
             if (state_.is_changed == 0 && is_loose) code = Errc::not_supported;
@@ -142,8 +142,8 @@ class RebuildWorker : private RebuildReader<Team> {
 
     WARREN_HD bool is_last_window() const { return first_leaf_ + leaf_count_ == state_.leaf_count; }
 
-    /// The key with which the next window begins: that of the last leaf of this one, which has room
-    /// left. One lane.
+    /// The key at which the next window begins: that of the last leaf of this window, if that has
+    /// free space. One lane.
     WARREN_HD u64 next_window() const {
         const u32 behind = first_leaf_ + leaf_count_;
         if (is_last_window()) return core::key_end;
@@ -152,7 +152,8 @@ class RebuildWorker : private RebuildReader<Team> {
         return new_leaf_key(state_.new_leaves - 1);
     }
 
-    /// Turns how many leaves segments make into how many lie before each; the sum.
+    /// Replaces the segments' numbers of leaves by the number of leaves before each. Returns the
+    /// total.
     WARREN_HD u32 sum_cuts() const {
         const u32 segments = segment_count();
         u32 before = 0;
@@ -171,8 +172,8 @@ class RebuildWorker : private RebuildReader<Team> {
         return before;
     }
 
-    /// What writing the new tree makes dirty at most: itself, the inode, and where the frame table
-    /// says what was freed. One lane.
+    /// The maximum number of blocks that writing the new tree dirties: the tree itself, the inode,
+    /// and the blocks of the frame table that record the freed blocks. One lane.
     WARREN_HD u64 planned_blocks() const {
         if (state_.is_changed == 0) return 1;
         const u64 gone =
@@ -198,14 +199,14 @@ class RebuildWorker : private RebuildReader<Team> {
         state_.new_nodes = nodes;
     }
 
-    // ---- the new tree is written
+    // ---- writing the new tree
 
     WARREN_HD void write_tree() {
         if (load(team_, state_.is_changed) == 0) {
             if (is_first() && is_last_window()) note_packed();
             return;
         }
-        core::fence_release();  // pairs with fence_acquire() of readers that came before us
+        core::fence_release();  // pairs with fence_acquire() of readers that came before
         const u32 new_leaves = load(team_, state_.new_leaves);
         const u32 new_nodes = load(team_, state_.new_nodes);
         const u32 old_nodes = load(team_, state_.node_count);
@@ -232,7 +233,7 @@ class RebuildWorker : private RebuildReader<Team> {
         core::free_metadata(op, place);
     }
 
-    /// The segment that new leaf `leaf` is of.
+    /// The segment of new leaf `leaf`.
     WARREN_HD u32 segment_of(u32 leaf) const {
         return core::search_keys(team_, segment_count(), leaf,
                                  [&](u32 i) { return u64{ref_.segment_cuts[i]}; });
@@ -269,8 +270,8 @@ class RebuildWorker : private RebuildReader<Team> {
         mark_dirty(place);
     }
 
-    /// Fills a leaf's heap with `words` words of names from `names` on. What is read is asked for
-    /// before the first is waited for.
+    /// Writes `words` words of names, from word `names` on, to the heap of a leaf, and zeros behind
+    /// them. The loads of a batch overlap.
     WARREN_HD void write_names(format::DirectoryLeaf& leaf, u32 names, u32 words) const {
         constexpr u32 all = format::leaf_heap_bytes / 8;
         constexpr u32 batch = 9;
@@ -287,15 +288,15 @@ class RebuildWorker : private RebuildReader<Team> {
         }
     }
 
-    /// The first child of node `index` of a level: nodes of a level are equally full.
+    /// The first child of node `index` of a level. The nodes of a level are equally full.
     WARREN_HD u32 first_child(u32 level, u32 index) const {
-        if (index == 0) return 0;  // without a division: most trees have one node a level
+        if (index == 0) return 0;  // avoids a division: most trees have one node a level
         return static_cast<u32>(u64{index} * state_.level_nodes[level - 1] /
                                 state_.level_nodes[level]);
     }
 
-    /// The lowest key of a new leaf of the window: the first one keeps that of the leaf which was
-    /// there. One lane.
+    /// The lowest key of a new leaf of the window. The first leaf keeps the key of the leaf that
+    /// was there. One lane.
     WARREN_HD u64 new_leaf_key(u32 leaf) const {
         if (leaf == 0) return ref_.leaf_keys[first_leaf_];
         u32 low = 0;
@@ -307,13 +308,14 @@ class RebuildWorker : private RebuildReader<Team> {
         return ref_.keys[first_entry(low, leaf)];
     }
 
-    /// Where leaf `leaf` of the new tree was in the old one: those behind the window stay.
+    /// The index in the old tree of leaf `leaf` of the new tree: leaves after the window stay as
+    /// they are.
     WARREN_HD u32 old_leaf(u32 leaf) const {
         const bool is_behind = leaf >= first_leaf_ + state_.new_leaves;
         return is_behind ? leaf - state_.new_leaves + leaf_count_ : leaf;
     }
 
-    /// The pair that leads to child `index` of the level below `level`. One lane.
+    /// The pair that points to child `index` of the level below `level`. One lane.
     WARREN_HD format::TreePair pair_to(u32 level, u32 index) const {
         u32 leaf = index;
         for (u32 below = level - 1; below > 0; --below)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 32-bit state of a directory during bulk reclaim, how the directory is claimed and given back,
-// and how arrays of pairs drop freed children.
+// The 32-bit state of a directory during bulk reclaim; how a directory is claimed and restored; and
+// how freed children are dropped from arrays of pairs.
 //
 // A claimed directory has no visible root. The shape of its root, the results so far and the number
-// of unfinished parts are kept in the word for a device's number, because an operation that still
-// changes a name of the directory changes its other counters. Invariant: the word is zero again
-// when a directory outlives the step that claimed it.
+// of unfinished parts are stored in the inode's device number, which a directory does not use;
+// other counters could still be changed by an operation on a name. Invariant: if a directory
+// outlives the step that claimed it, its device number is zero again.
 #pragma once
 
 #include "fs/bulk/lane_free.hpp"
@@ -13,10 +13,10 @@
 namespace warren::ops {
 
 struct ClaimedRoot {
-    static constexpr u32 changed_bit = 1u << 8;   // something of it was freed
-    static constexpr u32 leftover_bit = 1u << 9;  // names that need operations of their own stay
-    static constexpr u32 waiting_bit = 1u << 10;  // and what the next step may free
-    static constexpr u32 one_part = 1u << 16;     // unfinished
+    static constexpr u32 changed_bit = 1u << 8;   // some of its names or blocks were freed
+    static constexpr u32 leftover_bit = 1u << 9;  // names remain that need operations of their own
+    static constexpr u32 waiting_bit = 1u << 10;  // names remain that the next step may free
+    static constexpr u32 one_part = 1u << 16;     // in the count of unfinished parts
 
     u32 word = 0;
 
@@ -26,16 +26,16 @@ struct ClaimedRoot {
     WARREN_HD u32 count() const { return word & 0xf; }
     WARREN_HD u32 height() const { return word >> 4 & 0xf; }
     WARREN_HD bool has_changed() const { return (word & changed_bit) != 0; }
-    /// Whether some leaf stays; if none does, no array has pairs left.
+    /// Whether some leaf remains; if none does, no array has pairs left.
     WARREN_HD bool keeps_some() const { return (word & (leftover_bit | waiting_bit)) != 0; }
-    /// Whether all that stays are names that need operations of their own.
+    /// Whether all names that remain need operations of their own.
     WARREN_HD bool has_leftovers_only() const {
         return (word & (leftover_bit | waiting_bit)) == leftover_bit;
     }
 };
 
-/// Drops the pairs without a child; returns how many are left. One lane, on shared or private
-/// pairs.
+/// Drops the pairs without a child and returns how many are left. One lane. The pairs may be shared
+/// or private.
 WARREN_HD inline u32 compact_pairs(TreePair* pairs, u32 count) {
     u32 kept = 0;
     const u64 first_key = relaxed_load(pairs[0].key);
@@ -49,7 +49,7 @@ WARREN_HD inline u32 compact_pairs(TreePair* pairs, u32 count) {
     return kept;
 }
 
-/// What claim_directory() found.
+/// The result of claim_directory().
 struct Claim {
     Errc code = Errc::ok;
     u32 count = 0;
@@ -63,7 +63,7 @@ WARREN_HD inline InodeRef lane_ref(const Store& store, u64 number) {
     return inode;
 }
 
-/// Locks an inode; waits while another worker holds the lock. One lane, which holds no other lock.
+/// Locks an inode, waiting for the current holder. One lane, which holds no other lock.
 template <class Step>
 WARREN_HD u64 lock_inode(const Store& store, Step& step, u64 number) {
     u64 version = 0;
@@ -72,14 +72,16 @@ WARREN_HD u64 lock_inode(const Store& store, Step& step, u64 number) {
     return version;
 }
 
-/// Asks for two blocks that are not both in memory. True if they are now. One lane.
+/// Requests two blocks of which at least one is not in memory. True if both are in memory now. One
+/// lane.
 template <class Step>
 WARREN_HD bool bring(Step& step, u64 one, u64 other) {
     const bool has_one = step.want(one);
     return (other == one || step.want(other)) && has_one;
 }
 
-/// Hides a directory's tree from all other operations. A part has `range_leaves` leaves. One lane.
+/// Hides a directory's tree from all other operations. A part is a range of `range_leaves` leaves,
+/// or a node. One lane.
 template <u32 range_leaves, class Step>
 WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     Claim root;
@@ -104,8 +106,8 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
                        root.height <= tree_height_max && (root.count == 0 || root.height > 0);
     if (!sound) root.code = Errc::corrupt;
     if (sound) {
-        // From here on no name is added: an operation that counts one has the leaf locked, and each
-        // leaf is retired under its lock.
+        // From here on no name can be added: an operation that counts a new name holds the lock of
+        // the leaf, and the version of each leaf is raised under its lock.
         device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
         if (root.count != 0) {
             const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
@@ -119,7 +121,7 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     return root;
 }
 
-/// Gives a claimed directory its root back. One lane.
+/// Restores the root of a claimed directory with the `kept` pairs that are left. One lane.
 template <class Step>
 WARREN_HD void restore_directory(const Store& store, Step& step, u64 number, ClaimedRoot root,
                                  u32 kept) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk reclaim of a dying tree: each task is a directory, a node of its tree, or a few leaves; each
-// lane of the team frees the inode of one entry.
+// Bulk reclaim of a tree that is being removed: each task is a directory, a node of its tree, or a
+// few leaves; each lane of the team frees the inode of one entry.
 //
-// A directory is claimed first: under its lock it loses its root, so no other operation finds its
-// leaves any more and no lock is held while their entries are freed. Invariant: when a step ends, a
-// claimed directory is freed, or it has the leaves and names back that could not be freed. Needs
-// the identity map. The tree of a claimed directory holds the state of the work: pairs of freed
-// blocks have no child, and counts of unfinished parts are in fields that no reader uses.
+// A directory is claimed first: it loses its root under its lock. Then no other operation finds its
+// leaves, so no lock is held while their entries are freed. Invariant: at the end of a step, a
+// claimed directory is either freed, or has the leaves and names back that could not be freed.
+// Requires a fully resident store. The tree of a claimed directory holds the state of the work:
+// pairs of freed blocks have no child, and counts of unfinished parts are in fields that no reader
+// uses.
 #pragma once
 
 #include "fs/bulk/remove_tree/claimed_root.hpp"
@@ -14,22 +15,24 @@
 
 namespace warren::ops {
 
-/// The work of one team on one dying tree. `Step` is what all teams of the step share:
+/// The work of one team. `Step` is shared by all teams of a step:
 ///   LaneRules rules;
-///   bool is_full(team)                    no further directory is begun; collective
-///   bool is_listed(number, in)            a directory, named in another, whose task needs no push;
-///                                         one lane
-///   bool push(team, bool mine, TreeTask)  each lane may add one; false where there is no room
-///   void set_aside(TreeTask, bool)        a directory that outlives the step, and whether all that
-///                                         it still holds are names of files that need operations
-///                                         of their own; one lane
-///   void freed(TreeTask)                  a directory that is gone; one lane
-///   void emptied(TreeTask)                one with rooted_mark that holds nothing now: it goes
-///                                         with its name among the orphans, lest its number mean
-///                                         another inode there; one lane
-///   bool want(place)                      a block that may not be in memory: is it now? one lane
+///   bool is_full(team)                    whether to begin no further directory; collective
+///   bool is_listed(number, in)            whether directory `number`, an entry of directory `in`,
+///                                         has its task already and is not pushed; one lane
+///   bool push(team, bool mine, TreeTask)  each lane may add a task; false if there is no room
+///   void set_aside(TreeTask, bool)        a directory that outlives the step, and whether only
+///                                         names of files that need operations of their own remain
+///                                         in it; one lane
+///   void freed(TreeTask)                  a directory that was freed; one lane
+///   void emptied(TreeTask)                a directory with rooted_mark that is empty. It is freed
+///                                         together with its entry in the orphan directory, which
+///                                         must not name a reused inode number; one lane
+///   bool want(place)                      requests a block that may not be in memory; whether it
+///                                         is in memory now; one lane
 ///   void fail(Errc), void pause()         one lane
-///   const Store& near(const Store&)       the same, with what the step knows of where it lies
+///   const Store& near(const Store&)       the same store; tells the compiler that it is in shared
+///                                         memory, if it is
 template <class Team, class Step>
 class TreeReclaimer {
  public:
@@ -38,11 +41,11 @@ class TreeReclaimer {
 
     FreeTally tally;  // of this lane
 
-    /// Leaves that one task empties: small for warps, which lack work; larger for threads, for
-    /// which the queue is costly.
+    /// Leaves of one range task: few for warps, which need many tasks; more for threads, for which
+    /// queue operations are expensive.
     static constexpr u32 range_leaves = Team::width == 1 ? 16 : 1;
 
-    /// Does one task. Collective, as all members that do not say "one lane".
+    /// Executes one task. Collective, like all members that do not say "one lane".
     WARREN_HD void visit(const TreeTask& task) {
         switch (task.kind()) {
             case TreeTask::directory_kind:
@@ -55,7 +58,7 @@ class TreeReclaimer {
     }
 
  private:
-    /// The pairs of a claimed directory's root (place 0) or of a node of it.
+    /// The pairs of a claimed directory's root (place 0) or of a node of its tree.
     struct Array {
         TreePair* pairs;
         u32 count;
@@ -70,7 +73,7 @@ class TreeReclaimer {
     WARREN_HD InodeRef ref_of(u64 number) const { return lane_ref(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
 
-    /// Records the result bits of a claimed directory. One lane.
+    /// Adds result bits to the state of a claimed directory. One lane.
     WARREN_HD void note(u64 number, u32 bits) const {
         device_atomic<u32>(inode_at(number).device).fetch_or(bits, hd::memory_order_relaxed);
     }
@@ -102,8 +105,8 @@ class TreeReclaimer {
         spread(number, 0, root.count, root.height);
     }
 
-    /// Makes tasks of the children of an array, `height` levels above entries. A single node is
-    /// processed at once, since no other worker could do anything beside it.
+    /// Makes tasks of the children of an array that is `height` levels above the entries. A single
+    /// node is processed at once, because there is nothing to do in parallel.
     WARREN_HD void spread(u64 number, u64 place, u32 count, u32 height) {
         for (; height > 1 && count == 1; --height) {
             const Array array = array_at(number, place);
@@ -120,9 +123,9 @@ class TreeReclaimer {
         }
     }
 
-    /// Makes tasks of the leaves below an array. A thread does the first at once; a warp begins
-    /// none that it might have to leave unfinished, for arrays that are not begun cost no journal
-    /// room when the step ends.
+    /// Makes tasks of the leaves below an array. A thread empties the first range at once. A warp
+    /// does so only if it is the only range: ranges that are never begun need no journal credits
+    /// when the step ends.
     WARREN_HD void spread_ranges(u64 number, u64 place, u32 count) {
         const bool begins = Team::width == 1 || count <= range_leaves;
         const u32 first = begins ? range_leaves : 0;
@@ -131,7 +134,7 @@ class TreeReclaimer {
             const bool mine = begin < count;
             const TreeTask task = mark(TreeTask::range(number, place, begin));
             const bool pushed = step_.push(team_, mine, task);
-            // Tasks for which the queue has no room are done at once.
+            // Ranges for which the queue has no room are emptied at once.
             for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
                 const u32 lane = static_cast<u32>(hd::countr_zero(left));
                 empty_range(number, place, base + lane * range_leaves);
@@ -151,14 +154,14 @@ class TreeReclaimer {
             const TreeTask task = mark(TreeTask::node(number, height, child, place, index));
             const bool pushed = step_.push(team_, mine, task);
             for (u32 left = team_.ballot(mine && !pushed); left != 0; left &= left - 1) {
-                // It stays as it is, for the next step.
+                // The node stays as it is, for the next step.
                 once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
                 finish_part(number, place);
             }
         }
     }
 
-    /// Ranges and nodes carry the marks of their directory.
+    /// Tasks for ranges and nodes carry the marks of their directory.
     WARREN_HD TreeTask mark(TreeTask task) const {
         task.subject |= marks_;
         return task;
@@ -179,8 +182,8 @@ class TreeReclaimer {
         if (count != 0) spread(task.number(), task.place(), count, task.kind());
     }
 
-    /// How many pairs the node of `task` has; 0 if it is left for the next step; then this part of
-    /// the array above is finished.
+    /// The number of pairs of the node of `task`. If the node is left to the next step, finishes
+    /// this part of the array above and returns 0.
     WARREN_HD u32 open_or_finish(const TreeTask& task) {
         const u64 number = task.number();
         const u32 count = once(team_, [&] { return open_node(number, task); });
@@ -190,8 +193,8 @@ class TreeReclaimer {
         return 0;
     }
 
-    /// Whether a block of the claimed directory `number` is in memory and has the right identity;
-    /// if so no other operation changes it any more. One lane.
+    /// Whether a block of the claimed directory `number` is in memory and is what it should be. If
+    /// so, no other operation can change it any more. One lane.
     WARREN_HD bool open_block(u64 number, u64 place, BlockKind kind) const {
         if (place % format::block_size != 0 || place >= store_.size_bytes) {
             step_.fail(Errc::corrupt);
@@ -206,7 +209,7 @@ class TreeReclaimer {
         return sound;
     }
 
-    /// How many pairs the node of `task` has; 0 if it cannot be processed now. One lane.
+    /// The number of pairs of the node of `task`, 0 if it cannot be processed now. One lane.
     WARREN_HD u32 open_node(u64 number, const TreeTask& task) const {
         const u64 place = task.place();
         if (!open_block(number, place, BlockKind::directory_node)) return 0;
@@ -223,7 +226,7 @@ class TreeReclaimer {
         return count;
     }
 
-    /// Not inlined: at a warp's first call its code is often in the instruction cache already.
+    /// Not inlined: when a warp first calls it, the code is often in the instruction cache already.
     WARREN_HD WARREN_NOINLINE void empty_range(u64 number, u64 place, u32 begin) {
         const Array array = array_at(number, place);
         for (u32 i = begin; i < array.count && i < begin + range_leaves; ++i) {
@@ -238,7 +241,7 @@ class TreeReclaimer {
         finish_part(number, place);
     }
 
-    /// Frees the inodes of a leaf's entries, and the leaf. False if it stays.
+    /// Frees the inodes of a leaf's entries, and the leaf. False if the leaf remains.
     WARREN_HD bool empty_leaf(u64 number, u64 place) {
         const bool opened =
             once(team_, [&] { return open_block(number, place, BlockKind::directory_leaf); });
@@ -248,7 +251,7 @@ class TreeReclaimer {
         }
         auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store_.base + place);
         constexpr u32 rounds = format::leaf_entries_max / Team::width;
-        u32 gone_here[(rounds + 31) / 32] = {};  // of this lane, one bit a round
+        u32 gone_here[(rounds + 31) / 32] = {};  // of this lane, one bit per round
         u32 gone = 0;
         u32 leftover = 0;
         u32 waiting = 0;
@@ -258,7 +261,7 @@ class TreeReclaimer {
         // A team of many lanes loads the next entries while it frees these.
         u64 next = Team::width > 1 ? target_of(0) : 0;
 #if defined(__CUDA_ARCH__)
-        // Unrolled code would be fetched anew in each round.
+        // If unrolled, the code of each round would have to be fetched.
 #pragma unroll 1
 #endif
         for (u32 round = 0; round < rounds; ++round) {
@@ -290,7 +293,7 @@ class TreeReclaimer {
         return true;
     }
 
-    /// Each lane frees the inode of its entry; directories are added to the queue. Never `busy`.
+    /// Each lane frees the inode of its entry; directories are pushed to the queue. Never `busy`.
     WARREN_HD LaneFate free_entries(u64 in, const DirectorySlot& entry) {
         const u64 number = entry.inode();
         const bool is_directory = entry.type() == format::entry_type(format::type_directory);
@@ -308,8 +311,8 @@ class TreeReclaimer {
         }
         const bool descends = fate == LaneFate::descends;
         if (team_.ballot(descends) == 0) return fate;
-        // The number of `in` may soon belong to another directory, even one below this one: drop
-        // the parent.
+        // The inode number of `in` may soon be reused by another directory, even one below this
+        // one: clear the parent.
         if (descends) relaxed_store(inode_at(number).parent, 0);
         const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
         if (!descends) return fate;
@@ -329,7 +332,7 @@ class TreeReclaimer {
         return fate;
     }
 
-    /// Erases the freed entries from a leaf that stays.
+    /// Erases the freed entries from a leaf that remains.
     template <u32 words>
     WARREN_HD WARREN_NOINLINE void keep_leaf(DirectoryLeaf& leaf, u64 place,
                                              const u32 (&gone_here)[words]) {
@@ -365,15 +368,15 @@ class TreeReclaimer {
         });
     }
 
-    /// One part of the array at `place` is finished. The worker that finishes the last one ends the
-    /// array, and so on upwards.
+    /// Finishes one part of the array at `place`. The worker that finishes the last part ends the
+    /// array, which is a part of the array above.
     WARREN_HD void finish_part(u64 number, u64 place) {
         for (;;) {
             team_.sync();
             const bool is_last = once(team_, [&] {
                 u32& unfinished = place == 0 ? inode_at(number).device : node_at(place).header.crc;
                 const u32 one = place == 0 ? ClaimedRoot::one_part : 1;
-                // Acquire and release: the last worker sees what all others did.
+                // Acquire and release: the worker of the last part sees what all others did.
                 const u32 before =
                     device_atomic<u32>(unfinished).fetch_sub(one, hd::memory_order_acq_rel);
                 return before / one == 1;
@@ -387,7 +390,7 @@ class TreeReclaimer {
         }
     }
 
-    /// Frees a node without children, or packs it; returns the place of the node above.
+    /// Frees a node without children, or compacts it. Returns the address of the node above.
     WARREN_HD u64 end_node(u64 number, u64 place) {
         TreeNode& node = node_at(place);
         const u64 up = load(team_, node.header.transaction);
@@ -411,8 +414,8 @@ class TreeReclaimer {
         return above;
     }
 
-    /// Frees a claimed directory whose parts are finished, or gives it back what is left. `root` is
-    /// its root as claimed.
+    /// Frees a claimed directory whose parts are finished, or restores it with what is left. `root`
+    /// is its state when claimed, with the results.
     WARREN_HD void end_directory(const TreeTask& task, ClaimedRoot root) {
         const u64 number = task.number();
         once(team_, [&] {

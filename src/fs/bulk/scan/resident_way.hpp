@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scan reads a directory where every metadata block has its address in memory: from the inode
-// down its tree, each block copied whole, with one wait for all of its words, and validated later.
+// Reads directories for a scan where every metadata block has a fixed address in memory. It
+// descends from the inode through the tree, copies each block as a whole (its loads overlap), and
+// validates all copies together at the end.
 //
-// Invariant: the version of a place is noted before the block there is copied and after the block
-// that led there was; so if confirm() finds all of them unchanged, all copies were valid at one
-// moment.
+// Invariant: the version of an address is read before the block there is copied, and after the
+// block that points to it. So if confirm() finds all versions unchanged, all copies were valid at
+// the same moment.
 #pragma once
 
 #include "fs/bulk/bulk_queue.hpp"
@@ -14,16 +15,16 @@
 
 namespace warren::bulk {
 
-/// Memory that the lanes of a worker share (on a GPU, shared memory), and no other worker uses.
+/// Memory of one worker, shared by its lanes; on a GPU it is shared memory.
 struct ScanScratch {
     u64 inode[format::inode_size / 8];
     u64 block[format::block_size / 8];
-    u64 places[core::tree_height_max + 2];  // of the path, and their versions
+    u64 places[core::tree_height_max + 2];  // addresses on the path, and their versions
     u64 versions[core::tree_height_max + 2];
 };
 
-/// An array of pairs on the path: a warp has a copy; a thread reads the few that it needs in place,
-/// so each may change until it is confirmed.
+/// An array of pairs on the path. A warp reads a copy. A thread reads the few pairs that it needs
+/// in place, so any of them may change before it is confirmed.
 template <class Team>
 struct ScanPairs {
     const format::TreePair* pairs;
@@ -40,15 +41,15 @@ struct ScanPairs {
     }
 };
 
-/// The slots of a leaf that one lane handles: with bit r, slot r * width + lane.
+/// The slots of a leaf that one lane handles: bit r stands for slot r * width + lane.
 template <class Team>
 struct LaneSlots {
     static constexpr u32 rounds = (format::leaf_entries_max + Team::width - 1) / Team::width;
 
     WARREN_HD void add(u32 round) { bits[round / 64] |= u64{1} << round % 64; }
     WARREN_HD bool has(u32 round) const { return (bits[round / 64] >> round % 64 & 1) != 0; }
-    /// The next round to run, from `round` on; `rounds` at the end. A thread skips rounds without a
-    /// slot; the lanes of a warp run all of them together.
+    /// The first round to run, starting at `round`; `rounds` at the end. A thread skips rounds
+    /// without a slot, whereas the lanes of a warp run all rounds together.
     WARREN_HD u32 next(u32 round) const {
         if constexpr (Team::width == 1) {
             for (; round < rounds; round = (round / 64 + 1) * 64) {
@@ -64,29 +65,29 @@ struct LaneSlots {
     u64 bits[(rounds + 63) / 64] = {};
 };
 
-/// Missing blocks on a GPU: the host loads them between two runs.
+/// Handling of missing blocks on a GPU: the host loads them between two runs.
 class AskForBlocks {
  public:
     explicit WARREN_HD AskForBlocks(const ScanRef& ref) : ref_(ref) {}
 
-    /// Notes that the block at `place` is missing. One lane.
+    /// Requests the missing block at `place`. One lane.
     WARREN_HD void want(u64 place) const {
         const u32 index =
             device_atomic<u32>(ref_.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
         if (index < ref_.wanted_max) ref_.wanted[index] = place;
     }
-    /// Errc::ok: they were loaded; else the task ends with this code.
+    /// Errc::ok if the requested blocks were loaded; any other code ends the task.
     WARREN_HD Errc bring() const { return Errc::need_block; }
 
  private:
     const ScanRef& ref_;
 };
 
-inline constexpr u64 inode_head_bytes = 128;  // before its area
+inline constexpr u64 inode_head_bytes = 128;  // the part before its area
 inline constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
 
-/// Prefetches for a CPU; a warp has many loads under way anyway. (Not a separate function call: the
-/// compiler would drop it as one without effect.)
+/// Prefetches for a CPU; a warp has many loads in flight anyway. Always inlined, because the
+/// compiler would drop calls of a function without effect.
 [[gnu::always_inline]] WARREN_HD inline void fetch([[maybe_unused]] const void* from,
                                                    [[maybe_unused]] u64 bytes) {
 #if !defined(__CUDA_ARCH__)
@@ -95,7 +96,7 @@ inline constexpr u64 leaf_head_bytes = offsetof(format::DirectoryLeaf, heap);
 #endif
 }
 
-/// The attributes that are needed if files are not reported. One lane.
+/// The attributes that a scan needs of entries whose files are not reported. One lane.
 WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     const format::Inode& at = *inode.at;
     Attributes few;
@@ -109,7 +110,7 @@ WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     return few;
 }
 
-/// `Blocks` handles missing blocks. All members that do not say "one lane" are collective.
+/// `Blocks` handles missing blocks. Members are collective unless they say "one lane".
 template <class Team, class Blocks>
 class ResidentWay {
  public:
@@ -117,9 +118,10 @@ class ResidentWay {
                           const Blocks& blocks)
         : team_(team), store_(store), scratch_(scratch), blocks_(blocks) {}
 
-    /// Copies the leaf of `directory` that covers key `from`; its keys end at `upper`. An empty one
-    /// stands for a directory without leaves. `share(way, array, index)` may hand what lies after
-    /// pair `index` of an array on the path to other workers, once it has confirmed that.
+    /// Copies the leaf of `directory` that covers key `from`, and sets `upper` to the end of its
+    /// keys. A directory without leaves yields an empty leaf. `share(way, array, index)` is called
+    /// for each array on the path with pairs after pair `index`; after confirming them it may hand
+    /// them to other workers.
     template <class Share>
     WARREN_HD Errc go_down(Handle directory, u64 from, u64& upper, const Share& share) {
         WARREN_TRY(begin(directory));
@@ -161,12 +163,12 @@ class ResidentWay {
     WARREN_HD const format::DirectoryLeaf& leaf() const {
         return *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.block);
     }
-    /// Whether `caller` may change only entries that it owns in the directory.
+    /// Whether `caller` may change only those entries of the directory that it owns.
     WARREN_HD bool must_own_entries(const core::Credentials& caller) const {
         return core::must_own_entries(caller, inode().mode, inode().user);
     }
 
-    /// Errc::access unless `caller` may do `wanted` in the directory.
+    /// Errc::access unless `caller` has the permissions `wanted` in the directory.
     WARREN_HD Errc check_caller(const core::Credentials& caller, u32 wanted) {
         for (;;) {
             core::Operation<Team> op(team_, store_);
@@ -180,15 +182,15 @@ class ResidentWay {
         }
     }
 
-    /// Ensures that the inodes in these slots of the leaf are in memory.
+    /// Ensures that the inodes of these slots of the leaf are in memory.
     WARREN_HD Errc bring_inodes(const LaneSlots<Team>& slots) {
         while (is_missing_inodes(slots))
             WARREN_TRY(blocks_.bring());
         return Errc::ok;
     }
 
-    /// A consistent copy of the attributes of the entry in `slot`, all or those of read_few().
-    /// Errc::stale if it is gone. One lane.
+    /// Reads a consistent copy of the attributes of the entry in `slot`: all, or those of
+    /// read_few(). Errc::stale if the entry is gone. One lane.
     WARREN_HD Errc read_inode(u32 slot, bool whole, Attributes& attributes) const {
         const u64 number = leaf().slots[slot].inode();
         if (!core::is_inode_number(store_, number)) return Errc::stale;
@@ -210,8 +212,8 @@ class ResidentWay {
         return inode.generation == 0 ? Errc::stale : Errc::ok;
     }
 
-    /// The directory in `slot` has another parent: Errc::corrupt if the leaf still names it; else
-    /// it was moved, and is listed at its new place. One lane.
+    /// Called for a directory in `slot` that names another parent. Errc::corrupt if the leaf still
+    /// has the entry; otherwise the directory was moved, and is listed where it is now. One lane.
     WARREN_HD Errc explain_stray(u32 /*slot*/, Handle /*met*/, u64 /*root*/) const {
         core::fence_acquire();  // pairs with fence_release() of writers
         for (u32 i = 0; i < count_; ++i) {
@@ -231,13 +233,13 @@ class ResidentWay {
     WARREN_HD format::DirectoryLeaf& leaf_words() const {
         return *reinterpret_cast<format::DirectoryLeaf*>(scratch_.block);
     }
-    /// The code for invalid contents: Errc::corrupt if they have not changed meanwhile.
+    /// The code for invalid contents: Errc::corrupt if the path has not changed since it was read.
     WARREN_HD Errc doubt() const {
         const Errc code = confirm();
         return code == Errc::ok ? Errc::corrupt : code;
     }
 
-    /// Whether inodes in these slots of the leaf are not in memory; then requests their blocks.
+    /// Whether inodes of these slots are not in memory; requests their blocks.
     WARREN_HD bool is_missing_inodes(const LaneSlots<Team>& slots) {
         bool is_missing = false;
         for (u32 r = slots.next(0); r < slots.rounds; r = slots.next(r + 1)) {
@@ -257,7 +259,7 @@ class ResidentWay {
         return team_.ballot(is_missing) != 0;
     }
 
-    /// Begins a path with the inode of a directory. Errc::stale if it is gone.
+    /// Begins a path at the inode of a directory. Errc::stale if it is gone.
     WARREN_HD Errc begin(Handle directory) {
         directory_ = directory;
         const u64 place = directory.inode * format::inode_size;
@@ -279,8 +281,8 @@ class ResidentWay {
         return is_sound ? Errc::ok : doubt();
     }
 
-    /// Descends to the child of a pair of the current array, whose copy is overwritten. If the
-    /// child is a node, `array` becomes its array; if it is a leaf, `array` stays.
+    /// Descends to `child`, whose copy replaces that of the current array. If the child is a node,
+    /// `array` becomes its array; if it is a leaf, `array` stays.
     WARREN_HD Errc step(format::BlockPointer child, ScanPairs<Team>& array) {
         const u64 place = child.offset();
         if (!child.is_valid() || place % format::block_size != 0 || place >= store_.size_bytes) {
@@ -306,8 +308,7 @@ class ResidentWay {
         return Errc::ok;
     }
 
-    /// Copies `words` words that others may change. All loads are issued before the first is waited
-    /// for.
+    /// Copies `words` words that other threads may change. The loads of a batch overlap.
     template <u32 words>
     WARREN_HD void copy(u64* to, const u64* from) const {
         constexpr u32 each = (words + Team::width - 1) / Team::width;
@@ -333,8 +334,7 @@ class ResidentWay {
         team_.sync();
     }
 
-    /// Copies the used part of a leaf, or the head of a node: a thread's time depends on the number
-    /// of words.
+    /// Copies the used part of a leaf, or the header of a node: for a thread, each word costs time.
     WARREN_HD void copy_used(const u64* from, bool is_leaf) const {
         constexpr u64 head_bytes = offsetof(format::DirectoryLeaf, hashes);
         static_assert(head_bytes == offsetof(format::TreeNode, pairs));
@@ -349,7 +349,7 @@ class ResidentWay {
             to[i] = relaxed_load(from[i]);
     }
 
-    /// Adds `place` with its version to the path, once its block is in memory.
+    /// Adds `place` and its version to the path, after its block has been loaded.
     WARREN_HD Errc pass(u64 place, u64 block_place) {
         struct Look {
             u64 version;
@@ -375,7 +375,7 @@ class ResidentWay {
                 ++count_;
                 return Errc::ok;
             }
-            // The pointer may be out of date; then nothing is missing.
+            // The pointer may be out of date, and then no block is missing.
             WARREN_TRY(confirm());
             once(team_, [&] { blocks_.want(block_place); });
             WARREN_TRY(blocks_.bring());
@@ -385,8 +385,8 @@ class ResidentWay {
     /// Orders the reads of blocks after those of their residency bits.
     static WARREN_HD void see_loaded() {
 #if !defined(__CUDA_ARCH__)
-        // Pairs with the release of the loader that filled the blocks. A GPU's blocks are filled by
-        // copies that end before the bit is set, and relaxed loads go to the level-2 cache.
+        // Pairs with the release by the loader of the blocks. A GPU's blocks are loaded by copies
+        // that end before the bit is set, and relaxed loads read the level-2 cache.
         core::fence_acquire();
 #endif
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes the output of a scan on the host: visits by many threads, or sums of directories.
+// Processes the output of a scan on the host: calls the visitor from many threads, or sums up the
+// usage of directories.
 //
-// In the order of bundles a directory precedes its entries. Directories of one depth are visited in
-// parallel if they are many.
+// In the order of bundles, a directory precedes its entries. If there are many directories of the
+// same depth, they are visited in parallel.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +15,12 @@
 
 namespace warren::bulk {
 
-inline constexpr u64 visits_shared_min = 1024;  // waking threads takes longer than visiting fewer
+inline constexpr u64 visits_shared_min = 1024;  // waking threads takes longer than fewer visits
 inline constexpr u64 bundles_at_once = 32;
 
-/// Calls `visit` for what runs have found: first for directories, each after its parent, so that
-/// nothing is visited below one that `visit` declined to descend into; then for files.
+/// Calls `visit` for the entries that runs have found: first for directories, each after its
+/// parent, so that nothing is visited below a directory into which `visit` declined to descend;
+/// then for files.
 class ScanVisits {
  public:
     explicit ScanVisits(const ScanCall& call);
@@ -31,7 +33,7 @@ class ScanVisits {
         Handle handle;
         bool is_open = false;  // its entries are visited
     };
-    /// Where a record lies.
+    /// The location of a record.
     struct Place {
         std::size_t bundle;
         u32 record;
@@ -53,7 +55,7 @@ inline ScanVisits::ScanVisits(const ScanCall& call) : call_(call) {
     directories_.push_back({call.root, true});
 }
 
-/// What all entries of a bundle have in common.
+/// The fields that all entries of a bundle share.
 inline Scanned ScanVisits::begin_visits(const ScanOutput& output, std::size_t bundle) const {
     Scanned found;
     found.directory = directories_[output.bundle(bundle).above].handle;
@@ -130,7 +132,7 @@ inline void ScanVisits::take(const ScanOutput& output) {
             visit_files(output, i);
         return;
     }
-    // In the order in which they arrive, whatever the order of the threads.
+    // In the order in which bundles arrive, whichever thread takes the next ones.
     std::atomic<u64> next{0};
     call_.for_each((count + bundles_at_once - 1) / bundles_at_once, [&](u64) {
         const u64 begin = next.fetch_add(bundles_at_once, std::memory_order_relaxed);
@@ -139,7 +141,7 @@ inline void ScanVisits::take(const ScanOutput& output) {
     });
 }
 
-/// Notes in the answer of usage() which directory has sum `index`.
+/// Describes the directory with sum `index` in the result of usage().
 inline void note_usage(std::vector<DirectoryUsage>& answer, u32 index, Handle directory, u32 above,
                        u32 depth, std::string_view name) {
     if (answer.size() <= index) answer.resize(index + 1);
@@ -150,7 +152,8 @@ inline void note_usage(std::vector<DirectoryUsage>& answer, u32 index, Handle di
     usage.depth = depth;
 }
 
-/// Adds what a run that measured has found to the answer of usage(), without sums.
+/// Adds the directories that a measuring run has found to the result of usage(), without their
+/// sums.
 inline void take_usage(const ScanOutput& output, std::vector<DirectoryUsage>& answer) {
     if (!output.await_all()) return;
     for (std::size_t i = 0; i < output.bundles.size(); ++i) {
@@ -162,7 +165,7 @@ inline void take_usage(const ScanOutput& output, std::vector<DirectoryUsage>& an
     }
 }
 
-/// Adds the sums of a scan to the answer; the first has the root's own share already.
+/// Adds the sums of a scan to the result, whose first element already has the root's own usage.
 inline void add_sums(std::span<const ScanSum> sums, std::vector<DirectoryUsage>& answer) {
     for (std::size_t i = 0; i < std::min(sums.size(), answer.size()); ++i) {
         answer[i].entries += sums[i].entries;

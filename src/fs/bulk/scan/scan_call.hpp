@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scan as the volume gives it to an engine, or to its own threads: what to look for, where, and
-// the receivers of what is found. Invariant: the visitor may be called by many threads at once, and
-// may call the volume.
+// A scan as the volume passes it to an engine or to its own threads: what to look for, where, and
+// the receiver of the results. Invariant: the visitor may be called by many threads at the same
+// time, and may call the volume.
 #pragma once
 
 #include <functional>

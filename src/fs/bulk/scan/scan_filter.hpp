@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ScanFilter as a plain value, for a warp as for a thread.
+// ScanFilter as a plain value that both a CPU thread and a warp can use.
 //
-// Invariant: a file matches only if wants_name() and wants_file() both return true; so a name can
+// Invariant: a file matches only if both wants_name() and wants_file() return true, so a name can
 // be rejected before its inode is read.
 #pragma once
 
@@ -29,7 +29,7 @@ struct FileFilter {
         return pattern_length == 0 ||
                core::matches({pattern, pattern_length, folds_case}, name, length);
     }
-    /// Whether a file matches for which wants_name() returned true.
+    /// Whether a file matches, if wants_name() has returned true for it.
     WARREN_HD bool wants_file(u64 size, i64 modified) const {
         return size_min <= size && size <= size_max && modified_min <= modified &&
                modified <= modified_max;
@@ -51,7 +51,7 @@ inline Errc set_filter(FileFilter& filter, const ScanFilter& wanted) {
     return Errc::ok;
 }
 
-/// What du(1) counts for a file of this size: the size of a device means nothing.
+/// The bytes that du(1) counts for a file of this size. The size of a device is meaningless.
 WARREN_HD constexpr u64 counted_bytes(u32 mode, u64 size) {
     const u32 type = mode & format::type_mask;
     return type == format::type_block || type == format::type_character ? 0 : size;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The results of a scan on a GPU, as the host receives them: records of 64 to 88 bytes with their
-// names, in bundles of what one read of a leaf has found.
+// names, in bundles. A bundle holds entries of one leaf.
 //
-// Invariant: a bundle is written only if there is room for the largest leaf, beside those of all
-// other workers; so no bundle is incomplete.
+// Invariant: a bundle is written only if there is room for the largest leaf, in addition to those
+// of all other workers; so no bundle is incomplete.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace warren::bulk {
 
-/// What one read of a leaf has found: this header, its records, their names.
+/// Entries of one leaf that one round has found: this header, the records, their names.
 struct ScanBundle {
-    u32 above;  // index of the directory, or of its sum
+    u32 above;  // index of the directory that holds the entries, or of its sum
     u32 depth;  // of the entries
     u32 count;
-    u32 words;     // of all of it, each 8 bytes
-    u32 is_short;  // its records are short, and all its entries belong to these:
+    u32 words;     // length of the whole bundle, in words of 8 bytes
+    u32 is_short;  // its records are ShortRecord, and their owner and group are:
     u32 user;
     u32 group;
     u32 zero;
 };
 
-/// Writes the attributes that every kind of record has, each to a field of its own width. Field by
-/// field: this and the next function take most of the time of a visit.
+/// Copies the attributes that both kinds of records have, each to a field of its own width. Field
+/// by field, because this function and the next take most of the time of a visit.
 template <class Record>
 WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of_record) {
     record.name = name_of_record;
@@ -43,7 +43,7 @@ WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of
     record.changed = of.changed;
     record.born = of.born;
 }
-/// The reverse.
+/// Copies the attributes back.
 template <class Record>
 void tell_attributes(const Record& record, Attributes& of) {
     of.handle.inode = record.inode;
@@ -58,8 +58,8 @@ void tell_attributes(const Record& record, Attributes& of) {
     of.born = record.born;
 }
 
-/// An entry, in few bytes because all of them cross the bus: the parent of a directory is the one
-/// in which it was found.
+/// An entry. It is small, because all records are copied over the bus; the parent of a directory is
+/// the directory in which it was found.
 struct ScanRecord {
     u64 inode;
     u32 generation;
@@ -74,8 +74,8 @@ struct ScanRecord {
     i64 modified;
     i64 changed;
     i64 born;
-    u32 directory;  // its index, or that of its sum
-    u32 name;       // words from the bundle's start << 8 | bytes
+    u32 directory;  // of a directory: its index, or that of its sum
+    u32 name;       // offset in words from the bundle's start << 8 | length in bytes
 
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
         note_attributes(*this, of, name_of_record);
@@ -85,7 +85,7 @@ struct ScanRecord {
     }
     Handle handle() const { return {inode, generation}; }
     bool is_directory() const { return (mode & format::type_mask) == format::type_directory; }
-    /// Reads the attributes of an entry of the directory `in`.
+    /// Sets `of` to the attributes of an entry of the directory `in`.
     void tell(Handle in, Attributes& of) const {
         tell_attributes(*this, of);
         of.user = user;
@@ -95,12 +95,12 @@ struct ScanRecord {
     }
 };
 
-/// A common entry, in still fewer bytes: not a directory or device, and with the owner and group of
-/// its bundle.
+/// A smaller record for the common case: neither a directory nor a device, with the owner and group
+/// of its bundle.
 struct ShortRecord {
     u64 inode;
     u32 generation;
-    u32 name;  // as above
+    u32 name;  // as in ScanRecord
     u64 size;
     u32 blocks;
     u16 mode;
@@ -110,7 +110,7 @@ struct ShortRecord {
     i64 changed;
     i64 born;
 
-    /// Whether it can represent an entry in a bundle of these owners.
+    /// Whether a bundle with this owner and group can hold the entry as a short record.
     static WARREN_HD bool fits(const Attributes& of, u32 user, u32 group) {
         const bool is_directory = (of.mode & format::type_mask) == format::type_directory;
         return !is_directory && of.device == 0 && of.user == user && of.group == group &&
@@ -119,7 +119,7 @@ struct ShortRecord {
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
         note_attributes(*this, of, name_of_record);
     }
-    /// Reads the attributes that differ within the bundle.
+    /// Sets the attributes that differ within the bundle.
     void tell(Attributes& of) const { tell_attributes(*this, of); }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
@@ -127,30 +127,30 @@ inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
 inline constexpr u32 short_record_words = sizeof(ShortRecord) / 8;
 static_assert(sizeof(ScanRecord) % 8 == 0 && sizeof(ShortRecord) == 64);
 
-/// What is known of a bundle before its words have arrived.
+/// What the host knows of a bundle before the bundle's words have arrived.
 struct BundlePlace {
-    u32 begin;  // in words of the output; rises from bundle to bundle
+    u32 begin;  // in words of the output; higher than that of the bundle before
     u16 records;
     u16 directories;  // among the records
 };
 
-/// The copy of a run's output to the host, while it is under way.
+/// The copy of a run's output to the host, while it is in progress.
 class ScanArrival {
  public:
     virtual ~ScanArrival() = default;
-    /// Waits until so many words have arrived; false if they never will. Called by many threads.
+    /// Waits until `words` words have arrived. False if they never will. Called by many threads.
     virtual bool wait_for(u64 words) const = 0;
 };
 
-/// What a run has found, in memory of the host.
+/// The output of a run, in host memory.
 struct ScanOutput {
     const u64* words = nullptr;
     u64 word_count = 0;
-    std::span<const BundlePlace> bundles = {};  // a bundle's directory is in an earlier one
-    u32 directory_count = 0;                    // found by all runs so far
-    const ScanArrival* arrival = nullptr;       // null: all of it is there
+    std::span<const BundlePlace> bundles = {};  // a directory's record precedes its entries
+    u32 directory_count = 0;                    // number of directories found by all runs so far
+    const ScanArrival* arrival = nullptr;       // null: everything has arrived
 
-    /// Waits for the words of a bundle, or for all. Requires for the members below: it has returned
+    /// Waits for the words of a bundle, or for all. The members below require that it has returned
     /// true.
     bool await(std::size_t index) const {
         if (arrival == nullptr) return true;
@@ -162,7 +162,8 @@ struct ScanOutput {
     const ScanBundle& bundle(std::size_t index) const {
         return *reinterpret_cast<const ScanBundle*>(words + bundles[index].begin);
     }
-    /// The records of a bundle; `Record` is ScanRecord, or ShortRecord if it is_short.
+    /// The records of a bundle. `Record` must be ShortRecord if the bundle is_short, else
+    /// ScanRecord.
     template <class Record = ScanRecord>
     std::span<const Record> records(std::size_t index) const {
         const auto* first =
@@ -176,34 +177,36 @@ struct ScanOutput {
     }
 };
 
-/// The most that one leaf adds to the output, in words and in bundles.
+/// The maximum that one leaf adds to the output, in words and in bundles.
 inline constexpr u64 leaf_output_words =
     u64{format::leaf_entries_max} * (record_words + bundle_words) + format::leaf_heap_bytes / 8;
 inline constexpr u64 leaf_bundles = format::leaf_entries_max;
 
-/// Writes what is found to the output. All members that do not say "one lane" are collective.
+/// Writes entries to the output. Members are collective unless they say "one lane".
 template <class Team>
 class OutputTeller {
  public:
     WARREN_HD OutputTeller(const Team& team, const ScanRef& ref) : team_(team), ref_(ref) {}
 
-    /// Whether no more is wanted for now.
+    /// Whether the scan should stop for now.
     WARREN_HD bool is_full() const { return false; }
     WARREN_HD void note_measured(u32 /*names*/) const {}
-    /// Whether a leaf's entries have room, beside those of all other workers. One lane.
+    /// Whether there is room for the entries of a leaf, in addition to those of all other workers.
+    /// One lane.
     WARREN_HD bool has_room() const {
         const u64 written = relaxed_load(ref_.state->written);
         const u64 words = written & ((u64{1} << written_shift) - 1);
         return words + ref_.workers * leaf_output_words <= ref_.output_max &&
                (written >> written_shift) + ref_.workers * leaf_bundles <= ref_.bundle_max;
     }
-    /// Reports an entry of the directory `in`; returns whether to descend, if it is a directory.
-    /// The host calls its visitor later and drops the surplus. One lane.
+    /// Reports an entry of the directory `in`, and returns whether to descend into it if it is a
+    /// directory. Always true here: the host calls its visitor later and drops what is below a
+    /// directory that the visitor declines. One lane.
     WARREN_HD bool visit(Handle /*in*/, u32 /*depth*/, const format::DirectoryLeaf& /*leaf*/,
                          const ScanFound& /*found*/) const {
         return true;
     }
-    /// Writes the entries of the lanes in `told`; `above`, and `directory` for directories, are as
+    /// Writes the entries of the lanes in `told`. `above` and `directory` (of directories) are as
     /// in ScanBundle and ScanRecord.
     WARREN_HD void write(u32 above, u32 depth, const format::DirectoryLeaf& leaf,
                          const ScanFound& found, u32 told, u32 directory) const {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the workers of a scan share, on a device or on the host.
 //
-// Invariant: between two runs the lists of tasks are swapped: a run reads the one that the run
-// before it has written.
+// Invariant: the two lists of tasks are swapped between runs, so a run reads the list that the
+// previous run has written.
 #pragma once
 
 #include "fs/bulk/scan/scan_output.hpp"
 
 namespace warren::bulk {
 
-/// `Buffer` is gpu::DeviceBuffer, or the host's counterpart.
+/// `Buffer` is gpu::DeviceBuffer, or its host counterpart.
 template <template <class> class Buffer>
 struct ScanRoom {
     Buffer<ScanState> state;
@@ -22,16 +22,16 @@ struct ScanRoom {
     Buffer<u64> output;
     Buffer<BundlePlace> bundles;
     Buffer<u64> linked;
-    u32 spilling = 0;  // which of the two lists the current run spills to
+    u32 spilling = 0;  // the list to which the current run spills
 
-    /// Swaps the lists; returns the one that the last run has spilled to.
+    /// Swaps the lists, and returns the one to which the last run has spilled.
     const ops::TreeTask* turn_over() {
         const ops::TreeTask* const left = spilled[spilling].data();
         spilling ^= 1;
         return left;
     }
 
-    /// A reference for so many workers of `lanes` lanes each.
+    /// A reference for `workers` workers with `lanes` lanes each.
     ScanRef ref(u64 workers, u32 lanes) const {
         ScanRef ref{};
         ref.state = state.data();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of a scan, on any engine: run after run until all is listed.
+// The host's side of a scan, on any engine: repeats runs until everything is listed.
 //
-// Invariant: between two runs the queue is empty, and what is left to list is in the list of
+// Invariant: between two runs the queue is empty, and the tasks that are left are in the list of
 // spilled tasks.
 #pragma once
 
@@ -31,21 +31,21 @@ WARREN_HD inline ScanReport report_of(const ScanState& state) {
             state.error,         state.inodes_wanted,   state.frames_wanted};
 }
 
-/// Runs that may meet invalid contents before the volume counts as damaged.
+/// The volume counts as damaged after this many runs that have met invalid contents.
 inline constexpr u32 damaged_runs_max = 4;
 
-/// Scans. `site` is the engine's side: run(is_first) runs the workers over the tasks that there are
-/// and returns their report or an error; make_room(inodes, frames) allocates memory for a scan that
-/// has not begun; take_output() delivers what the last run has found, and bring_wanted() loads the
-/// blocks that it missed; is_put_off() returns whether the rest is left to another call. Returns
-/// the first error; what was found before it may have been delivered.
+/// Runs a scan. `site` is the engine's side. run(is_first) runs the workers on the tasks that are
+/// left, and returns their report or an error. make_room(inodes, frames) allocates memory for a
+/// scan that has not begun. take_output() delivers the results of the last run. bring_wanted()
+/// loads the blocks that the run requested. is_put_off() returns whether the rest is left to
+/// another call. Returns the first error; results found before it may have been delivered.
 template <class Site>
 Errc run_scan(Site& site) {
     u32 damaged_runs = 0;
     for (bool is_first = true;; is_first = false) {
         Result<ScanReport> report = site.run(is_first);
         while (report && static_cast<Errc>(report->error) == Errc::need_space) {
-            // With some room to spare, for the tree may grow meanwhile.
+            // With a reserve, because the tree may grow meanwhile.
             WARREN_TRY(site.make_room(report->inodes_wanted + report->inodes_wanted / 4,
                                       report->frames_wanted + report->frames_wanted / 4));
             report = site.run(true);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of the workers of a scan: directories found, ranges of their keys still to be
-// listed, results. Host and workers alternate: a run ends when all is listed or when the host must
-// act (load blocks, make room); the next run begins with what is left (scan_run.hpp).
+// The memory that the workers of a scan share: the directories found, the ranges of their keys that
+// are still to be listed, and the results. Host and workers alternate: a run ends when everything
+// is listed or when the host must act (load blocks, allocate memory), and the next run begins with
+// the tasks that are left (scan_run.hpp).
 //
-// Invariant: a range of keys belongs to one task, and a directory's ranges cover it without
-// overlap; so each name that persists is found once, however the tree changes meanwhile.
+// Invariant: each range of keys belongs to one task, and a directory's ranges cover it without
+// overlap. So a name that exists throughout is found exactly once, however the tree changes
+// meanwhile.
 #pragma once
 
 #include "fs/bulk/bulk_queue.hpp"
@@ -15,9 +17,9 @@
 namespace warren::bulk {
 
 enum class ScanPurpose : u8 {
-    visit,    // reports directories, and the files that match the filter
-    measure,  // adds up sizes
-    removal,  // checks whether the caller may remove everything
+    visit,    // report directories, and the files that match the filter
+    measure,  // sum up sizes
+    removal,  // check whether the caller may remove everything
 };
 
 /// The parameters of a scan, the same for all workers.
@@ -25,13 +27,13 @@ struct ScanPlan {
     ScanPurpose purpose = ScanPurpose::visit;
     bool counts_links = false;
     core::TreeCheck tree_check = core::TreeCheck::as_rm;  // removal
-    u32 permission = 0;        // needed in every directory that has names
-    u32 sums_depth = 0;        // measure: directories below it have no sum of their own
-    core::Credentials caller;  // its groups are where the workers can read them
+    u32 permission = 0;        // required in every directory that has names
+    u32 sums_depth = 0;        // measure: directories below this depth have no sum of their own
+    core::Credentials caller;  // its groups are in memory that the workers can read
     ops::FileFilter files;
 };
 
-/// A plan with the permission that the caller needs.
+/// A plan for `purpose`, with the permissions that the caller needs.
 inline ScanPlan plan_scan(ScanPurpose purpose, const core::Credentials& caller) {
     ScanPlan plan;
     plan.purpose = purpose;
@@ -47,24 +49,24 @@ struct KeyRange {
     u64 end;
 };
 
-/// A directory that was found; all but `is_allowed` is written once.
+/// A directory that was found. Each field but `is_allowed` is written once.
 struct ScanDirectory {
     u64 number;
     u32 generation;
     u32 depth;
-    u32 sum;         // which of the sums it adds to
-    u32 is_allowed;  // the caller may list it
-    KeyRange keys;   // of the task that begins with all of it
+    u32 sum;         // index of the sum to which it adds
+    u32 is_allowed;  // whether the caller is known to be allowed to list it
+    KeyRange keys;   // of the task that lists the whole directory
 };
 
-/// What is added up for a directory.
+/// The usage of a directory.
 struct ScanSum {
     u64 entries;
     u64 blocks;
     u64 bytes;
 };
 
-/// What a lane knows of an entry of a leaf.
+/// The entry that a lane has read from a slot of a leaf.
 struct ScanFound {
     Errc code = Errc::ok;
     bool is_told = false;
@@ -73,7 +75,7 @@ struct ScanFound {
     u32 name_length = 0;
     Attributes attributes;
 
-    /// Resets it: only the fields that mark it as empty, not all of the attributes.
+    /// Resets the fields that mark it as empty, but not all attributes.
     WARREN_HD void forget() {
         code = Errc::ok;
         is_told = false;
@@ -82,7 +84,7 @@ struct ScanFound {
     }
 };
 
-/// The words that workers change. `written`: bundles << 40 | words.
+/// The words that workers change. `written` is bundles << 40 | words.
 struct ScanState {
     BulkQueueState queue;
     alignas(128) u64 written;
@@ -93,26 +95,26 @@ struct ScanState {
     u32 wanted_count;
     u32 damaged_count;
     u32 error;          // an Errc
-    u64 inodes_wanted;  // more directories than there is room for: restart with room for so many
-    u64 frames_wanted;  // the same of frames in `linked`
+    u64 inodes_wanted;  // not 0: more directories than fit; restart with room for this many
+    u64 frames_wanted;  // the same for frames in `linked`
 };
 
 inline constexpr u32 written_shift = 40;
 
 struct BundlePlace;  // scan_output.hpp
 
-/// A reference to all of it.
+/// A reference to all shared memory of a scan.
 struct ScanRef {
     ScanState* state;
     BulkQueue queue;
     ScanDirectory* directories;
     ScanSum* sums;
     KeyRange* ranges;
-    ops::TreeTask* spilled;  // the tasks of the next run
-    u64* wanted;             // places of blocks that are not in memory
+    ops::TreeTask* spilled;  // tasks for the next run
+    u64* wanted;             // addresses of blocks that are not in memory
     u64* output;
     BundlePlace* bundles;
-    u64* linked;  // bit per inode number: a file with several names that was counted
+    u64* linked;  // one bit per inode number: set for a counted file with several names
 
     u64 directory_max;
     u64 range_max;
@@ -124,7 +126,7 @@ struct ScanRef {
     u64 workers;
 };
 
-/// A task is a directory, or a range of its keys.
+/// A task lists a directory, or a range of its keys.
 struct ScanTask {
     static constexpr u64 no_range = ~u64{0};
 
@@ -140,13 +142,13 @@ struct ScanTask {
     }
 };
 
-/// How many of the lanes before this one are set.
+/// The number of votes of lanes before this one.
 template <class Team>
 WARREN_HD u32 rank_in(const Team& team, u32 votes) {
     return static_cast<u32>(hd::popcount(votes & ((u32{1} << team.lane()) - 1)));
 }
 
-/// Notes the first error. One lane.
+/// Stores the first error of the scan. One lane.
 WARREN_HD inline void fail_scan(const ScanRef& ref, Errc code) {
     u32 none = 0;
     device_atomic<u32>(ref.state->error)
@@ -176,8 +178,8 @@ WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
     state.spilled_count = 1;
 }
 
-/// Ends a scan that has not begun if there is no room for the directories that are in `store`, or
-/// for marks of its files. One lane.
+/// Ends a scan that has not begun with Errc::need_space if there is no room for all inodes of
+/// `store`, or for the marks of its files. One lane.
 WARREN_HD inline void check_room(const ScanRef& ref, const core::Store& store) {
     ScanState& state = *ref.state;
     const u64 inodes = relaxed_load(store.state->inodes_used);
@@ -190,7 +192,7 @@ WARREN_HD inline void check_room(const ScanRef& ref, const core::Store& store) {
     }
 }
 
-/// Prepares a run. One lane; seed_scan() follows, then begin_over() of the queue.
+/// Prepares a run. One lane; then call seed_scan(), and begin_over() of the queue.
 WARREN_HD inline void start_run(const ScanRef& ref) {
     ScanState& state = *ref.state;
     ref.queue.reset();
@@ -202,7 +204,7 @@ WARREN_HD inline void start_run(const ScanRef& ref) {
 
 /// Gives the workers task `index` of the initial tasks of a run. One lane.
 WARREN_HD inline void seed_scan(const ScanRef& ref, u64 index, const ops::TreeTask& task) {
-    // No worker takes tasks yet, so they must not fill the ring.
+    // No worker takes tasks yet, so the initial tasks must not fill the ring.
     if (index < ref.queue.capacity / 2) {
         ref.queue.seed(task);
     } else {

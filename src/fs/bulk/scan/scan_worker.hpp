@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker of a scan: reads the leaf that covers its keys, offers the rest of its keys to other
-// workers, and reads the inodes of a leaf with all lanes at once.
+// A worker of a scan: reads the leaf that covers the first of its keys, offers the rest of its keys
+// to other workers, and reads the inodes of a leaf by all lanes at once.
 //
-// `Tasks` queues tasks for other workers (BulkQueue, or the queues of a thread pool); `Way` reads a
-// directory and its inodes (resident_way.hpp, or volume/command_way.hpp where blocks may be
-// evicted); `Teller` receives what is found: the output that a GPU writes (scan_output.hpp), or the
-// caller's visitor (volume/host_scan.cpp).
+// `Tasks` queues tasks for other workers (BulkQueue, or the queues of a thread pool). `Way` reads a
+// directory and its inodes (resident_way.hpp, or volume/command_way.hpp if blocks can be evicted).
+// `Teller` receives the results: the output that a GPU writes (scan_output.hpp), or the caller's
+// visitor (volume/host_scan.cpp).
 //
-// Blocks on the path are used only after all of their versions are confirmed. Invariant: a leaf's
-// entries are reported after that, and only if there is room for all of them; so no entry is
-// reported twice and no leaf in part.
+// Invariant: the entries of a leaf are reported after all versions on its path are confirmed, and
+// only if there is room for all of them; so no entry is reported twice, and no leaf in part.
 #pragma once
 
 #include "fs/bulk/scan/resident_way.hpp"
@@ -24,7 +23,7 @@ class ScanWorker {
                          const Tasks& tasks, const Way& way, const Teller& teller)
         : team_(team), plan_(plan), ref_(ref), tasks_(tasks), way_(way), teller_(teller) {}
 
-    /// Runs tasks until all work is done, together with other workers. Collective, as all members
+    /// Runs tasks until all work is done, together with other workers. Collective, like all members
     /// that do not say "one lane".
     WARREN_HD void work() {
         ops::TreeTask task;
@@ -34,7 +33,7 @@ class ScanWorker {
         }
     }
 
-    /// Does one task.
+    /// Runs one task.
     WARREN_HD void visit(const ops::TreeTask& task) {
         if (!begin(task)) return;
         for (u32 attempt = 0;; ++attempt) {
@@ -48,13 +47,13 @@ class ScanWorker {
     }
 
  private:
-    static constexpr u32 attempts_max = 4096;  // then the task is left for the next run
+    static constexpr u32 attempts_max = 4096;  // then the task is left to the next run
     static constexpr u32 none = ~u32{0};
 
     /// The current task.
     struct Task {
         ScanDirectory directory;
-        u64 root;  // number of the scan's first directory
+        u64 root;  // inode number of the scan's root directory
         KeyRange keys;
         bool is_over;  // an error has ended the scan
     };
@@ -85,7 +84,8 @@ class ScanWorker {
                 device_atomic<u32>(ref_.state->damaged_count)
                     .fetch_add(1, hd::memory_order_relaxed);
             }
-            // The block may have been reused meanwhile: the host limits the retries.
+            // The block may have been reused meanwhile, so the task is retried; the host limits how
+            // often.
             const bool is_for_later = is_damaged || !is_final(code);
             if (!is_for_later) return fail_scan(ref_, code);
             KeyRange& keys = ScanTask::keys(ref_, task);
@@ -95,7 +95,7 @@ class ScanWorker {
         });
     }
 
-    /// Lists what is left of the task's keys.
+    /// Lists the rest of the task's keys.
     WARREN_HD Errc list(const ops::TreeTask& task) {
         const auto give = [&](const auto& way, const ScanPairs<Team>& array, u32 index) {
             if (!has_more(array, index)) return Errc::ok;
@@ -104,8 +104,8 @@ class ScanWorker {
             return code;
         };
         while (task_.keys.from < task_.keys.end) {
-            // The very first names are listed in any case: without them the scan would not have
-            // begun.
+            // The first names are listed even if the teller is full: otherwise the scan would make
+            // no progress.
             const bool may_wait = task_.keys.from != 0 || task_.directory.depth != 0;
             if (may_wait && teller_.is_full()) return Errc::need_space;
             u64 upper = core::key_end;
@@ -119,9 +119,9 @@ class ScanWorker {
 
     WARREN_HD Handle handle() const { return {task_.directory.number, task_.directory.generation}; }
 
-    /// Offers the part of the task after pair `index` of an array to other workers: a warp each
-    /// child, a thread halves while others have little to do. From the end, so that what does not
-    /// fit in the queue stays contiguous.
+    /// Offers the keys of the task after pair `index` of an array to other workers. A warp makes a
+    /// task of each child; a thread offers half of the rest for as long as others have little to
+    /// do. It proceeds from the end, so that the keys that do not fit in the queue stay contiguous.
     WARREN_HD void share(const ops::TreeTask& task, const ScanPairs<Team>& array, u32 index) {
         const u32 last = core::search_keys(team_, array.count, task_.keys.end - 1,
                                            [&](u32 i) { return array.key(i); });
@@ -134,7 +134,7 @@ class ScanWorker {
                 count = 1;
             }
             const u64 from = array.key(begin);
-            // A thread's pair may have changed since.
+            // For a thread, the pair may have changed since it was read.
             if (from <= task_.keys.from || from >= task_.keys.end) break;
             const u64 first = once(team_, [&] {
                 return u64{device_atomic<u32>(ref_.state->range_count)
@@ -172,7 +172,7 @@ class ScanWorker {
         return Errc::ok;
     }
 
-    /// Errc::ok if there is room for the largest leaf, beside those of all other workers.
+    /// Errc::ok if there is room for the largest leaf, in addition to those of all other workers.
     WARREN_HD Errc take_room() const {
         return once(team_, [&] {
             const u64 directories = relaxed_load(ref_.state->directory_count);
@@ -184,7 +184,7 @@ class ScanWorker {
     WARREN_HD Errc list_leaf(const ops::TreeTask& task) {
         const format::DirectoryLeaf& leaf = way_.leaf();
         const bool checks_whole = plan_.tree_check == core::TreeCheck::whole;
-        // An empty directory needs no permission: there is nothing to list or to remove.
+        // An empty directory needs no permission, because there is nothing to list or to remove.
         if (leaf.count == 0 && !checks_whole) return Errc::ok;
         WARREN_TRY(check_caller(task));
         if (checks_whole && way_.must_own_entries(plan_.caller)) return Errc::not_permitted;
@@ -194,7 +194,7 @@ class ScanWorker {
         for (u32 round = 0; round < slots.rounds; ++round) {
             if (needs_inode(leaf, round * Team::width + team_.lane())) slots.add(round);
         }
-        // First all blocks are loaded, so that the leaf is reported as a whole.
+        // All blocks are loaded first, so that the leaf is reported as a whole.
         WARREN_TRY(way_.bring_inodes(slots));
         ScanSum sum{};
         ScanFound found;
@@ -211,7 +211,7 @@ class ScanWorker {
         return Errc::ok;
     }
 
-    /// Whether the inode of the entry in this slot of the leaf has to be read.
+    /// Whether the inode of the entry in this slot of the leaf must be read.
     WARREN_HD bool needs_inode(const format::DirectoryLeaf& leaf, u32 index) const {
         if (index >= format::leaf_entries_max) return false;
         const format::DirectorySlot slot = leaf.slots[index];
@@ -228,7 +228,7 @@ class ScanWorker {
         return plan_.files.wants_name(heap + slot.name_offset(), slot.name_length(), slot.type());
     }
 
-    /// Reads what one lane needs of the entry in its slot, if it `looks` at one.
+    /// If `looks`, reads the entry in slot `index`. Each lane has its own slot.
     WARREN_HD void look_at(u32 index, bool looks, ScanFound& found) {
         const bool whole = plan_.purpose == ScanPurpose::visit;
         if (looks) {
@@ -267,14 +267,14 @@ class ScanWorker {
         }
     }
 
-    /// Whether a directory has another parent, or is the root of the scan: descending might not
-    /// terminate.
+    /// Whether a directory names another parent, or is the root of the scan: to descend into it
+    /// might not terminate.
     WARREN_HD bool is_stray(const Attributes& directory) const {
         return directory.parent != task_.directory.number || directory.handle.inode == task_.root;
     }
 
-    /// Adds an entry to the sum of its parent directory; a directory with its own sum to that. One
-    /// lane.
+    /// Adds an entry to the sum of its parent directory. A directory with a sum of its own is
+    /// counted there instead. One lane.
     WARREN_HD void add(const ScanFound& found, ScanSum& sum) const {
         const Attributes& attributes = found.attributes;
         if (attributes.handle.inode == 0 || found.code != Errc::ok || found.is_told) return;
@@ -305,7 +305,7 @@ class ScanWorker {
         });
     }
 
-    /// Reports what lanes have found, and numbers the directories to descend into.
+    /// Reports the entries that the lanes have found, and numbers the directories to descend into.
     WARREN_HD void tell(const ops::TreeTask& task, const ScanFound& found) {
         const bool is_visit = plan_.purpose == ScanPurpose::visit;
         bool is_numbered = found.is_directory && task_.directory.depth + 1 < plan_.files.depth_max;
@@ -355,7 +355,7 @@ class ScanWorker {
         ref_.sums[sum] = {1, attributes.blocks, attributes.size};
     }
 
-    /// Makes tasks of the numbered directories.
+    /// Makes tasks of the directories that were numbered.
     WARREN_HD void descend() {
         const bool is_numbered = met_ != none;
         if (team_.ballot(is_numbered) == 0) return;
@@ -371,7 +371,7 @@ class ScanWorker {
     Way way_;
     Teller teller_;
     Task task_{};
-    u32 met_ = none;  // the number that this lane's directory got
+    u32 met_ = none;  // the number given to this lane's directory
 };
 
 }  // namespace warren::bulk
