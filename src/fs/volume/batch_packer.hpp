@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs items into an engine's batch with all cores, chunk by chunk: the names of each chunk are
-// measured first, so that every chunk knows where its names begin.
+// Packs items into an engine's batch on all cores, in chunks of items. The names of each chunk are
+// measured first, so that each chunk knows where its names begin.
 //
-// Invariant: a name's words are padded with zeros; one that is too long takes no words.
+// Invariant: a name's words are padded with zeros. A name that is too long takes no words.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace warren {
 
-/// Items that one worker packs at once.
+/// Items that one worker packs at a time.
 inline constexpr u64 packed_items = 4096;
-/// A batch is sent in parts of so many chunks: each part costs some driver calls.
+/// A batch is sent in parts of this many chunks, because each part costs several driver calls.
 inline constexpr u64 sent_chunks = 16;
 
 class BatchPacker {
@@ -26,7 +26,7 @@ class BatchPacker {
     BatchPacker(ThreadPool& thread_pool, u64 items) : thread_pool_(thread_pool), items_(items) {}
 
     /// Calls `body(chunk, begin, end)` for each chunk of items; on the calling thread if there is
-    /// only one.
+    /// only one chunk.
     template <class Body>
     void for_each_chunk(const Body& body) {
         const u64 chunks = (items_ + packed_items - 1) / packed_items;
@@ -38,7 +38,7 @@ class BatchPacker {
         thread_pool_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
     }
 
-    /// Measures the names: `words(i)` is how many item i needs. Returns the sum.
+    /// Measures the names: `words(i)` returns the number of words for item i. Returns the sum.
     template <class Words>
     u64 measure(const Words& words) {
         begins_.assign((items_ + packed_items - 1) / packed_items + 1, 0);
@@ -53,8 +53,8 @@ class BatchPacker {
         return begins_.back();
     }
 
-    /// Packs: `pack(i, word)` fills in item i, whose names begin at `word`, and advances `word`.
-    /// The worker that completes a part of the items calls `send(part)`.
+    /// Packs the items: `pack(i, word)` writes item i, whose names begin at `word`, and advances
+    /// `word`. The worker that completes a part of the batch calls `send(part)`.
     template <class Pack, class Send>
     void pack(const Pack& pack, const Send& send) {
         const u64 chunks = begins_.size() - 1;
@@ -66,8 +66,8 @@ class BatchPacker {
             const u64 part = chunk / sent_chunks;
             const u64 first = part * sent_chunks;
             const u64 last = std::min(first + sent_chunks, chunks);
-            // Acquire and release, with the same of the part's other workers: the worker that
-            // completes the part sees all of it.
+            // Acquire and release, paired among the part's workers: the worker that completes the
+            // part sees all of it.
             if (packed[part].fetch_add(1, std::memory_order_acq_rel) + 1 < last - first) return;
             send(ops::BatchPart{first * packed_items, std::min(last * packed_items, items_),
                                 begins_[first], begins_[last]});
@@ -77,22 +77,22 @@ class BatchPacker {
  private:
     ThreadPool& thread_pool_;
     const u64 items_;
-    std::vector<u64> begins_;  // by chunk: its first word
+    std::vector<u64> begins_;  // the first word of each chunk
 };
 
-/// The words that a name takes.
+/// The number of words that a name takes.
 inline u64 words_of(std::string_view name) {
     return name.size() > format::name_length_max ? 0 : (name.size() + 7) / 8;
 }
 
-/// Writes a name at `word`, advances `word`, and returns the end for it.
+/// Writes a name at `word`, advances `word`, and returns the operand for the name.
 inline ops::BatchEnd pack_end(u64* names, Handle directory, std::string_view name, u64& word) {
     const u64 words = words_of(name);
     if (words > 0) {
         names[word + words - 1] = 0;
         std::memcpy(names + word, name.data(), name.size());
     }
-    // A number that no volume has remains invalid.
+    // A number too large for any volume must remain invalid.
     const u64 inode = std::min(directory.inode, ops::BatchEnd::number_mask);
     const ops::BatchEnd end{inode | u64{length_of(name)} << 48, directory.generation,
                             static_cast<u32>(word)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scan reads a directory whose blocks have no fixed address: those of a meta buffer, and of
-// an engine with its own memory that does not scan by itself. Each leaf, and the inodes of its
+// Reads directories for a scan where blocks have no fixed address: with a meta buffer, or with an
+// engine with its own memory that does not scan by itself. Each leaf, and the inodes of its
 // entries, are read by commands, which load the blocks that they need.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace warren {
 
-/// As bulk::ResidentWay.
+/// Has the interface of bulk::ResidentWay.
 class CommandWay {
  public:
     CommandWay(VolumeImplementation& volume, bulk::ScanPurpose purpose)
         : volume_(volume), purpose_(purpose) {}
 
-    /// Nothing is shared with other workers: the nodes above the leaf are not visible.
+    /// Offers nothing to other workers, because it does not see the nodes above the leaf.
     template <class Share>
     Errc go_down(Handle directory, u64 from, u64& upper, const Share& /*share*/) {
         directory_ = directory;
@@ -51,8 +51,8 @@ class CommandWay {
         return or_no_memory([&] { return volume_.ask<ops::Verb::check_access>(check); });
     }
 
-    /// An engine with its own memory gets one request for all of them; on the host's Store a few
-    /// are read at a time, before the first of them is reported.
+    /// On an engine with its own memory, reads all inodes by one request. On the host's Store,
+    /// read_inode() reads a few at a time, before the first of them is reported.
     Errc bring_inodes(const bulk::LaneSlots<ThreadTeam>& wanted) {
         wanted_ = wanted;
         read_end_ = 0;
@@ -67,7 +67,7 @@ class CommandWay {
         return codes_[at];
     }
 
-    /// The leaf is as old as the command: look the name up again.
+    /// The leaf is as old as the command that read it, so this looks the name up again.
     Errc explain_stray(u32 slot, Handle met, u64 root) const {
         return or_no_memory([&]() -> Errc {
             const format::DirectorySlot& named = leaf_.slots[slot];
@@ -100,8 +100,8 @@ class CommandWay {
         }
         return Errc::ok;
     }
-    /// Reads the inodes of some wanted slots from `slot` on by one operation, which issues the
-    /// loads for all of them before it waits for the first.
+    /// Reads the inodes of some wanted slots, from `slot` on, in one operation, whose loads
+    /// overlap.
     Errc read_some(u32 slot) {
         u32 next = slot;
         const u32 end = std::min(slot / some * some + some, wanted_.rounds);
@@ -135,7 +135,8 @@ class CommandWay {
     /// Writes the attributes of a pinned inode to `at`.
     static Errc read_pinned(CpuOperation& op, core::InodeRef& inode, Attributes& at) {
         WARREN_TRY(core::read_generation(op, inode));
-        // Constructed in place: a copy would stall on stores narrower than its loads.
+        // Constructed in place: the loads of a copy would be wider than the stores before them, and
+        // would stall.
         new (&at) Attributes(core::read_attributes(inode));
         return op.confirm(inode.seen);
     }
@@ -145,12 +146,12 @@ class CommandWay {
     VolumeImplementation& volume_;
     const bulk::ScanPurpose purpose_;
     bulk::LaneSlots<ThreadTeam> wanted_;
-    u32 read_end_ = 0;  // the slots below it have been requested
+    u32 read_end_ = 0;  // the slots below it have been read
     Handle directory_;
-    u32 mode_ = 0;  // of the directory; removal
+    u32 mode_ = 0;  // of the directory; for ScanPurpose::removal
     u32 user_ = 0;
     format::DirectoryLeaf leaf_;
-    std::array<Errc, format::leaf_entries_max> codes_;  // of the requested entries
+    std::array<Errc, format::leaf_entries_max> codes_;  // of the entries that were read
     std::array<Attributes, format::leaf_entries_max> attributes_;
 };
 

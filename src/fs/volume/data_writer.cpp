@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks are written whole: for a part of one, the disk would read what it has there.
+// Writes whole blocks where possible: to write a part of a block, the disk would have to read it.
 #include "fs/volume/data_writer.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace warren {
 
 namespace {
 
-constexpr u64 staged_blocks_max = 16;  // pieces up to this size go out as one write
+constexpr u64 staged_blocks_max = 16;  // pieces up to this size are written by one call
 
 }  // namespace
 
@@ -34,7 +34,7 @@ Errc DataWriter::write(const ops::Piece& piece) const {
         return bytes.empty() ? Errc::ok : volume_.write_data(piece.place + (begin - start), bytes);
     }
     if (piece.blocks > staged_blocks_max) return write_large(piece, begin, stop);
-    // On the stack: a writer runs within an operation, where no memory may be asked for.
+    // On the stack, because a writer runs within an operation, which must not allocate memory.
     std::array<std::byte, staged_blocks_max * format::block_size> room;
     const std::span<std::byte> staged = std::span(room).first(end - start);
     WARREN_TRY(read_old(piece, start, staged));
@@ -42,8 +42,8 @@ Errc DataWriter::write(const ops::Piece& piece) const {
     return volume_.write_data(piece.place, staged);
 }
 
-/// Fills `target` with what the file has from byte `at` on: at the piece's old place, in the inode,
-/// else zeros.
+/// Reads the file's bytes from byte `at` on into `target`: from the old place of the piece, or from
+/// the inode; otherwise sets zeros.
 Errc DataWriter::read_old(const ops::Piece& piece, u64 at, std::span<std::byte> target) const {
     const u64 start = piece.file_block * format::block_size;
     if (piece.old_place != 0) {
@@ -56,8 +56,8 @@ Errc DataWriter::read_old(const ops::Piece& piece, u64 at, std::span<std::byte> 
     return Errc::ok;
 }
 
-/// Fills a large piece with the caller's bytes [begin, stop) of the file and what the file has
-/// around them.
+/// Writes a large piece: the caller's bytes [begin, stop) of the file, and around them the old
+/// bytes.
 Errc DataWriter::write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
     constexpr u64 size = format::block_size;
     const u64 start = piece.file_block * size;
@@ -75,8 +75,8 @@ Errc DataWriter::write_large(const ops::Piece& piece, u64 begin, u64 stop) const
     return Errc::ok;
 }
 
-/// Writes the block of a piece that begins at byte `at` of the file: of the caller's bytes
-/// [begin, stop) those that lie there, and what the file has.
+/// Writes the block of a piece that begins at byte `at` of the file: those of the caller's bytes
+/// [begin, stop) that are in the block, and the old bytes around them.
 Errc DataWriter::write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const {
     const u64 start = piece.file_block * format::block_size;
     std::array<std::byte, format::block_size> room;

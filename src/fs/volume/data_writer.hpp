@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves a caller's bytes to the disk between the plan and the apply of an operation.
+// Writes a caller's bytes to the disk between the plan and the apply of an operation.
 #pragma once
 
 #include <span>
@@ -8,18 +8,18 @@
 
 namespace warren {
 
-/// Whether bytes take the place of others that the file shows already.
+/// Whether the written bytes replace bytes that are visible in the file.
 enum class Replaces : u8 { no, yes };
 
-/// Writes the caller's bytes [offset, offset + source.size()) of a file, piece by piece.
+/// Writes the caller's bytes [offset, offset + source.size()) of a file, one piece at a time.
 class DataWriter {
  public:
     DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
                Replaces replaces)
         : volume_(volume), offset_(offset), source_(source), replaces_(replaces) {}
 
-    /// Writes and notes the bytes, in this order and before the apply that shows them: the commit
-    /// that takes the note flushes them, and none shows them before it.
+    /// Writes the bytes of a piece, then calls note_data(), before apply makes the piece visible.
+    /// So the commit that makes the bytes visible flushes them first.
     Errc operator()(const ops::Piece& piece) const;
 
  private:
@@ -34,12 +34,12 @@ class DataWriter {
     const Replaces replaces_;
 };
 
-/// Writes nothing of a caller's: only what a file has moves, to a block or to new ones.
+/// A writer without bytes of a caller: it only moves contents of the file to other blocks.
 inline DataWriter moving_writer(VolumeImplementation& volume) {
     return {volume, 0, {}, Replaces::no};
 }
 
-/// Room for bytes in the next commit, for as long as this lives.
+/// Reserves space for bytes in the next commit, for the lifetime of this object.
 class DataRoom {
  public:
     DataRoom(VolumeImplementation& volume, u64 length)

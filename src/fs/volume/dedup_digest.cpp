@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements go to the hasher together, so that it works on several of them at once.
+// Passes all blocks to the hasher in one call, so that it hashes several of them in parallel.
 #include "fs/volume/dedup_digest.hpp"
 
 #include "base/check.hpp"
@@ -8,7 +8,7 @@
 namespace warren {
 
 DedupHash::DedupHash(const u64 key[2]) {
-    // The volume's key has half the length, and chooses the places of names as well.
+    // The volume's key is half as long, and also determines the hashes of names.
     const hash::Bytes bytes(reinterpret_cast<const std::byte*>(key), 2 * sizeof key[0]);
     static_assert(sizeof key_.words == hash::digest_bytes(hash::Algorithm::blake3));
     hash::hash_blake3_many(hash::widest_lanes(), std::span(&bytes, 1),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the index of deduplication knows blocks by: BLAKE3 under a key of the volume. So nobody who
-// does not know the key can make blocks that push each other out of the index, or that are taken
-// for equal before their bytes are compared.
+// The digests by which the deduplication index identifies blocks: BLAKE3 with a key of the volume.
+// So an attacker without the key cannot construct blocks that evict each other from the index, or
+// blocks with equal digests.
 #pragma once
 
 #include <span>
@@ -16,10 +16,10 @@ struct DedupDigest {
 
 class DedupHash {
  public:
-    /// `key` is the volume's.
+    /// `key` is the volume's hash key.
     explicit DedupHash(const u64 key[2]);
 
-    /// The digest of each block, on this thread.
+    /// Computes the digest of each block on the calling thread.
     void digest(std::span<const hash::Bytes> blocks, std::span<DedupDigest> digests) const;
 
  private:

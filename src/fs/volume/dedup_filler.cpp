@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks come from the disk itself, so that nothing leaves the file buffer for them. Files that are
-// younger than the opening are left out: what writes them has put them into the index.
+// The thread reads from the disk itself, so that it evicts nothing from the file buffer. It skips
+// files created after the volume was opened, because their writers have added them to the index.
 //
-// Where the volume has more anchors than the index has entries, every n-th anchor of each file is
-// added, the first one among them.
+// If the volume has more anchors than the index has entries, every n-th anchor of each file is
+// added, starting with the first.
 #include "fs/volume/dedup_filler.hpp"
 
 #include <sys/resource.h>
@@ -56,11 +56,11 @@ void DedupFiller::stop() {
 
 void DedupFiller::run(const std::stop_token& stop) {
     stop_ = stop;
-    // Of this thread alone, and no reason to stop if it fails.
+    // Affects only this thread. A failure is harmless.
     static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness));
     static_cast<void>(or_no_memory([this] {
         const core::Store& store = volume_.store();
-        // Inodes of later frames are younger.
+        // Inode frames beyond this end are newer, and so are their files.
         const u64 end = relaxed_load(store.state->metadata_frames_end);
         for (u64 frame = 0; frame < end; ++frame) {
             if (core::kind_of(store, frame) != format::FrameKind::inodes) continue;
@@ -71,7 +71,7 @@ void DedupFiller::run(const std::stop_token& stop) {
     is_running_ = false;
 }
 
-/// Adds the files of an inode frame; false: to stop.
+/// Adds the files of an inode frame. False: the thread must stop.
 bool DedupFiller::add_frame(u64 frame) {
     for (u64 slot = format::inodes_per_block; slot < format::inodes_per_frame; ++slot) {
         if (slot % format::inodes_per_block == 0 && !pause(block_size)) return false;
@@ -80,7 +80,8 @@ bool DedupFiller::add_frame(u64 frame) {
     return true;
 }
 
-/// Adds the blocks of a file, if `inode` is one; false: to stop. What cannot be read is left out.
+/// Adds the blocks of `inode` if it is a file. Skips what cannot be read. False: the thread must
+/// stop.
 bool DedupFiller::add_file(u64 inode) {
     const Result<Attributes> found =
         volume_.ask<Verb::attributes_of>([&](ops::Command& command) { command.from = inode; });
@@ -124,7 +125,8 @@ void DedupFiller::add_piece(u64 inode, u64 first_block, u64 place, u64 bytes) {
         index_.put_if_free(digests[i], {inode, first_block + anchors[i]});
 }
 
-/// Waits as the rate demands, and longer if writes came; false: to stop.
+/// Waits as long as the rate requires, and longer if there were writes. False: the thread must
+/// stop.
 bool DedupFiller::pause(u64 bytes) {
     milliseconds time = limit_.pause_after(bytes);
     const u64 lookups = lookups_.load(std::memory_order_relaxed);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the index of deduplication with what the volume holds when it is opened. A thread reads the
-// blocks of all files, inode by inode, at a limited rate and a lower priority, and more slowly
-// while writes come.
+// Adds the existing contents of a volume to the deduplication index after the volume is opened. A
+// thread reads the blocks of all files, inode by inode, at a limited rate and with low priority,
+// and more slowly while there are writes.
 //
-// Invariant: it holds no lock while it reads, and nothing but closing the volume waits for it, for
-// one read at most. What it read may have changed since; an entry of the index may be wrong anyway.
+// Invariant: the thread holds no lock while it reads. Only closing the volume waits for it, for one
+// read at most. What it has read may have changed since, which the users of the index must expect.
 #pragma once
 
 #include <atomic>
@@ -21,17 +21,18 @@ namespace warren {
 
 class DedupFiller {
  public:
-    /// `lookups` counts what writes look up. All that is passed outlives this.
+    /// `lookups` counts the lookups by writes. All arguments outlive this object.
     DedupFiller(VolumeImplementation& volume, const DedupHash& hash, DedupIndex& index,
                 const std::atomic<u64>& lookups, u64 bytes_per_second);
 
-    /// Requires: it was not started before. Without memory for a thread nothing is filled in.
+    /// Starts the thread, or does nothing if memory for it is lacking. Requires: not started
+    /// before.
     void start();
-    /// Ends the thread after the read that it is in.
+    /// Stops the thread after its current read.
     void stop();
 
     bool is_running() const { return is_running_.load(std::memory_order_relaxed); }
-    /// The bytes of contents that were read.
+    /// The number of bytes of contents read so far.
     u64 bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
  private:
@@ -48,9 +49,9 @@ class DedupFiller {
     DedupIndex& index_;
     const std::atomic<u64>& lookups_;
     RateLimit limit_;
-    const i64 opened_;      // the time
-    u64 step_ = 1;          // of so many anchors of a file the first is added
-    u64 anchors_seen_ = 0;  // of this file
+    const i64 opened_;      // when the filler was constructed
+    u64 step_ = 1;          // of this many anchors of a file, the first is added
+    u64 anchors_seen_ = 0;  // of the current file
     u64 lookups_seen_ = 0;
     std::unique_ptr<format::Block[]> piece_;
     std::stop_token stop_;

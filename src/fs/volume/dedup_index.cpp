@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invariant: an entry's tag is never 0, so that an empty one is found by no digest.
+// Invariant: the tag of an entry is never 0, so no digest matches an empty entry.
 #include "fs/volume/dedup_index.hpp"
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace {
 
 constexpr u32 inode_bits = 36;
 constexpr u32 block_bits = 34;
-constexpr u32 inode_low_bits = 6;  // beside the tag
+constexpr u32 inode_low_bits = 6;  // stored in the word of the tag
 
-/// The bits that tell the entries of a group apart; others choose the group.
+/// The bits that distinguish the entries of a group; other bits select the group.
 u64 tag_of(const DedupDigest& digest) {
     return std::max<u64>(digest.words[0] >> inode_low_bits, 1);
 }
@@ -45,7 +45,7 @@ bool DedupIndex::find(const DedupDigest& digest, FileBlock& found) const {
 }
 
 void DedupIndex::put(const DedupDigest& digest, const FileBlock& at) {
-    // Any entry, if no better one is found: by bits that the group does not use.
+    // If there is no better entry, replaces one selected by bits that do not select the group.
     Entry* const other = group_of(digest) + digest.words[2] % group_entries;
     put_in(find_place(digest, other), digest, at);
 }
@@ -55,7 +55,7 @@ void DedupIndex::put_if_free(const DedupDigest& digest, const FileBlock& at) {
     if (place != nullptr && relaxed_load(place->words[0]) == 0) put_in(place, digest, at);
 }
 
-/// The entry of the same digest, else an empty one, else `other`.
+/// The entry with this digest, otherwise an empty one, otherwise `other`.
 DedupIndex::Entry* DedupIndex::find_place(const DedupDigest& digest, Entry* other) const {
     Entry* const group = group_of(digest);
     const u64 tag = tag_of(digest);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where blocks of contents are in files, by a digest of the block. The index has a fixed size and
-// forgets: a new entry takes the place of an old one. What it answers may have changed meanwhile,
-// so its user compares the bytes.
+// Maps the digest of a block to a place in a file with that block. The index has a fixed size: a
+// new entry replaces an old one. The file may have changed since, so the caller must compare the
+// bytes.
 //
-// A group is a line of the processor's cache with four entries of 58 bits of the digest, 36 of the
-// number of an inode and 34 of a block of the file.
+// A group is one cache line with four entries, each with 58 bits of the digest, 36 bits of an inode
+// number and 34 bits of a block number in the file.
 #pragma once
 
 #include "fs/engine/cpu/store_memory.hpp"
@@ -20,26 +20,26 @@ struct FileBlock {
 /// Thread-safe.
 class DedupIndex {
  public:
-    /// Takes at most `bytes`, which are touched as entries come, and at least one group. Check
-    /// is_open(): the system may refuse the range.
+    /// Uses at most `bytes`, but at least one group; memory is committed as entries are added.
+    /// Check is_open(): the system may refuse the address range.
     explicit DedupIndex(u64 bytes);
 
     bool is_open() const { return entries_.data() != nullptr; }
     u64 bytes() const { return groups_ * group_bytes; }
     u64 entries() const { return groups_ * group_entries; }
 
-    /// Soon find() or put() will ask for this digest.
+    /// Call it some time before find() or put() for this digest.
     void prefetch(const DedupDigest& digest) const { __builtin_prefetch(group_of(digest), 1); }
-    /// Whether a block with this digest was put; sets where it was.
+    /// Whether the index has a block with this digest. If so, sets `found` to its place.
     bool find(const DedupDigest& digest, FileBlock& found) const;
-    /// Puts a block, unless its numbers do not fit into an entry.
+    /// Adds a block, unless its numbers do not fit in an entry.
     void put(const DedupDigest& digest, const FileBlock& at);
-    /// As put(), where that takes the place of no other entry.
+    /// As put(), but does not replace another entry.
     void put_if_free(const DedupDigest& digest, const FileBlock& at);
 
  private:
     struct Entry {
-        u64 words[2];  // 0: none. Written one after the other: a mixture is one more wrong answer
+        u64 words[2];  // 0: empty. Stored one by one: a mixed entry is merely wrong
     };
     static constexpr u64 group_entries = 4;
     static constexpr u64 group_bytes = group_entries * sizeof(Entry);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visitor is called by the threads that list, as they list: nothing is buffered first,
-// directories that it declines are not read, and the thread that needs a missing block loads it.
+// The threads that list call the visitor as they list. So nothing is buffered, directories that the
+// visitor declines are not read, and a thread that needs a missing block loads it.
 #include "fs/volume/host_scan.hpp"
 
 #include <algorithm>
@@ -26,13 +26,13 @@ namespace {
 
 using namespace bulk;
 
-/// The host's counterpart of gpu::DeviceBuffer. Of a large one, only touched pages take memory.
+/// The host's counterpart of gpu::DeviceBuffer. A large array uses memory only for touched pages.
 template <class T>
 class HostArray {
  public:
     T* data() const { return data_; }
     u64 count() const { return count_; }
-    /// Room for `count`; keeps the first `kept`.
+    /// Allocates `count` elements and keeps the first `kept`.
     void grow(u64 count, u64 kept = 0) {
         std::unique_ptr<T[]> few;
         ReservedRange many;
@@ -49,10 +49,10 @@ class HostArray {
         data_ = grown;
         count_ = count;
     }
-    /// Room for `count`, all zero; the old contents are lost.
+    /// Allocates `count` elements, all zero. The old contents are lost.
     void grow_cleared(u64 count) {
         grow(count);
-        if (few_) std::fill_n(data_, count, T{});  // a fresh range is zero
+        if (few_) std::fill_n(data_, count, T{});  // a new range is zero
     }
 
  private:
@@ -64,15 +64,15 @@ class HostArray {
     u64 count_ = 0;
 };
 
-/// The queues of a thread pool, of which each worker uses its own.
+/// The tasks of a scan, in the queues of a thread pool. A worker pushes to its own queue.
 class PoolTasks {
  public:
     PoolTasks(const ThreadPool& thread_pool, ThreadPool::Worker& worker)
         : thread_pool_(thread_pool), worker_(worker) {}
 
-    /// Whether others may soon have nothing to do.
+    /// Whether other workers may soon run out of tasks.
     bool wants_more() const { return thread_pool_.pending() < u64{2} * thread_pool_.width(); }
-    /// As BulkQueue.
+    /// As BulkQueue::push().
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
         const Errc code = or_no_memory([&] {
@@ -87,7 +87,7 @@ class PoolTasks {
     ThreadPool::Worker& worker_;
 };
 
-/// Loads missing blocks at once, those of one leaf in parallel.
+/// Loads missing blocks immediately, those of one leaf in parallel.
 class LoadBlocks {
  public:
     explicit LoadBlocks(MetaLoader& loader) : loader_(loader) {}
@@ -114,18 +114,18 @@ class LoadBlocks {
     u64 count_ = 0;
 };
 
-/// The receivers of results, shared by all workers.
+/// The receivers of the results, shared by all workers.
 struct Audience {
     const std::function<bool(const Scanned&)>* visit = nullptr;
     const std::function<bool()>* is_full = nullptr;
     std::vector<DirectoryUsage>* usage = nullptr;
     ProgressTeller* progress = nullptr;
     std::atomic<u64> measured = {0};            // names
-    std::mutex mutex = {};                      // of `usage`
-    std::atomic<bool> has_been_full = {false};  // so something was left for later
+    std::mutex mutex = {};                      // guards `usage`
+    std::atomic<bool> has_been_full = {false};  // so some positions were left
 };
 
-/// Reports to them, as OutputTeller does.
+/// Reports to an Audience; has the interface of OutputTeller.
 class VisitTeller {
  public:
     VisitTeller(Audience& audience, const ScanRef& ref) : audience_(audience), ref_(ref) {}
@@ -166,7 +166,7 @@ class VisitTeller {
     static std::string_view name_of(const format::DirectoryLeaf& leaf, const ScanFound& found) {
         return {reinterpret_cast<const char*>(leaf.heap) + found.name_offset, found.name_length};
     }
-    /// The result of `body`; false, and the scan ends, if it runs out of memory.
+    /// The result of `body`. If it runs out of memory, returns false and ends the scan.
     template <class Body>
     bool check(const Body& body) const {
         bool answer = false;
@@ -182,7 +182,7 @@ class VisitTeller {
     const ScanRef& ref_;
 };
 
-/// Where run_scan() works: memory for one scan, and the thread_pool.
+/// The Site of run_scan(): memory for one scan, and the thread pool.
 class HostSite {
  public:
     HostSite(VolumeImplementation& volume, const ScanPlan& plan,
@@ -220,8 +220,8 @@ class HostSite {
         }
         return report_of(state);
     }
-    // A run itself makes room when it begins, visits as it lists, and loads missing blocks, so
-    // there is nothing to do between runs.
+    // A run makes room when it begins, visits as it lists, and loads missing blocks, so there is
+    // nothing to do between runs.
     Errc make_room(u64 /*directories*/, u64 /*frames*/) const { return Errc::no_memory; }
     Errc take_output() const { return Errc::ok; }
     Errc bring_wanted() const { return Errc::ok; }
@@ -230,7 +230,7 @@ class HostSite {
     std::span<const ScanSum> sums() const {
         return {room_.sums.data(), room_.state.data()->sum_count};
     }
-    /// What is left to list of a scan that was interrupted.
+    /// Adds the positions still to be listed of an interrupted scan.
     void add_left(std::vector<ScanPosition>& left) const {
         const ScanRef ref = this->ref();
         for (u32 i = 0; i < ref.state->spilled_count; ++i) {
@@ -243,14 +243,14 @@ class HostSite {
 
  private:
     static constexpr u64 ranges_max = 512;
-    static constexpr u64 directories_few = 64;  // to begin with: most scans are small
+    static constexpr u64 directories_few = 64;  // initially; most scans are small
 
     ScanRef ref() const { return room_.ref(volume_.thread_pool().width(), ThreadTeam::width); }
     u64 leaves_at_once() const {
         return u64{volume_.thread_pool().width()} * format::leaf_entries_max;
     }
 
-    /// Room for so many directories beside those that the workers' current leaves may add.
+    /// Makes room for `directories` directories, besides those in the workers' current leaves.
     void grow(u64 directories) {
         const ScanState& state = *room_.state.data();
         const u64 count = directories + leaves_at_once();
@@ -265,7 +265,7 @@ class HostSite {
         room_.linked.grow_cleared(frames * (format::inodes_per_frame / 64));
     }
 
-    /// The first directory of all is known only where a scan begins.
+    /// Queues the positions. The root of the scan is known only where a scan begins.
     void start(std::span<const ScanPosition> first) {
         Handle root;
         for (const ScanPosition& position : first) {
@@ -283,7 +283,7 @@ class HostSite {
         }
     }
 
-    /// Each worker keeps its ScanWorker while the run lasts.
+    /// Each worker keeps its ScanWorker for the whole run.
     template <class Way, class MakeWay>
     void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) const {
         struct Seat {
@@ -318,15 +318,15 @@ Errc HostScan::scan(const ScanCall& call) {
         .visit = call.visit, .usage = call.usage, .progress = call.progress ? &progress : nullptr};
     HostSite site(volume_, call.plan, {&first, 1}, audience);
     const Errc code = run_scan(site);
-    // Also after an error: what was added up before it.
+    // Also after an error: the sums up to it.
     if (call.usage != nullptr) add_sums(site.sums(), *call.usage);
     return code;
 }
 
 Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_full,
                        std::vector<ScanPosition>& left) {
-    // The newest ones, so that few are left at any time. Not all, or a step would spend its time on
-    // deferring tasks for which it has no room.
+    // Takes the newest positions, so that few are left at any time. Not all of them, because a step
+    // would spend its time on deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
     const std::size_t begin = left.size() - std::min(left.size(), most);
     Audience audience{.visit = call.visit, .is_full = &is_full};

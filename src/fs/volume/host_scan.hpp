@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans by the volume's own threads, for all engines that do not scan by themselves: find, du, and
-// the check that a caller may remove a tree. An entry that is removed meanwhile is skipped.
+// Scans by the volume's own threads, for engines that do not scan by themselves: find, du, and the
+// check whether a caller may remove a tree. Entries that are removed meanwhile are skipped.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ class HostScan {
 
     /// See BulkCommands::scan().
     Errc scan(const ScanCall& call);
-    /// As scan() of what lies at some of the positions in `left`, until `is_full`; `left` becomes
-    /// the positions still to be listed.
+    /// Scans some of the positions in `left`, until `is_full` returns true. Sets `left` to the
+    /// positions still to be listed.
     Errc scan_on(const ScanCall& call, const std::function<bool()>& is_full,
                  std::vector<ScanPosition>& left);
 

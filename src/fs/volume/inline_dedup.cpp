@@ -4,8 +4,8 @@
 // write; from there the run is compared in both directions. Elements are whole blocks, and the
 // incomplete block at the end of a file.
 //
-// Invariant: of the file that blocks come from, only the lock is tried: a writer waits for no other
-// file.
+// Invariant: while it writes one file, a thread only tries to lock the file that it would share
+// with; it never waits for it.
 #include "fs/volume/inline_dedup.hpp"
 
 #include <unistd.h>
@@ -63,12 +63,12 @@ class InlineDedup::Writing {
     std::span<const std::byte> bytes(u64 from, u64 to) const {
         return source_.subspan(from - offset_, to - from);
     }
-    /// As write(2): an error counts only if nothing was done before it.
+    /// As write(2): an error counts only if nothing was written before it.
     Result<u64> answer(Errc code) const {
         if (code == Errc::ok || written_ > offset_) return written_ - offset_;
         return code;
     }
-    /// Whether the file will end with the write.
+    /// Whether the end of the write is the end of the file.
     bool ends_file() const { return end() >= size_; }
 
     /// Shares or zeroes the run around a candidate, if there is one that is long enough.
@@ -92,7 +92,7 @@ class InlineDedup::Writing {
         return written_ == stop ? Errc::ok : Errc::no_space;
     }
 
-    /// Where the blocks of zeros from `from` on end.
+    /// The end of the blocks of zeros that begin at `from`.
     u64 end_of_zeros(u64 from) const {
         u64 to = from;
         while (to < end()) {
@@ -108,7 +108,7 @@ class InlineDedup::Writing {
     Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.ask<ops::Verb::attributes_of>(
             [&](ops::Command& command) { command.from = found.inode; });
-        // What the index says may be long gone, here and below.
+        // The index may be out of date, here and below.
         if (!now || (now->mode & format::type_mask) != format::type_regular) return false;
         SharedRange range{now->handle, file_, found.block * block_size, at, 0, now_};
         std::unique_lock<std::shared_mutex> lock;
@@ -130,20 +130,20 @@ class InlineDedup::Writing {
         const Errc code = share_blocks(volume_, range, shared);
         dedup_.shared_bytes_.fetch_add(shared, std::memory_order_relaxed);
         written_ += shared;
-        // Nothing is lost where it fails: what it would have shared is written instead.
+        // If sharing failed, what is left of the run is written instead.
         if (code != Errc::ok) WARREN_TRY(write_until(stop));
         return true;
     }
 
-    /// Extends an empty range to the elements before and behind it that the write and the range's
-    /// source have both. False if there are none, or they cannot be read.
+    /// Extends an empty range to the elements before and behind it that are equal in the write and
+    /// in the range's source. False if there are none, or if they cannot be read.
     bool find_run(SharedRange& range, u64 source_size) const {
-        // Of the file itself, only what lies before the write.
+        // In the file itself, only bytes before the write can be shared.
         const bool is_own = range.source.inode == file_.inode;
         const u64 source_end = is_own ? offset_ / block_size * block_size : source_size;
         if (range.offset >= source_end) return false;
         u64 limit = std::min(end() - range.target_offset, source_end - range.offset);
-        // A part of a block is shared if both files end with it.
+        // A part of a block is shared only if both files end with it.
         const bool ends_both = ends_file() && range.target_offset + limit == end() &&
                                range.offset + limit == source_size;
         if (!ends_both) limit = limit / block_size * block_size;
@@ -157,7 +157,7 @@ class InlineDedup::Writing {
         return true;
     }
 
-    /// How many bytes behind the beginning of a range are equal, in whole elements; at most
+    /// How many bytes from the beginning of a range on are equal, in whole elements; at most
     /// `limit`.
     u64 equal_behind(const SharedRange& range, u64 limit) const {
         std::array<std::byte, piece_bytes> room;
@@ -188,13 +188,13 @@ class InlineDedup::Writing {
         return read && *read == piece.size();
     }
 
-    /// Whether the element at `at` of a piece is what the write has from byte `from` on.
+    /// Whether the element at `at` of a piece equals the bytes of the write from `from` on.
     bool is_equal(std::span<const std::byte> piece, u64 at, u64 from) const {
         const u64 length = std::min(block_size, piece.size() - at);
         return std::memcmp(bytes(from, from + length).data(), &piece[at], length) == 0;
     }
 
-    /// Writes what was neither written nor shared before byte `to`.
+    /// Writes what is neither written nor shared before byte `to`.
     Errc write_until(u64 to) {
         if (written_ >= to) return Errc::ok;
         const Result<u64> done =
@@ -211,7 +211,7 @@ class InlineDedup::Writing {
     const std::span<const std::byte> source_;
     const u64 size_;
     const i64 now_;
-    u64 written_;  // up to here it is written, shared or zeroed
+    u64 written_;  // up to here the bytes are written, shared or zeroed
 };
 
 InlineDedup::InlineDedup(VolumeImplementation& volume, u64 index_bytes, u64 fill_bytes)
@@ -265,7 +265,7 @@ bool InlineDedup::look_up(Handle file, u64 offset, std::span<const std::byte> so
     for (u64 i = 0; i < count; ++i)
         index_.prefetch(digests[i]);
     looked_up_.fetch_add(count, std::memory_order_relaxed);
-    u64 zeros_end = 0;  // in the piece
+    u64 zeros_end = 0;  // within the piece
     for (u64 at = 0, i = 0; at < piece.size(); at += block_size) {
         DedupStep::Candidate& next = step.candidates[step.count];
         next.at = begin + at;
@@ -273,7 +273,7 @@ bool InlineDedup::look_up(Handle file, u64 offset, std::span<const std::byte> so
         if (i < count && at == anchors[i] * block_size) {
             next.digest = digests[i++];
             const bool is_found = index_.find(next.digest, next.found);
-            // In the file itself, only what lies before the write could be shared.
+            // In the file itself, only bytes before the write can be shared.
             if (is_found &&
                 (next.found.inode != file.inode || next.found.block < begin / block_size))
                 ++step.count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deduplication of what is being written: runs of blocks that a file of the volume has already are
-// shared with it instead of written. An index says where they may be, and the bytes are compared.
-// The index learns what is written, and in the background what the volume holds when it is opened.
+// Deduplication of writes: runs of blocks that a file of the volume already has are shared with it
+// instead of written. An index says where they may be, and the bytes are compared. Written blocks
+// are added to the index; existing contents are added in the background after opening.
 #pragma once
 
 #include <array>
@@ -31,14 +31,15 @@ struct DedupStep {
 /// Thread-safe.
 class InlineDedup {
  public:
-    /// Shorter runs are written: many small extents cost more than they save. The contents of a
-    /// whole file are shared however short they are.
+    /// Shorter runs are written, because many small extents cost more than they save. A whole file
+    /// is shared however short it is.
     static constexpr u64 run_bytes_min = 32 * kib;
-    /// A shorter write that its caller waits for is not looked up: it would wait longer.
+    /// A shorter write is not looked up if its caller waits for durability: the wait would be
+    /// longer.
     static constexpr u64 awaited_bytes_min = 64 * kib;
 
-    /// `index_bytes` 0: what a volume of this size needs, within an eighth of the memory.
-    /// `fill_bytes`: see OpenOptions::dedup_fill_bytes.
+    /// `index_bytes` 0: 1/1024 of the volume, at most 1/8 of the memory. `fill_bytes`: see
+    /// OpenOptions::dedup_fill_bytes.
     InlineDedup(VolumeImplementation& volume, u64 index_bytes, u64 fill_bytes);
 
     /// Errc::no_memory if the system has refused the memory for the index.
@@ -70,7 +71,7 @@ class InlineDedup {
     std::atomic<u64> found_{0};
     std::atomic<u64> shared_bytes_{0};
     std::atomic<u64> zero_bytes_{0};
-    DedupFiller filler_;  // the last member: its thread uses the others
+    DedupFiller filler_;  // declared last: its thread uses the others
 };
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of many items may run in parallel if the effect must be that of running them in order, and
-// how they are distributed to a thread pool.
+// Determines which of many items may run in parallel with the same effect as in order, and
+// distributes them over a thread pool.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace warren {
 
-/// A key for a name in a directory, to find dependencies between items; never 0. If two names have
+/// A nonzero key for a name in a directory, to find dependencies between items. If two names have
 /// the same key, one item needlessly waits for the other.
 inline u64 name_key(u64 directory, std::string_view name) {
     constexpr u64 odd_factor = 0x9e37'79b9'7f4a'7c15;
     return (std::hash<std::string_view>{}(name) ^ (directory + 1) * odd_factor) | 1;
 }
 
-/// The names that an item touches.
+/// The keys of the names that an item changes.
 inline std::pair<u64, u64> keys_of(const Move& item) {
     return {name_key(item.from.inode, item.name), name_key(item.to.inode, item.new_name)};
 }
@@ -34,8 +34,8 @@ std::pair<u64, u64> keys_of(const Item& item) {
     return {key, key};
 }
 
-/// Calls `run(begin, count)` for each run of consecutive removals that are all of directories, or
-/// none.
+/// Calls `run(begin, count)` for each run of consecutive removals that are all of directories or
+/// all of other names.
 template <class Run>
 void for_each_kind(std::span<const Unlink> names, const Run& run) {
     for (u64 begin = 0; begin < names.size();) {
@@ -47,13 +47,13 @@ void for_each_kind(std::span<const Unlink> names, const Run& run) {
     }
 }
 
-/// Calls `run(begin, count)` for each run of consecutive items that touch different names.
+/// Calls `run(begin, count)` for each run of consecutive items that change different names.
 template <class Item, class Run>
 void for_each_distinct(std::span<const Item> items, const Run& run) {
     constexpr u64 row_max = 65536;
     for (u64 at = 0; at < items.size(); at += row_max) {
         const u64 end = std::min<u64>(at + row_max, items.size());
-        // Keys of all rows until `end`, each mixed with its row: three for each item at most.
+        // The keys of all rows before `end`, each mixed with its row: at most three per item.
         std::vector<u64> taken(std::bit_ceil(4 * (end - at)));
         const auto take = [&](u64 key, u64 row) {
             const u64 mixed = key ^ row << 1;
@@ -77,9 +77,9 @@ void for_each_distinct(std::span<const Item> items, const Run& run) {
     }
 }
 
-/// Calls `run(i)` for each item by the workers of `thread pool`, in their order for items whose
-/// first name is the same. A worker gets whole directories, because neighbouring names share
-/// leaves; if a few directories have most of the items, it gets names.
+/// Calls `run(i)` for each item on the workers of the thread pool; items with the same first name
+/// run in order. A worker gets whole directories, because neighbouring names share leaves; but if a
+/// few directories have most of the items, it gets names.
 template <class Item, class Run>
 void run_in_parts(ThreadPool& thread_pool, std::span<const Item> items, const Run& run) {
     const auto directory_of = [](const Item& item) {
@@ -90,7 +90,7 @@ void run_in_parts(ThreadPool& thread_pool, std::span<const Item> items, const Ru
         }
     };
     std::vector<u32> part_of(items.size());
-    std::vector<u64> begins;  // first the sizes
+    std::vector<u64> begins;  // at first the sizes
     const auto share_out = [&](u64 parts, const auto& key_of) {
         begins.assign(parts, 0);
         for (u64 i = 0; i < items.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece has a fixed number of items unless their names need more words than a slot has: then the
-// rest becomes another piece.
+// A piece has a fixed number of items, unless their names need more words than a slot has. In that
+// case the rest becomes another piece.
 #include "fs/volume/lookup_pieces.hpp"
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace warren {
 namespace {
 
-/// Sending one costs as much as looking up some thousand names, but every worker should have some.
+/// To send a piece costs as much as about a thousand lookups, but each worker should have some.
 constexpr u64 piece_items_min = 1024;
 constexpr u64 pieces_per_worker = 2;
-/// How often an idle worker polls for work before it yields the processor: some microseconds, less
-/// than a piece takes.
+/// How often an idle worker polls before it yields the processor: some microseconds, less than a
+/// piece takes.
 constexpr u32 looks_max = 100;
 
 }  // namespace
@@ -38,7 +38,7 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
     packed_.reserve(shape_.slots);
     done_.reserve(shape_.slots);
     under_way_.reserve(shape_.slots);
-    left_.reserve(lookups.size());  // reserved memory costs nothing until it is written
+    left_.reserve(lookups.size());  // does not touch the memory
     for (u32 slot = shape_.slots; slot-- > 0;) {
         slots_[slot].memory = stream.memory(slot);
         free_.push_back(slot);
@@ -46,9 +46,9 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
 }
 
 void LookupPieces::work() {
-    // Relaxed: the end of the workers' run publishes their answers.
+    // Relaxed: the end of the workers' run publishes the results.
     while (open_.load(std::memory_order_relaxed) > 0) {
-        // Relaxed: seeing a change late costs one more wait, which is bounded.
+        // Relaxed: noticing a change late costs one more wait, which is bounded.
         const u64 seen = changes_.load(std::memory_order_relaxed);
         u32 slot = 0;
         Range range{};
@@ -67,7 +67,7 @@ void LookupPieces::work() {
     }
 }
 
-/// The next work, with the slot for it.
+/// Takes the next work, and the slot for it.
 LookupPieces::Work LookupPieces::take(u32& slot, Range& range) {
     const std::lock_guard lock(mutex_);
     if (!done_.empty()) {
@@ -134,7 +134,7 @@ void LookupPieces::answer(u32 slot) {
         }
     }
     open_.fetch_sub(piece.items, std::memory_order_relaxed);
-    put(free_, slot);  // from here on another worker may take it
+    put(free_, slot);  // from here on another worker may take the slot
 }
 
 void LookupPieces::note_left(u64 item) {
@@ -142,13 +142,13 @@ void LookupPieces::note_left(u64 item) {
     left_.push_back(item);
 }
 
-/// Announces a change of a list. Requires: the caller has mutex_.
+/// Announces a change of a list. Requires: the caller holds mutex_.
 void LookupPieces::note_change() {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// Waits until the count of changes differs from `seen`, or briefly: the worker that serves the
-/// stream may leave without a change.
+/// Waits until the count of changes differs from `seen`, but only briefly: the worker that serves
+/// the stream may stop without a change.
 void LookupPieces::wait_for_change(u64 seen) const {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (changes_.load(std::memory_order_relaxed) != seen) return;
@@ -167,8 +167,8 @@ LookupPieces::Served LookupPieces::serve() {
     return served;
 }
 
-/// Sends packed pieces and takes finished ones. False if there were none. Does not throw: other
-/// workers would wait for the piece for ever.
+/// Sends packed pieces and takes finished ones. False if there were none. Does not throw, because
+/// other workers would wait for the piece for ever.
 bool LookupPieces::serve_once() {
     bool has_served = false;
     for (u32 slot = 0; take_packed(slot); has_served = true) {
@@ -180,7 +180,7 @@ bool LookupPieces::serve_once() {
             put(done_, slot);
         }
     }
-    // They finish in order, or nearly.
+    // They finish in order, or nearly so.
     while (!under_way_.empty()) {
         const u32 slot = under_way_.front();
         const Errc code = or_no_memory([&] { return stream_.poll(slot); });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups through an engine's stream (fs/engine/lookup_stream.hpp), by all workers at once: each
-// takes the next work, finished pieces first. One worker at a time, the first to find the stream
-// unattended, serves the stream, because driver calls block each other. Idle workers poll one word
-// until a list has changed.
+// Lookups through an engine's stream (fs/engine/lookup_stream.hpp) by all workers at once. Each
+// worker takes the next work, finished pieces first. One worker at a time serves the stream,
+// because driver calls block each other; it is the first that finds the stream unattended. Idle
+// workers poll one word until a list changes.
 //
-// Invariant: a slot is in one place: free, held by a worker, packed, under way or done. Nothing is
-// allocated once work() has begun.
+// Invariant: a slot is either free, held by a worker, packed, in flight (under_way_) or done.
+// work() allocates no memory.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ namespace warren {
 
 class LookupPieces {
  public:
-    /// For `workers` that call work(). All that is given outlives this.
+    /// For `workers` threads that call work(). All arguments outlive this object.
     LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
                  std::span<Result<Attributes>> answers, u32 workers);
 
-    /// Works until every item has its answer: Errc::retry for items to be looked up by other means.
-    /// Called by any number of threads.
+    /// Works until every item has its result: Errc::retry for an item to be looked up by other
+    /// means. Called by any number of threads.
     void work();
 
-    /// The items whose answer is Errc::retry. Requires: work() has returned.
+    /// The items whose result is Errc::retry. Requires: work() has returned.
     std::vector<u64>& left() { return left_; }
 
  private:
@@ -38,7 +38,7 @@ class LookupPieces {
     };
     struct Slot {
         ops::BatchMemory memory;
-        u64 begin = 0;  // of its items
+        u64 begin = 0;  // its first item
         u64 items = 0;
         u64 words = 0;
         Errc code = Errc::ok;
@@ -63,17 +63,17 @@ class LookupPieces {
     const std::span<Result<Attributes>> answers_;
     const u64 piece_items_;
     std::vector<Slot> slots_;
-    std::mutex mutex_;          // of the lists below
-    u64 next_ = 0;              // items from here on are not yet taken
-    std::vector<Range> rests_;  // of pieces whose names did not fit
-    std::vector<u32> free_;     // the last one is taken first: its memory is in the caches
+    std::mutex mutex_;          // guards the lists below
+    u64 next_ = 0;              // the first item that no worker has taken
+    std::vector<Range> rests_;  // of pieces whose names did not all fit
+    std::vector<u32> free_;     // the last is taken first: its memory is in the caches
     std::vector<u32> packed_;
     std::vector<u32> done_;
     std::mutex stream_mutex_;     // held by the worker that serves the stream
     std::vector<u32> under_way_;  // in order
-    std::atomic<u64> open_;       // items without an answer
-    std::vector<u64> left_;       // under mutex_
-    // Counts changes of the lists: on its own cache line, since waiting workers poll it.
+    std::atomic<u64> open_;       // items without a result
+    std::vector<u64> left_;       // guarded by mutex_
+    // Counts changes of the lists. On a cache line of its own, because waiting workers poll it.
     alignas(64) std::atomic<u64> changes_{0};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Written bytes are copied to mappings from the caller's memory; after all other changes the range
-// is read from the file again, which is correct for any change.
+// Written bytes are copied to mappings from the caller's memory. After any other change the range
+// is read from the file again, which is always correct.
 #include "fs/volume/mapped_files.hpp"
 
 #include <algorithm>

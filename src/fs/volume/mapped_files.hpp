@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a volume whose contents also lie in the engine's memory (Volume::map_file()), and
-// how that memory follows the file: every change of contents is propagated to the file's mappings
-// before the data lock under which it was made is released.
+// The files of a volume whose contents are also in the engine's memory (Volume::map_file()). Every
+// change of a file's contents is copied to its mappings before the data lock for the change is
+// released.
 //
-// Invariant: mappings of a file are added and removed, and contents of a mapped file change, only
-// under its exclusive data lock. So a mapping differs from its file only by what kernels have
+// Invariant: mappings of a file are added and removed, and the contents of a mapped file change,
+// only under its exclusive data lock. So a mapping differs from its file only in what kernels have
 // written.
 #pragma once
 
@@ -26,7 +26,7 @@ class VolumeImplementation;
 
 /// The pointer by which mappings find their volume while it is open.
 struct MappingHome {
-    std::shared_mutex mutex;  // shared by users of `volume`; exclusive to close it
+    std::shared_mutex mutex;  // shared to use `volume`; exclusive to close it
     VolumeImplementation* volume = nullptr;
 };
 
@@ -44,7 +44,8 @@ class FileMapping {
         return offset >= view.offset && length <= view.bytes &&
                offset - view.offset <= view.bytes - length;
     }
-    /// Errc::stale, or the result of `body(volume)`, during which the volume stays open.
+    /// Errc::stale after the volume is closed, otherwise the result of `body(volume)`, during which
+    /// the volume stays open.
     template <class Body>
     Errc with_volume(const Body& body) {
         const std::shared_lock lock(home->mutex);
@@ -58,27 +59,27 @@ class MappedFiles {
     ~MappedFiles() { leave(); }
 
     const std::shared_ptr<MappingHome>& home() const { return home_; }
-    /// From now on no mapping finds the volume. Waits for those that are using it.
+    /// After this call no mapping finds the volume. Waits for mappings that are using it.
     void leave();
 
-    // Requires: the caller has the file's data lock, for all but has() alone.
+    // Requires: the caller holds the file's data lock, exclusive for all members but has().
     bool has(u64 inode) const { return !mappings_of(inode).empty(); }
     void add(FileMapping& mapping);
     void remove(FileMapping& mapping);
-    /// Copies bytes that were written at `offset` to all mappings of the file but `except`.
+    /// Copies the bytes written at `offset` to all mappings of the file but `except`.
     Errc show(Handle file, u64 offset, std::span<const std::byte> bytes,
               const FileMapping* except = nullptr) const;
-    /// Brings [begin, end) of the file's mappings but `except` up to date. Bytes that cannot be
-    /// read become zeros.
+    /// Reads [begin, end) of the file into all its mappings but `except`. Bytes that cannot be read
+    /// become zeros.
     Errc reload(Handle file, u64 begin, u64 end, const FileMapping* except = nullptr) const;
 
  private:
-    /// Costs one load as long as no file is mapped.
+    /// Costs one load if no file is mapped.
     std::vector<FileMapping*> mappings_of(u64 inode) const;
 
     VolumeImplementation& volume_;
     std::shared_ptr<MappingHome> home_;
-    std::atomic<u64> count_{0};  // of mappings; for one file, its data lock orders it
+    std::atomic<u64> count_{0};  // of mappings; for a single file, its data lock orders it
     mutable std::mutex mutex_;
     std::unordered_multimap<u64, FileMapping*> mappings_;  // by inode number
 };

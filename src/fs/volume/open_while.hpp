@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that stays open, and so in existence, for a scope.
+// Keeps a file open for a scope, so that it is not freed.
 #pragma once
 
 #include "warren/volume.hpp"
@@ -15,7 +15,7 @@ class OpenWhile {
     }
     OpenWhile(const OpenWhile&) = delete;
     OpenWhile& operator=(const OpenWhile&) = delete;
-    /// Whether it is open.
+    /// Whether the file was opened.
     Errc code() const { return code_; }
 
  private:

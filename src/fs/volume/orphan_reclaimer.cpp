@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A damaged orphan is reported and skipped; any other error ends the thread, for it would affect
-// the next orphan too.
+// A damaged orphan is reported and skipped. Any other error ends the thread, because it would
+// affect the next orphan too.
 #include "fs/volume/orphan_reclaimer.hpp"
 
 #include <chrono>
@@ -20,7 +20,7 @@ using ops::Verb;
 using std::chrono::milliseconds;
 
 constexpr u64 lines_max = 20;
-// The minimum time between two searches for space of a thread, each of which takes a commit.
+// The minimum time between two searches for space by a thread, each of which costs a commit.
 constexpr milliseconds gathering{100};
 constexpr milliseconds patience{1000};
 constexpr milliseconds before_next_try{10};
@@ -124,7 +124,7 @@ Errc OrphanReclaimer::free_all() {
     return Errc::ok;
 }
 
-/// An interrupted removal may have left directories without their dying bit: sets it.
+/// Sets the mark entries_dying of directories, which an interrupted removal may not have set.
 void OrphanReclaimer::begin_dying() {
     ops::Command find;
     for (const Orphan& orphan : orphans_) {
@@ -142,13 +142,13 @@ Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
     const Result<Handle> handle = volume_.ask<Verb::handle_of>(find);
     if (handle) return volume_.reclaim(*handle);
     if (handle.code() != Errc::stale) return handle.code();
-    // Invalid numbers are skipped; an orphan that another thread has freed has no name any more.
+    // Invalid numbers are skipped. An orphan that another thread has freed no longer has a name.
     const Result<bool> named = has_name(orphan.inode);
     if (!named) return named.code();
     return *named ? Errc::corrupt : Errc::ok;
 }
 
-/// Whether the orphan directory names an inode.
+/// Whether the orphan directory has an entry for the inode.
 Result<bool> OrphanReclaimer::has_name(u64 inode) {
     char name[17];
     std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(inode));
@@ -159,7 +159,7 @@ Result<bool> OrphanReclaimer::has_name(u64 inode) {
     return code == Errc::no_entry ? Result<bool>(false) : code;
 }
 
-/// Counts freed orphans, and reports damaged ones. An error ends the thread.
+/// Counts freed orphans and reports damaged ones. Returns an error that ends the thread.
 Errc OrphanReclaimer::note(const Orphan& orphan, Errc code) {
     if (code == Errc::busy || (code != Errc::ok && is_stopping())) return Errc::ok;
     if (code == Errc::corrupt || code == Errc::io) {

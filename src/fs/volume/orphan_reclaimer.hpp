@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees inodes that were removed but still open, or not yet freed, when the volume was last in use,
-// by a background thread. It frees only what was in the orphan directory at the opening: later
-// orphans are freed by their last close.
+// A background thread that frees inodes which had no name when the volume was opened: they were
+// still open, or not yet freed, when it was last in use. Orphans that are added later are freed by
+// their last close.
 //
-// Invariant: no wait for this thread is unbounded. It stops between two steps, and the rest stays
+// Invariant: no wait for this thread is unbounded. It stops between two steps, and leaves the rest
 // in the orphan directory until the next opening.
 #pragma once
 
@@ -23,25 +23,25 @@ class VolumeImplementation;
 
 class OrphanReclaimer {
  public:
-    /// An opening reads at most so many names; the rest waits for the next one.
+    /// The maximum number of names read at one opening; the rest is left to the next one.
     static constexpr u64 orphans_max = u64{1} << 20;
 
-    /// `name` is the volume's, for messages.
+    /// `name` is the name of the volume, for messages.
     OrphanReclaimer(VolumeImplementation& volume, std::string name)
         : volume_(volume), name_(std::move(name)) {}
 
-    /// Lists the orphan directory and begins to free its entries. Requires: no other user of the
-    /// volume yet.
+    /// Lists the orphan directory and starts the thread. Requires: nothing else uses the volume
+    /// yet.
     void start();
-    /// Ends the thread after its current step.
+    /// Stops the thread after its current step.
     void stop();
-    /// Waits until all orphans that can be freed are.
+    /// Waits until all orphans that can be freed have been freed.
     void finish();
-    /// How many have been freed, and whether there are more to free.
+    /// How many orphans were freed, and whether the thread still runs (false on the thread itself).
     u64 freed();
     bool is_running();
-    /// Waits until more than `freed` have been freed, at most a second, and updates `freed`. False
-    /// if none were and no more will be.
+    /// Waits for 0.1 s, then for up to 1 s until the number of freed orphans differs from `freed`,
+    /// and updates `freed`. False if it has not changed. Does not wait if the thread has ended.
     bool wait_for_space(u64& freed);
 
     bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
@@ -66,7 +66,7 @@ class OrphanReclaimer {
     Handle directory_;
     std::vector<Orphan> orphans_;
     u64 damaged_ = 0;
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     std::condition_variable changed_;
     u64 freed_ = 0;
     bool is_over_ = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks reserved for entries of the orphan directory: a bulk step must link there what it leaves,
-// and within a step no commit can free space.
+// Reserves blocks for entries of the orphan directory: a bulk step must link what it leaves
+// unfinished there, and no commit can free space within a step.
 //
 // Invariant: a step that detaches at most names() directories finds a block for each leaf and node
 // that their entries need.
@@ -24,18 +24,18 @@ class OrphanRoom {
     OrphanRoom(const OrphanRoom&) = delete;
     OrphanRoom& operator=(const OrphanRoom&) = delete;
 
-    /// Sets how many blocks the orphan directory has: any of them may be split.
+    /// Sets the number of blocks of the orphan directory, each of which may have to be split.
     void note_old_blocks(u64 blocks) {
         const std::lock_guard lock(mutex_);
         old_blocks_ = blocks;
     }
-    /// For how many entries there is room.
+    /// For how many entries the reserved blocks suffice.
     u64 names() {
         const std::lock_guard lock(mutex_);
         return core::orphan_names_in(blocks_, old_blocks_, 1);
     }
-    /// Reserves blocks until there is room for `names`. Errc::need_space or retry if there is not;
-    /// the blocks reserved so far are kept.
+    /// Reserves blocks until they suffice for `names` entries. On Errc::need_space or Errc::retry
+    /// the blocks reserved so far stay reserved.
     Errc hold(u64 names) {
         const std::lock_guard lock(mutex_);
         const u64 wanted = core::blocks_for_orphans(names, old_blocks_, 1);
@@ -50,8 +50,8 @@ class OrphanRoom {
         }
         return Errc::ok;
     }
-    /// Releases one reserved block for an entry; only one, for other operations may take free
-    /// blocks. False if none is left.
+    /// Releases one reserved block, for use by an entry. Only one, because other operations can
+    /// take released blocks. False if none is left.
     bool give_back() {
         const std::lock_guard lock(mutex_);
         if (runs_.empty()) return false;

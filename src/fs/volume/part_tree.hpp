@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides a directory's tree into parts for workers, none of which ends within a node above leaves:
-// work on a leaf and its neighbours stays within one part.
+// Divides a directory's tree into parts for workers. No part ends within a node right above leaves,
+// so work on a leaf and its neighbours stays within one part.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace warren {
 
-/// The lowest keys of the parts; only 0 for a directory too small to be shared.
+/// The lowest keys of the parts. Only 0 for a directory too small to be divided.
 inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef& inode) {
     std::vector<u64> begins = {0};
     const Result<core::Pairs> root = core::root_pairs(op, inode);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empty leaves that removals have left, to be pruned at the next commit. If there is no room in
-// this list, the removal prunes at once.
+// Empty leaves left by removals, to be pruned at the next commit. If the list is full, the removal
+// prunes the leaf itself.
 //
-// Invariant: what was added is taken out once. By then the directory may be gone, and its number
-// reused: a prune checks what it finds.
+// Invariant: each element is taken once. By then the directory may be gone and its inode number
+// reused, so a prune checks what it finds.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace warren {
 
 struct PendingPrune {
     u64 inode = 0;  // of the directory
-    u64 key = 0;    // of an entry that lay in the leaf
+    u64 key = 0;    // of an entry that was in the leaf
 };
 
 class PendingPrunes {
@@ -24,14 +24,14 @@ class PendingPrunes {
     static constexpr u64 most = 32;
     using List = std::array<PendingPrune, most>;
 
-    /// False if there is no room.
+    /// False if the list is full.
     bool add(const PendingPrune& prune) {
         const std::lock_guard lock(mutex_);
         if (count_ == most) return false;
         list_[count_++] = prune;
         return true;
     }
-    /// Takes all out into `list`; how many there are.
+    /// Moves all elements to `list` and returns their number.
     u64 take(List& list) {
         const std::lock_guard lock(mutex_);
         list = list_;

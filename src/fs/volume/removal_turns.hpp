@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that detached a directory and the thread that closes it last may both try to free it.
-// The second must not free by number, because the number may belong to another inode by then.
+// The second one must not free it by number, because the number may belong to another inode by
+// then.
 //
-// Invariant: at most one thread has the turn for an inode. It first checks whether the inode still
+// Invariant: at most one thread has the turn for an inode, and first checks whether the inode still
 // exists.
 #pragma once
 
@@ -18,7 +19,7 @@ class RemovalTurns {
  public:
     class Turn {
      public:
-        /// Waits for the thread that has the turn for `inode`, then takes it.
+        /// Waits until no other thread has the turn for `inode`, then takes it.
         Turn(RemovalTurns& turns, u64 inode) : turns_(turns), inode_(inode) {
             std::unique_lock lock(turns_.mutex_);
             turns_.ended_.wait(lock, [this] { return !turns_.taken_.contains(inode_); });

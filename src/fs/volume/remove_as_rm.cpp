@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depth first, with an explicit stack: a tree may be deeper than a thread's stack. Every step
-// checks permission itself, so concurrent changes are respected.
+// Depth first, with an explicit stack, because a tree may be deeper than a thread's stack. Each
+// call checks permission itself, so concurrent changes are respected.
 #include "fs/volume/remove_as_rm.hpp"
 
 #include <string>
@@ -55,17 +55,17 @@ class NameRemover {
         Handle parent;
         std::string name;
         Handle directory;
-        u64 cookie = 0;  // behind the last name listed
+        u64 cookie = 0;  // of the last name listed
         bool is_listed = false;
-        std::vector<Name> names;  // not removed yet
+        std::vector<Name> names;  // to be removed
     };
 
-    /// Keeps the first refusal, which does not end the removal; any other error does.
+    /// Records the first refusal and continues. Any other error ends the removal.
     Errc note(Errc code) {
         const bool is_refusal = code == Errc::access || code == Errc::not_permitted ||
                                 code == Errc::not_empty || code == Errc::busy;
         if (is_refusal && refusal_ == Errc::ok) refusal_ = code;
-        // Another process has removed it first.
+        // Another process has removed the name first.
         const bool is_gone = code == Errc::no_entry || code == Errc::stale;
         return is_refusal || is_gone ? Errc::ok : code;
     }
@@ -107,7 +107,7 @@ class NameRemover {
         return note(removed);
     }
 
-    /// All of the last directory has been tried.
+    /// Removes the last directory of the path, all names of which have been tried.
     Errc leave() {
         const Level& level = path_.back();
         const Errc removed = volume_.remove_directory(caller_, level.parent, level.name);

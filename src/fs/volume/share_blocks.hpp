@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step that all ways of sharing contents end in: see volume_sharing.cpp.
+// Shares whole blocks between files: the last step of all calls that share contents
+// (volume_sharing.cpp).
 #pragma once
 
 #include "fs/volume/volume_implementation.hpp"
@@ -15,11 +16,12 @@ struct SharedRange {
     i64 now;
 };
 
-/// Puts whole blocks of the source, the last one of the range included, and its holes in the place
-/// of what the target has, which becomes as long as the range's end at least. Requires: the
-/// exclusive data locks of both files; both offsets begin blocks; in one file, no block is in both
-/// ranges; where the range ends within a block, so do both files. Sets `done`, also where it fails:
-/// so many bytes of the range are shared, and the target is as long as they need.
+/// Replaces whole blocks of the target by those of the source, including the last block of the
+/// range and holes. The target becomes at least as long as the end of the range. Requires: the
+/// exclusive data locks of both files; both offsets are block-aligned; within one file, the blocks
+/// of the ranges do not overlap; a range that ends within a block ends where both files end. Sets
+/// `done`, even on an error: this many bytes of the range are shared, and the target is long enough
+/// for them.
 Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& done);
 
 }  // namespace warren

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one operation does not clone comes by calls that programs use: share_range(), link(), those
-// for extended attributes.
+// What Verb::clone does not clone is done by the calls that programs use: share_range(), link() and
+// those for extended attributes.
 #include "fs/volume/tree_cloner.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using ops::Verb;
 
 namespace {
 
-/// The name that the clone has while it grows.
+/// The name of the clone in the staging directory.
 constexpr std::string_view young_name = "clone";
 
 bool is_directory(const Attributes& attributes) {
@@ -62,14 +62,15 @@ Errc TreeCloner::clone(Handle source, Handle directory, std::string_view name, C
     return Errc::ok;
 }
 
-/// Whether `caller` may give the clone its name, and the name is free or an empty directory's.
+/// Whether `caller` may give the clone its name, and the name is free or that of an empty
+/// directory.
 Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::string_view name) {
     const Result<Attributes> parent = api_.attributes(directory);
     if (!parent) return parent.code();
     if (!is_directory(*parent)) return Errc::not_directory;
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
     if (is_directory(source)) WARREN_TRY(check_not_below(source.handle, directory));
-    if (name.empty()) return Errc::no_entry;  // else it would be told when all is cloned
+    if (name.empty()) return Errc::no_entry;  // otherwise reported only after everything is cloned
     const Result<Attributes> there = api_.lookup(maker_, directory, name);
     replaces_ = there.code() == Errc::ok;
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
@@ -82,7 +83,7 @@ Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::s
     return credentials_of(caller_).owns(there->user) ? Errc::ok : Errc::not_permitted;
 }
 
-/// Errc::invalid if `directory` is `source` or lies below it.
+/// Errc::invalid if `directory` is `source` or is below it.
 Errc TreeCloner::check_not_below(Handle source, Handle directory) {
     const u64 steps_max = api_.statistics().blocks * format::inodes_per_block;
     u64 steps = 0;
@@ -92,14 +93,14 @@ Errc TreeCloner::check_not_below(Handle source, Handle directory) {
         const Result<Attributes> here = api_.attributes(at);
         if (!here) return here.code();
         const Result<Handle> above = api_.handle_of(here->parent);
-        if (above.code() == Errc::stale) return Errc::no_entry;  // of a tree that was removed
+        if (above.code() == Errc::stale) return Errc::no_entry;  // in a tree that was removed
         if (!above) return above.code();
         at = *above;
     }
     return Errc::invalid;
 }
 
-/// Makes the directory in which the clone grows.
+/// Creates the directory in which the clone grows.
 Errc TreeCloner::make_staging() {
     ops::Command command = command_on(api_.root(), maker_);
     command.mode = format::type_directory | 0700;
@@ -134,37 +135,38 @@ Errc TreeCloner::grow(const Attributes& source) {
     return error_;
 }
 
-/// Gives the clone its name, unless that is taken or the caller's rights are gone.
+/// Gives the clone its name, unless the name is taken by now or the caller has lost the permission.
 Errc TreeCloner::attach(Handle directory, std::string_view name) {
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
     const Rename how = replaces_ ? Rename::replace : Rename::no_replace;
     return api_.rename(maker_, staging_, young_name, directory, name, how);
 }
 
-/// Frees the staging directory, with a clone that was not attached. What an error leaves of it, the
-/// next opening frees.
+/// Frees the staging directory, with a clone that was not attached. If an error occurs, the next
+/// opening frees the rest.
 void TreeCloner::remove_staging(bool is_empty) {
     ops::Command command;
     command.from = staging_.inode;
     Removal removal;
     if (volume_.ask<Verb::start_dying>(command) != Errc::ok) return;
-    // The first needs no memory.
+    // The first call needs no memory.
     static_cast<void>(is_empty ? volume_.reclaim_by_steps(staging_)
                                : volume_.remove_detached(staging_, removal));
 }
 
-/// Clones an entry of the source; whether the scan is to go on below it.
+/// Clones an entry of the source. Returns whether the scan should descend into it.
 bool TreeCloner::visit(const Scanned& entry) {
     if (has_failed()) return false;
     const ClonedDirectory* into = directories_.find(entry.directory);
     WARREN_CHECK(into != nullptr);  // the scan visits a directory before its entries
-    // A directory that was moved meanwhile is met again.
+    // The scan can find a directory twice if the directory is moved meanwhile.
     const bool is_known =
         is_directory(entry.attributes) && directories_.find(entry.attributes.handle) != nullptr;
     if (is_known) return false;
     const Errc code = clone_entry(entry.attributes, *into, entry.name);
     if (code == Errc::ok) return true;
-    // Removed meanwhile; or its name was given to another file after the scan had met that.
+    // The entry was removed meanwhile, or its name was given to another file after the scan had
+    // found it.
     if (code != Errc::stale && code != Errc::exists) fail(code, into, entry.name);
     return false;
 }
@@ -187,7 +189,7 @@ Errc TreeCloner::clone_entry(const Attributes& source, const ClonedDirectory& in
     return Errc::ok;
 }
 
-/// Names of one file in the source become names of one file in the clone.
+/// Several names of one file in the source become names of one file in the clone.
 Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::string_view name) {
     const std::lock_guard lock(linked_mutex_);
     const auto known = linked_.find(source.handle.inode);
@@ -214,7 +216,7 @@ Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle director
     if (code == Errc::ok && cloned->lacks_attributes) {
         code = copy_attributes(source.handle, cloned->handle);
     }
-    if (code == Errc::stale) {  // the source is gone: so is this
+    if (code == Errc::stale) {  // the source is gone, so remove its clone
         static_cast<void>(is_directory(source) ? api_.remove_directory(maker_, directory, name)
                                                : api_.unlink(maker_, directory, name));
     }
@@ -234,7 +236,7 @@ Result<ops::Cloned> TreeCloner::run_clone(const Attributes& source, Handle direc
     return volume_.ask<Verb::clone>(command);
 }
 
-/// Shares all contents: what takes more than one operation.
+/// Shares the contents that one operation cannot share.
 Errc TreeCloner::share_contents(Handle source, Handle target) {
     const OpenWhile from(api_, source);
     WARREN_TRY(from.code());
@@ -243,7 +245,7 @@ Errc TreeCloner::share_contents(Handle source, Handle target) {
     return api_.share_range(source, 0, target, 0, format::file_size_max, Stamp::no).code();
 }
 
-/// Copies extended attributes, access control lists among them, as far as the caller may set them.
+/// Copies extended attributes, including access control lists, as far as the caller may set them.
 Errc TreeCloner::copy_attributes(Handle source, Handle target) {
     std::array<char, format::block_size> names;
     std::array<std::byte, format::block_size> value;
@@ -255,7 +257,7 @@ Errc TreeCloner::copy_attributes(Handle source, Handle target) {
         const Result<u64> size = api_.get_attribute(source, name, value);
         if (size.code() == Errc::no_data) continue;  // removed meanwhile
         if (!size) return size.code();
-        // What takes privileges to set is left out for a caller without them.
+        // Attributes that need privileges are skipped for a caller without them.
         const bool is_reserved = name.starts_with("trusted.") || name.starts_with("security.");
         const Errc code = api_.set_attribute(is_reserved ? caller_ : maker_, target, name,
                                              std::span(value).first(*size));
@@ -265,7 +267,7 @@ Errc TreeCloner::copy_attributes(Handle source, Handle target) {
     return Errc::ok;
 }
 
-/// Sets the times of all directories to those of their sources: names that were added have changed
+/// Sets the times of all directories to those of their sources, because adding names has changed
 /// them.
 void TreeCloner::set_directory_times() {
     directories_.for_each(volume_.thread_pool(), [&](const ClonedDirectory& directory) {
@@ -278,7 +280,7 @@ void TreeCloner::set_directory_times() {
     });
 }
 
-/// Notes the first error, and the path where it happened.
+/// Records the first error and the path where it occurred.
 void TreeCloner::fail(Errc code, const ClonedDirectory* in, std::string_view name) {
     const std::lock_guard lock(failed_mutex_);
     if (has_failed()) return;

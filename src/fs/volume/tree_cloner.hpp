@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clones of files and whole trees. The clone grows in a directory of its own that only the orphan
-// directory names, and gets its name at the end by one rename: so nobody sees a part of it, and
-// what a crash leaves of it is freed as the rest of a removal would be.
+// Clones files and whole trees. The clone grows in a staging directory, which has a name only in
+// the orphan directory, and gets its own name at the end by a rename. So no other caller sees it
+// incomplete, and after a crash it is freed like the rest of a removal.
 //
-// Workers that scan the source clone each entry as they meet it, one inode an operation. Each file
-// is cloned at one moment, the tree is not: names that change meanwhile may be in the clone or not.
+// The workers that scan the source clone each entry that they find, one inode per operation. Each
+// file is cloned atomically, but the tree is not: names that change meanwhile may be in the clone
+// or not.
 #pragma once
 
 #include <array>
@@ -30,14 +31,14 @@ struct ClonedDirectory {
     i64 modified = 0;
 };
 
-/// The directories cloned so far, for any number of threads.
+/// The directories cloned so far. Thread-safe.
 class ClonedDirectories {
  public:
-    /// Null if there is none.
+    /// Null if the directory has not been cloned.
     const ClonedDirectory* find(Handle source);
-    /// Adds one that is not there yet.
+    /// Adds a directory, unless it is already there.
     void add(ClonedDirectory directory);
-    /// Calls `body(directory)` for each, on the thread pool.
+    /// Calls `body(directory)` for each directory, on the thread pool.
     void for_each(ThreadPool& thread_pool, const std::function<void(const ClonedDirectory&)>& body);
 
  private:
@@ -81,18 +82,18 @@ class TreeCloner {
     VolumeImplementation& volume_;
     const Caller& caller_;
     const Caller maker_{.check =
-                            false};  // works below the staging directory, which nobody else sees
+                            false};  // acts below the staging directory, which no other caller sees
     const i64 now_ = now_nanoseconds();
     Handle staging_;
-    bool replaces_ = false;  // an empty directory
+    bool replaces_ = false;  // the name belongs to an empty directory
     ClonedDirectories directories_;
-    std::mutex linked_mutex_;                 // linked_
+    std::mutex linked_mutex_;                 // guards linked_
     std::unordered_map<u64, Handle> linked_;  // clones of files with several names, by inode
     std::atomic<u64> files_{0};
     std::atomic<u64> directory_count_{0};
     std::atomic<Errc> error_{Errc::ok};
-    std::mutex failed_mutex_;  // failed_
-    std::string failed_;       // the first path that could not be cloned, from the source on
+    std::mutex failed_mutex_;  // guards failed_
+    std::string failed_;       // the first path that could not be cloned, relative to the source
 };
 
 }  // namespace warren

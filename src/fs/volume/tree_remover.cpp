@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory is one task: its files are freed at once, its directories become tasks, and it is
-// freed itself when its leaves are empty. Order does not matter within a step.
+// A directory is one task: its files are freed at once, its subdirectories become tasks, and it is
+// freed when its leaves are empty. The order does not matter within a step.
 #include "fs/volume/tree_remover.hpp"
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 namespace warren {
 namespace {
 
-constexpr i64 step_nanoseconds = 100'000'000;  // a commit waits no longer than about this
-constexpr u32 idle_steps_max = 1000;           // steps without an obstacle or progress
+constexpr i64 step_nanoseconds = 100'000'000;  // so a commit waits for about this long at most
+constexpr u32 idle_steps_max = 1000;           // steps in a row without obstacle or progress
 // How many directories a worker may leave unfinished before it notices that the step is full.
 constexpr u64 unfinished_by_worker = 8192;
-constexpr u32 named_at_once = 1024;  // directories, if a step would find no room
-// A step takes a quarter of the journal room: half of that until it is full, an eighth of it for
-// detached directories at its end. With the least room it can still make progress.
+constexpr u32 named_at_once = 1024;  // directories removed name by name if a step has no room
+// A step uses a quarter of the journal: half of that until it is full, and an eighth of that for
+// detached directories at its end. With the smallest journal it can still make progress.
 static_assert(core::journal_room_min / 4 / 8 > 0);
 
 }  // namespace
 
-/// The Step interface of TreeReclaimer: one for each task.
+/// The Step of TreeReclaimer; each task has its own.
 class TreeRemover::Step {
  public:
     const ops::LaneRules rules;
@@ -97,7 +97,7 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
         }
         if (code == Errc::need_block) {
             const Errc loaded = volume_.loader().load(place);
-            // The block may have been reused since the operation read its place: retry first.
+            // The block may have been reused since the operation read its address: retry first.
             const bool looks_again = loaded == Errc::corrupt && ++damaged < 4;
             if (loaded == Errc::ok || looks_again) continue;
             return decltype(result)(loaded);
@@ -142,16 +142,17 @@ Errc TreeRemover::remove_in_steps() {
             const std::shared_lock lock(volume_.committer().steps());
             std::vector<Task> tasks;
             WARREN_TRY(begin_step(entry, tasks));
-            // A step that has begun is never restarted, even if it fails: its first directory may
-            // be gone.
+            // A step that has begun is never restarted, even if it fails, because its first
+            // directory may have been freed.
             ended = run_step(std::move(tasks));
             core::check_step_credits(*volume_.store().state);
             entry.end_apply();
             return Errc::ok;
         };
         {
-            // Take the thread pool before the freeze barrier: its owner may wait for a commit, and
-            // a commit waits for those that have passed the freeze barrier.
+            // Take the thread pool before the freeze barrier: the thread that uses the pool may
+            // wait for a commit, and a commit waits for threads that have passed the freeze
+            // barrier.
             const auto turn = volume_.thread_pool().take_turn();
             began = volume_.run(step);
         }
@@ -166,14 +167,14 @@ Errc TreeRemover::remove_in_steps() {
         const u64 done_before = std::exchange(done, total_.files + total_.directories);
         static_cast<void>(progress_.goes_on([&] { return done; }));
         idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
-        // A directory counts names that its leaves do not have.
+        // The directory's counter is higher than the number of names in its leaves.
         if (idle_steps == idle_steps_max) return Errc::corrupt;
     }
     return Errc::ok;
 }
 
-/// If there is no room for what a step may leave: removes some of the rest name by name, as rm(1)
-/// does. That may make room in the orphan directory.
+/// If there is no room for what a step may leave unfinished: removes some of the rest name by name,
+/// as rm(1) does, which may make room in the orphan directory.
 Errc TreeRemover::remove_some_by_names() {
     roomless_commits_ = 0;
     while (orphan_room_.give_back()) {
@@ -188,15 +189,15 @@ Errc TreeRemover::remove_some_by_names() {
     return Errc::ok;
 }
 
-/// Reserves what a bulk step needs and passes the freeze barrier with `entry` for all of it.
-/// Nothing has changed if that fails. Errc::no_space also if a commit cannot hold what a step may
-/// dirty, or never has that much room left when the step's turn comes.
+/// Reserves what a bulk step needs, and passes the freeze barrier with `entry` for the whole step.
+/// On an error, nothing has changed. Errc::no_space also if a commit cannot hold what a step may
+/// dirty, or if other operations have used up the journal after each of several commits in a row.
 Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
     core::StoreState& state = *volume_.store().state;
     const u64 room = relaxed_load(state.journal_room);
     const u64 share = room / 4;
-    // Directories that are detached at the end need leaves of the orphan directory, at least half
-    // full. An entry may go to any existing leaf, and split it.
+    // Directories that are detached at the end need leaves of the orphan directory, which are at
+    // least half full. An entry may go to any existing leaf, and split it.
     loose_max_ = share / 8 * (format::leaf_entries_max / 2);
     const Result<ops::InodeRef> orphans = ops::find_inode(entry, volume_.store().orphan_directory);
     if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
@@ -228,8 +229,8 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
     return Errc::ok;
 }
 
-/// One bulk step: the thread pool processes the rooted directories and what they hold until all is
-/// done or the step has dirtied its share of the journal.
+/// Runs a bulk step: the thread pool processes the directories in rooted_ and everything below them
+/// until all is done or the step is full.
 Errc TreeRemover::run_step(std::vector<Task> tasks) {
     const Errc ran = or_no_memory([&] {
         volume_.thread_pool().run_in_turn(
@@ -240,7 +241,7 @@ Errc TreeRemover::run_step(std::vector<Task> tasks) {
     count_step(*volume_.store().state);
     const Errc adopted = adopt_unfinished();
     const Errc ended = ran != Errc::ok ? ran : adopted;
-    // Some inode may be unreachable now: no commit may contain that state.
+    // Some inode may be unreachable now, so no commit may contain this state.
     if (ended != Errc::ok) volume_.committer().forbid(ended);
     const Errc error = error_;
     return ended != Errc::ok ? ended : error;
@@ -257,7 +258,7 @@ void TreeRemover::visit(ThreadPool::Worker& worker, const Task& task) {
     tally.blocks += reclaimer.tally.blocks;
 }
 
-/// Counts what the workers have freed.
+/// Adds up what the workers have freed.
 void TreeRemover::count_step(core::StoreState& state) {
     u64 inodes = 0;
     u64 blocks = 0;
@@ -280,13 +281,13 @@ bool TreeRemover::step_is_full() {
     return is_full;
 }
 
-/// How many directories all workers may detach before they check the limit again.
+/// How many directories all workers may detach between two checks of the limit.
 u64 TreeRemover::loosened_between_looks() const {
     return u64{format::leaf_entries_max} * volume_.thread_pool().width();
 }
 
-/// Whether more directories may be detached. Reserves room for them in the orphan directory if
-/// there is any.
+/// Whether more directories may be detached. Tries to reserve blocks for them in the orphan
+/// directory.
 bool TreeRemover::may_loosen_more() {
     const u64 loose = loose_.load(std::memory_order_relaxed);
     if (loose <= loose_limit_.load(std::memory_order_relaxed)) return true;
@@ -300,7 +301,7 @@ bool TreeRemover::may_loosen_more() {
 }
 
 void TreeRemover::fail(Errc code) {
-    // A step cannot serve a retry reason: then what it needs counts as lack of memory.
+    // A step cannot serve a retry reason, so one counts as a lack of memory.
     error_.store(is_final(code) ? code : Errc::no_memory);
 }
 
@@ -316,7 +317,7 @@ Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
     });
 }
 
-/// Before the step ends, links every unfinished directory to the orphan directory. Returns the
+/// Links every unfinished directory to the orphan directory, before the step ends. Returns the
 /// first error, never a retry reason.
 Errc TreeRemover::adopt_unfinished() {
     Errc error = Errc::ok;
@@ -329,8 +330,8 @@ Errc TreeRemover::adopt_unfinished() {
     return is_final(error) ? error : Errc::no_space;
 }
 
-/// Between steps: removes what needs operations of its own. The next step starts with what is
-/// unfinished.
+/// Between steps: removes the files that need operations of their own. The next step begins with
+/// the unfinished directories.
 Errc TreeRemover::prepare_next_step() {
     rooted_.clear();
     for (const Unfinished& one : std::exchange(unfinished_, {})) {

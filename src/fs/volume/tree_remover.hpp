@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees detached trees with all workers of the thread pool: bulk/remove_tree/reclaim_tree.hpp does
-// one directory or one part of a large one; this keeps the queue, divides the work into bulk steps,
-// and does between steps what tasks could not do within one.
+// Frees detached trees with all workers of the thread pool. bulk/remove_tree/reclaim_tree.hpp
+// processes a directory, or a part of a large one; this class divides the work into bulk steps, and
+// does between steps what tasks cannot do within one.
 //
-// Invariant: when a step ends every inode that still exists is reachable from the orphan directory;
-// if that fails, no commit contains the step. Needs the identity map: with a meta buffer of fixed
-// size blocks may be evicted.
+// Invariant: at the end of a step every inode that still exists is reachable from the orphan
+// directory; if that fails, no commit contains the step. Requires a fully resident store, because a
+// buffer cache may evict blocks.
 #pragma once
 
 #include <atomic>
@@ -24,20 +24,20 @@ class TreeRemover {
     TreeRemover(VolumeImplementation& volume, const ProgressCallback& progress)
         : volume_(volume), orphan_room_(volume.store()), progress_(progress) {}
 
-    /// Frees the directory `root`, which is in the orphan directory, and all below it; adds the
-    /// counts to `removal`.
+    /// Frees the directory `root`, which is in the orphan directory, and everything below it. Adds
+    /// the counts to `removal`.
     Errc remove(u64 root, Removal& removal);
 
  private:
     class Step;
-    /// What one worker freed, on a cache line of its own.
+    /// What one worker has freed, on a cache line of its own.
     struct alignas(64) Tally {
         ops::FreeTally of;
     };
     /// A directory that outlives a step.
     struct Unfinished {
         u64 directory;
-        bool has_leftovers;  // only names that need operations of their own
+        bool has_leftovers;  // only names that need operations of their own are left
     };
 
     Errc remove_in_steps();
@@ -60,17 +60,17 @@ class TreeRemover {
     OrphanRoom orphan_room_;
     ProgressTeller progress_;
     std::vector<Tally> tallies_;
-    ops::FreeTally total_;     // of the steps so far
-    std::vector<u64> rooted_;  // in the orphan directory; the step begins with them
+    ops::FreeTally total_;     // by all steps so far
+    std::vector<u64> rooted_;  // in the orphan directory; the next step begins with them
     std::mutex mutex_;
-    std::vector<Unfinished> unfinished_;  // what the step leaves
+    std::vector<Unfinished> unfinished_;  // directories that the step leaves
     std::atomic<Errc> error_{Errc::ok};
-    std::atomic<u64> loose_{0};          // detached directories, not freed yet
-    std::atomic<u64> loose_limit_{0};    // for how many there is room in the orphan directory
-    u64 loose_max_ = 0;                  // for how many there is journal room
-    std::atomic<bool> was_full_{false};  // the step stopped before all was done
+    std::atomic<u64> loose_{0};          // directories detached but not yet freed
+    std::atomic<u64> loose_limit_{0};    // for this many the orphan directory has blocks
+    u64 loose_max_ = 0;                  // for this many the step has journal credits
+    std::atomic<bool> was_full_{false};  // the step ended before everything was done
     u64 dirty_limit_ = 0;
-    u32 roomless_commits_ = 0;      // in a row, for the next step
+    u32 roomless_commits_ = 0;      // commits in a row after which the step had no room
     alignas(64) u64 dropping_ = 0;  // see LaneRules
     i64 deadline_ = 0;
     i64 now_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All names of the next leaves of several directories are one call of the engine: on a GPU each is
-// run by a warp, and commands that lack a block wait for it while the others continue.
+// All names in the next leaves of several directories are removed by one call of the engine: on a
+// GPU each by a warp, and commands that lack a block wait for it while the others continue.
 #include "fs/volume/tree_unlinker.hpp"
 
 #include <algorithm>
@@ -18,11 +18,10 @@ namespace {
 /// Permission was checked when the tree was detached.
 constexpr Caller nobody{.check = false};
 
-constexpr u32 meddled_max = 1000;        // times that other processes may change a tree during its
-                                         // removal
+constexpr u32 meddled_max = 1000;        // retries after changes of the tree by other processes
 constexpr u64 directories_at_once = 64;  // more do not increase an engine's parallelism
 
-/// Commands that run in parallel must leave each other room in a meta buffer.
+/// The number of directories to empty in parallel: their commands must all fit in a meta buffer.
 u64 wave_for(VolumeImplementation& volume) {
     if (volume.works_on_host()) return 1;
     const MetaBuffer* const buffer = volume.engine_buffer();
@@ -72,8 +71,8 @@ Errc TreeUnlinker::remove(Handle root) {
     return Errc::ok;
 }
 
-/// Removes the files of all directories of the wave and detaches their directories. Directories
-/// that are gone leave the wave.
+/// Removes the files of all directories of the wave, and detaches their subdirectories. Erases
+/// directories that are gone from the wave.
 Errc TreeUnlinker::empty(std::vector<Emptied>& wave) {
     const auto is_over = [](const Emptied& one) {
         return one.is_gone || one.from == core::key_end;
@@ -119,8 +118,8 @@ Errc TreeUnlinker::read_leaves(std::vector<Emptied>& wave) {
     return Errc::ok;
 }
 
-/// Unlinks the listed files and detaches the directories. Returns the first error, after finishing
-/// the other removals.
+/// Unlinks the listed files and detaches the listed directories. Finishes all removals before it
+/// returns the first error.
 Errc TreeUnlinker::remove_names() {
     std::vector<ops::Command> commands;
     commands.reserve(names_.size());
@@ -138,7 +137,7 @@ Errc TreeUnlinker::remove_names() {
     for (std::size_t i = 0; i < names_.size(); ++i) {
         const Named& one = names_[i];
         keep_first(first, finish(one, replies[i]));
-        // A detach does not report leaves that become empty: each is checked once.
+        // A detach does not report a leaf that becomes empty, so each leaf is checked once.
         if (emptied.prune_inode != 0 && emptied.prune_inode != one.in->directory.inode) {
             keep_first(first, volume_.settle(std::exchange(emptied, {})));
         }
@@ -162,17 +161,17 @@ Errc TreeUnlinker::finish(const Named& one, const ops::Reply& reply) {
     }
     if (reply.code == Errc::no_space) return take_apart(one.in->directory, one.name);
     WARREN_TRY(reply.code);
-    detached_.push_back(reply.attributes.handle);  // there is room
+    detached_.push_back(reply.attributes.handle);  // memory was reserved
     return Errc::ok;
 }
 
-/// Removes the directory (parent, name) after what is below it.
+/// Removes the directory (parent, name) name by name, with everything below it.
 Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
     for (u32 meddled = 0;; ++meddled) {
         const Errc removed = remove_as_rm(volume_, nobody, parent, name, removal_);
         if (removed == Errc::no_entry || removed == Errc::stale) return Errc::ok;
-        // Another process has added a name or exchanged a file and a directory since they were
-        // read: try again.
+        // Another process has added a name, or exchanged a file and a directory, since the names
+        // were read: try again.
         const bool is_meddled = removed == Errc::not_empty || removed == Errc::is_directory ||
                                 removed == Errc::not_directory;
         if (!is_meddled || meddled == meddled_max) return removed;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes a detached tree by commands, name by name: for a meta buffer of fixed size, where blocks
-// may be evicted and each command waits for its own, for volumes too full for bulk steps, and for
+// Removes a detached tree by commands, name by name: with a buffer cache, where blocks may be
+// evicted and each command waits for its own blocks; on volumes too full for bulk steps; and on
 // engines without bulk removal.
 //
-// Subdirectories are moved to the orphan directory too before they are read, so no other process
-// can move them away or add to them, and the next opening frees what a crash leaves. Invariant: a
-// directory that has lost its name stays there until it is freed. Directories for which there is no
-// room there keep their names and are removed as by rm(1), the lowest first.
+// Subdirectories are moved to the orphan directory before they are read, so that no other process
+// can move them away or add to them, and the next opening frees them after a crash. Invariant: a
+// directory that has lost its name stays in the orphan directory until it is freed. Directories for
+// which the orphan directory has no space keep their names and are removed as by rm(1), the deepest
+// first.
 #pragma once
 
 #include <string_view>
@@ -18,23 +19,24 @@ namespace warren {
 
 class TreeUnlinker {
  public:
-    /// Counts what is removed in `removal`, which outlives this.
+    /// Counts what is removed in `removal`, which outlives this object.
     TreeUnlinker(VolumeImplementation& volume, Removal& removal);
 
-    /// Removes the files of a directory and keeps its directories.
+    /// Removes the files of a directory and keeps its subdirectories.
     Errc remove_files(Handle directory);
 
-    /// Frees the directory `root`, which is in the orphan directory and dying, and all below it.
+    /// Frees the directory `root`, which is in the orphan directory and marked entries_dying, and
+    /// everything below it.
     Errc remove(Handle root);
 
  private:
-    /// A directory that is being emptied, leaf after leaf.
+    /// A directory that is being emptied, leaf by leaf.
     struct Emptied {
         Handle directory;
         u64 from = 0;          // the key of the next leaf
-        bool is_gone = false;  // the thread that closed it last has freed it first
+        bool is_gone = false;  // freed already by the thread that closed it last
     };
-    /// A name of a leaf that was read.
+    /// A name in a leaf that was read.
     struct Named {
         Emptied* in;
         u64 key;
@@ -49,7 +51,7 @@ class TreeUnlinker {
 
     VolumeImplementation& volume_;
     Removal& removal_;
-    u64 wave_max_;  // directories that are emptied in parallel
+    u64 wave_max_;  // how many directories are emptied in parallel
     bool detaches_ = true;
     std::vector<Handle> detached_;
     std::vector<format::DirectoryLeaf> leaves_;  // of the directories of a wave

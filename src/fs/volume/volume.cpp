@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening, closing and the calls about the volume as a whole.
+// Opening and closing a volume, and the calls about the volume as a whole.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -18,13 +18,14 @@
 namespace warren {
 namespace {
 
-/// The smallest meta buffer that holds all blocks that any operation pins at once.
+/// The smallest meta buffer that holds all blocks that any operation pins at the same time.
 constexpr u64 meta_buffer_min_bytes = mib;
 // A quarter of it may be dirty.
 static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_room_min);
 
-/// Reads the superblock of the volume on `disk` as of the last durable commit. For a reader `disk`
-/// becomes one that overlays logged blocks at their places.
+/// Reads the superblock of the volume on `disk` as of the last durable commit. If the volume is
+/// opened read-only, replaces `disk` by an overlay that shows logged blocks at their home
+/// locations.
 Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {
     SuperblockNotes notes;
@@ -61,7 +62,7 @@ Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& o
     format::Superblock superblock;
     const Failure failure = read_superblock(disk, path, superblock);
     if (failure.code != Errc::ok) return failure;
-    // Measures on the journal, which is a region for writing; its bytes are written back unchanged.
+    // Measures writes in the journal's region, and writes its bytes back unchanged.
     const bool gathers = options.file_buffer_bytes != 0 || options.data == DataMode::journal;
     const WriteHabit habit = options.read_only ? WriteHabit::none
                              : gathers         ? WriteHabit::many
@@ -113,7 +114,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
     return std::make_unique<Volume>(std::move(implementation));
 }
 
-/// The result of `open()`; null and a filled `failure` if memory runs out.
+/// The result of `open()`. If memory runs out, null, with `failure` filled.
 template <class Open>
 std::unique_ptr<Volume> open_or_tell(const std::string& path, Failure& failure, const Open& open) {
     std::unique_ptr<Volume> volume;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The items are divided into batches. A batch is run window by window: a window ends before an item
-// that depends on one in it. Items of a window that the engine does not handle are run as commands
-// before the next window begins. Removals of directories are always commands: whether one is empty
-// depends on the items before it. Many look-ups are not a batch but a stream (lookup_pieces.hpp),
-// and a batch takes what the stream leaves.
+// Divides the items into batches. A batch is run window by window: a window ends before an item
+// that depends on another one in it. Items of a window that the engine does not handle are run as
+// commands before the next window begins. Removals of directories are always commands, because
+// whether a directory is empty depends on the items before it. Large numbers of lookups use a
+// stream (lookup_pieces.hpp); a batch handles those that the stream leaves.
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr u64 batch_items_min = 16;
 /// A batch that needs more windows has too many dependencies between its items.
 constexpr u64 windows_max = 16;
 
-/// A batch for as long as it is open.
+/// Keeps a batch open for a scope.
 class OpenBatch {
  public:
     OpenBatch(ItemBatches& batches, const ops::BatchShape& shape)
@@ -43,20 +43,20 @@ class OpenBatch {
     const Result<ops::BatchMemory> memory_;
 };
 
-/// How far a batch came, and how many items one run could handle.
+/// How many items of a batch are done, and how many items one run could handle.
 struct Progress {
     u64 done = 0;
     u64 span = 0;
 };
 
-/// Runs a batch of `items` to its end, or as far as that is efficient. `finish(begin, end)` takes
-/// the results of a window.
+/// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
+/// end)` processes the results of a window.
 template <class Finish>
 Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
                      const ops::BatchHeader& header, u64 items, const Finish& finish) {
     Progress progress{0, items};
     for (u64 windows = 0; progress.done < items && windows < windows_max;) {
-        // Each run reads all items: a batch much larger than a run is divided again.
+        // Each run reads all items, so a batch much larger than a run is divided again.
         if (progress.span < items / 4) break;
         ops::BatchWindow window;
         window.begin = progress.done;
@@ -93,22 +93,21 @@ struct Request {
     std::span<const Item> items;
     std::span<Answer> answers;
     ByCommands by_commands;
-    u64& answered;  // of the whole request, in order
+    u64& answered;  // of the whole request, counted from the first item on
 
     Request part(u64 begin, u64 count) const {
         return {volume,      caller,  items.subspan(begin, count), answers.subspan(begin, count),
                 by_commands, answered};
     }
-    /// Does all items by commands.
+    /// Runs all items as commands.
     void give() const {
-        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case there are too many for the
-                                                              // memory
+        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case memory runs out
         answered += items.size();
         by_commands(volume, caller, items, answers);
     }
 };
 
-/// Runs the items that a window left as commands and stores the results.
+/// Runs the items that a window has left as commands, and stores the results.
 template <class Item, class Answer>
 void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
     std::vector<u64> left;
@@ -129,7 +128,7 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
 }
 
 /// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
-/// word)` fills in item i; `answer(memory, i)` is its result on success.
+/// word)` writes item i; `answer(memory, i)` returns its result on success.
 template <class Item, class Answer, class Pack, class AnswerOf>
 Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
@@ -146,7 +145,7 @@ Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, B
                 if (code == Errc::ok) {
                     request.answers[i] = answer(memory, i);
                 } else {
-                    // The commands for the items left may run out of memory.
+                    // The command for this item may run out of memory.
                     request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
                 }
             }
@@ -157,8 +156,8 @@ Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, B
     return run_windows(request.volume, batches, header, shape.items, finish);
 }
 
-/// Does all items: by batches, as large as possible, and by commands where batches cannot continue.
-/// `by_batch(batches, part)` returns how far it came with a part.
+/// Runs all items: by batches as large as possible, and by commands where batches cannot continue.
+/// `by_batch(batches, part)` returns its progress with a part.
 template <class Item, class Answer, class ByBatch>
 void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch) {
     ItemBatches* const batches = request.volume.engine().batches();
@@ -192,8 +191,8 @@ ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& reques
     return shape;
 }
 
-/// Whether a batch can make `one`: it does not support links, and all items take references as
-/// `first` does.
+/// Whether a batch can create `one`: it does not support symbolic links, and all items must have
+/// the same references and device number as `first`.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
     return one.target.empty() && one.device == first.device && one.hold == first.hold &&
            one.open == first.open && ops::can_be_made(one.mode) &&
@@ -209,10 +208,10 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
     const std::span<const Creation> creations = request.items;
     BatchPacker packer(request.volume.thread_pool(), creations.size());
     const CreateOptions& options = creations[0].options;
-    std::atomic<bool> has_others{false};  // than plain ones
+    std::atomic<bool> has_others{false};  // items that are not plain
     std::atomic<bool> has_modes{false};
-    // Relaxed: the end of the workers' run publishes it. Set once only, for the cache line is
-    // shared.
+    // Relaxed: the end of the workers' run publishes it. Stored only once, because the cache line
+    // is shared.
     const auto note = [](std::atomic<bool>& fact) {
         if (!fact.load(std::memory_order_relaxed)) fact.store(true, std::memory_order_relaxed);
     };
@@ -266,7 +265,7 @@ Progress move_batch(ItemBatches& batches, const Moves& request) {
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-/// Packs an item with one name.
+/// A function that packs an item with one name.
 template <class Item>
 auto pack_name(std::span<const Item> items) {
     return [items](const ops::BatchMemory& memory, u64 i, u64& word) {
@@ -290,10 +289,10 @@ Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
-/// With fewer look-ups a stream takes longer than a batch.
+/// With fewer lookups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
-/// A stream of look-ups for as long as it is open.
+/// Keeps a stream of lookups open for a scope.
 class OpenLookups {
  public:
     OpenLookups(LookupStreams& streams, const Caller& caller)
@@ -304,7 +303,7 @@ class OpenLookups {
     OpenLookups(const OpenLookups&) = delete;
     OpenLookups& operator=(const OpenLookups&) = delete;
 
-    /// Null: there is none.
+    /// Null if there is none.
     LookupStream* stream() const { return stream_ ? *stream_ : nullptr; }
 
  private:
@@ -312,13 +311,14 @@ class OpenLookups {
     const Result<LookupStream*> stream_;
 };
 
-/// Looks up through the engine's stream. False, and nothing was done, if there is none; `left`: the
-/// items whose answer is Errc::retry.
+/// Looks up through the engine's stream. False if there is none; then nothing was done. Sets `left`
+/// to the items whose result is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     LookupStreams* const streams = request.volume.engine().lookups();
     if (streams == nullptr || streams->prepare_lookups() != Errc::ok) return false;
     ThreadPool& thread_pool = request.volume.thread_pool();
-    // Taken first: the owner of the thread pool may wait for what an open stream holds.
+    // Taken before the stream: the thread that uses the pool may wait for what an open stream
+    // holds.
     const auto turn = thread_pool.take_turn();
     const OpenLookups lookups(*streams, request.caller);
     if (lookups.stream() == nullptr) return false;
@@ -329,21 +329,21 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     return true;
 }
 
-/// Looks up by batches what a stream has left.
+/// Looks up the items that a stream has left, by batches.
 void look_up_left(const Lookups& request, const std::vector<u64>& left) {
     std::vector<Lookup> items;
     items.reserve(left.size());
     for (const u64 i : left)
         items.push_back(request.items[i]);
     std::vector<Result<Attributes>> answers(items.size(), Errc::no_memory);
-    u64 answered = 0;  // the others are answered already
+    u64 answered = 0;  // not used: the other items have their results
     in_parts(Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
              look_up_batch);
     for (std::size_t i = 0; i < left.size(); ++i)
         request.answers[left[i]] = answers[i];
 }
 
-/// Looks up through the engine's stream if there is one, else by batches.
+/// Looks up through the engine's stream if there is one, otherwise by batches.
 void look_up_part(const Lookups& request) {
     std::vector<u64> left;
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
@@ -392,7 +392,7 @@ void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered) {
     const Lookups all{volume, caller, lookups, results, look_up_by_commands, answered};
-    // In parts: an open stream blocks commits.
+    // In parts, because an open stream blocks commits.
     for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max)
         look_up_part(all.part(begin, std::min<u64>(ops::batch_items_max, lookups.size() - begin)));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items on an engine with its own memory: packed into its batches (fs/bulk/batch/batch.hpp) by
-// all cores; items that a batch does not handle are run as commands.
+// Calls for many items on an engine with its own memory. All cores pack the items into the engine's
+// batches (fs/bulk/batch/batch.hpp); items that a batch does not handle are run as commands.
 //
 // Invariant: the effect is that of the items in order. `answered` counts the items, from the first
-// one on, that have their result, also if memory runs out (std::bad_alloc).
+// on, that have their result, even if memory runs out (std::bad_alloc).
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered);
 
-// The same by commands; dependent commands are not run at the same time.
+// The same by commands. Commands that depend on each other are not run at the same time.
 void create_by_commands(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Creation> creations, std::span<Result<Attributes>> results);
 void move_by_commands(VolumeImplementation& volume, const Caller& caller,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk operations: one call, all workers.
+// Bulk operations: one call that uses all workers.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -64,11 +64,11 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
 
 namespace {
 
-/// Fewer items than this are done by one thread: waking workers would take longer.
+/// The calling thread alone handles fewer items, because waking workers would take longer.
 constexpr u64 shared_items_min = 1024;
 
-/// Calls `body(answered)`, which fills `results` and counts those filled from the first one on. If
-/// it runs out of memory, all others become Errc::no_memory.
+/// Calls `body(answered)`, which fills `results` and counts the filled ones from the first on. If
+/// it runs out of memory, sets all others to Errc::no_memory.
 template <class Answer, class Body>
 void each_or_no_memory(std::span<Answer> results, const Body& body) {
     u64 answered = 0;
@@ -79,14 +79,14 @@ void each_or_no_memory(std::span<Answer> results, const Body& body) {
     if (code != Errc::ok) std::ranges::fill(results.subspan(answered), Answer(code));
 }
 
-/// Before results are filled in any order: until then each is Errc::no_memory.
+/// Call before results are filled in any order: sets each of them to Errc::no_memory.
 template <class Answer>
 void fill_ahead(std::span<Answer> results, u64& answered) {
     std::ranges::fill(results, Answer(Errc::no_memory));
     answered = results.size();
 }
 
-/// Whether one of the names is that of a directory.
+/// Whether any of the names is that of a directory.
 bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Move> moves) {
     std::atomic<bool> found{false};
     thread_pool.for_each(moves.size(), [&](const ThreadTeam&, u64 i) {
@@ -114,8 +114,8 @@ void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::s
         fill_ahead(results, answered);
         for_each_distinct(moves, [&](u64 begin, u64 count) {
             const auto row = moves.subspan(begin, count);
-            // The paths of other items may depend on the move of a directory: then each waits for
-            // the one before it.
+            // The paths of other items may depend on the move of a directory. If there is one, the
+            // items run in order.
             if (count >= shared_items_min && !moves_directory(*this, volume.thread_pool(), row)) {
                 return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
             }
@@ -195,10 +195,10 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
 
 namespace {
 
-/// Packs a part of a directory's tree, step by step.
+/// Packs a directory's tree, step by step. Several threads may each pack a part.
 class Packing {
  public:
-    /// `names`: how many the directory has.
+    /// `names` is the number of names in the directory.
     Packing(VolumeImplementation& volume, const Caller& caller, Handle directory, u64 names,
             const ProgressCallback& progress)
         : volume_(volume),
@@ -215,7 +215,8 @@ class Packing {
             const Result<ops::Packed> step = volume_.ask<Verb::pack>(command);
             if (!step) return step.code();
             const u64 next = step->is_done ? end : step->next_key;
-            // Relaxed: only told. They are at most all keys, and so do not overflow.
+            // Relaxed: only for reports. The sum is at most the number of all keys, so it cannot
+            // overflow.
             if (height == 0) {
                 packed_keys_.fetch_add(std::min(next, end) - command.from,
                                        std::memory_order_relaxed);
@@ -226,7 +227,7 @@ class Packing {
         return Errc::ok;
     }
 
-    /// Packs the levels above the leaves and records that the directory is packed.
+    /// Packs the levels above the leaves, and records that the directory is packed.
     Errc finish() {
         for (u32 height = 1; height < core::tree_height_max; ++height) {
             WARREN_TRY(pack_range(0, core::key_end, height));
@@ -243,7 +244,7 @@ class Packing {
     }
 
  private:
-    /// The names under keys that are packed: hashes, which are spread evenly.
+    /// An estimate of the names packed so far: keys are hashes, which are evenly distributed.
     u64 done() const {
         const double share = static_cast<double>(packed_keys_.load(std::memory_order_relaxed)) /
                              static_cast<double>(core::key_end);
@@ -345,7 +346,7 @@ Errc Volume::scan(const Caller& caller, Handle directory,
 
 namespace {
 
-/// Hands entries on with the space of regular files; a failure to count does not end the scan.
+/// Passes entries on with the space of regular files. A failure to count does not end the scan.
 class SpaceCounter {
  public:
     using Visit = std::function<bool(const Scanned&)>;

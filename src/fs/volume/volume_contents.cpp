@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// File contents: operations return the places of data, this code transfers them between the caller
-// and the disk.
+// File contents: operations return the addresses of data, and this code transfers the data between
+// the caller and the disk.
 //
-// Data go to the disk before any commit that holds the metadata which make them visible; on the
-// host's Store before these are applied. The data lock of a file keeps its blocks in place
-// meanwhile, and keeps readers from blocks whose data are not written yet.
+// Data are written to the disk before any commit that contains the metadata which make them
+// visible; on the host's Store, before these metadata are applied. Meanwhile the data lock of a
+// file keeps its blocks in place, and keeps readers from blocks whose data have not been written
+// yet.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr std::array<std::byte, format::block_size> zero_block{};
 
-/// Zeros in a part of one block.
+/// Writes zeros to a part of one block.
 Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     const DataRoom room(volume, length);
     if (room.code() != Errc::ok) return room.code();
@@ -32,7 +33,7 @@ Errc write_zeros_at(VolumeImplementation& volume, u64 place, u64 length) {
     return Errc::ok;
 }
 
-/// Gives a file a block of its own instead of a shared one, before a part of it is written.
+/// Replaces a shared block of a file by a copy of its own, before a part of it is written.
 Errc unshare_block(VolumeImplementation& volume, Handle file, u64 block) {
     const DataRoom room(volume, format::block_size);
     WARREN_TRY(room.code());
@@ -42,7 +43,7 @@ Errc unshare_block(VolumeImplementation& volume, Handle file, u64 block) {
     return volume.ask<Verb::unshare>(command, moving_writer(volume)).code();
 }
 
-/// Zeroes the part of one block that the bytes [begin, end) of a file cover, where the block holds
+/// Zeroes the part of one block that the bytes [begin, end) of a file cover, if the block holds
 /// data.
 Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
     const u64 block = begin / format::block_size;
@@ -56,7 +57,7 @@ Errc zero_part_of_block(VolumeImplementation& volume, Handle file, u64 begin, u6
     return write_zeros_at(volume, mapping->place + begin % format::block_size, end - begin);
 }
 
-/// Zeroes what lies between the end of the file and `first_new_byte` in its last block.
+/// Zeroes the last block of the file from the end of the file to `first_new_byte`.
 Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
     const auto find_tail = [&] {
         return volume.ask<Verb::tail_to_zero>([&](ops::Command& command) {
@@ -73,7 +74,7 @@ Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
     return gap->length == 0 ? Errc::ok : write_zeros_at(volume, gap->place, gap->length);
 }
 
-/// How far the steps of a command came, and what ended them.
+/// How many bytes of a command are done, and the code that ended it.
 struct Progress {
     u64 done = 0;
     Errc code = Errc::ok;
@@ -87,7 +88,7 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
     while (progress.done < length) {
         command.from = offset + progress.done;
         command.length = length - progress.done;
-        // Only `fill` writes that much; other verbs write at most the inode's bytes.
+        // Only `fill` writes this much; other verbs write at most a block.
         if (verb == Verb::fill) command.length = std::min(command.length, volume.data_step_bytes());
         const DataRoom room(volume, verb == Verb::fill ? command.length : 0);
         progress.code = room.code();
@@ -244,8 +245,8 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
     return done;
 }
 
-/// Stores bytes in the inode of a file or in its blocks. Requires: the data lock, as
-/// Volume::write() takes it; the file has `size` bytes.
+/// Stores bytes in the inode of a file or in its blocks. Requires: the data lock, as taken by
+/// Volume::write(); the size of the file is `size`.
 Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
                                                  std::span<const std::byte> source, u64 size,
                                                  i64 now) {
@@ -293,13 +294,13 @@ Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
 
 namespace {
 
-/// Takes the data lock and writes; `step` as VolumeImplementation::write_alone() has it.
+/// Takes the data lock and writes. `step` is as for VolumeImplementation::write_alone().
 Result<u64> write_locked(VolumeImplementation& volume, Handle file, u64 offset,
                          std::span<const std::byte> source, i64 now, DedupStep* step) {
     std::shared_mutex& mutex = volume.data_lock(file.inode);
-    // Whole blocks below the end of the file may be written concurrently. Zeroing the rest of a
-    // new block, or the bytes between the old end and the new data, needs the exclusive lock;
-    // so does updating mappings, and sharing blocks with other files.
+    // Whole blocks that begin within the file, or at its end, may be written concurrently.
+    // Exclusive access is needed to zero the rest of a new block, or the bytes between the old end
+    // and the new data, to update mappings, and to share blocks with other files.
     if (volume.works_on_host() && step == nullptr &&
         (offset | source.size()) % format::block_size == 0) {
         const std::shared_lock shared(mutex);
@@ -331,7 +332,7 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
 
 namespace {
 
-/// Zeroes the blocks at either end of a range that it covers in part.
+/// Zeroes the covered parts of the blocks at either end of a range that it covers in part.
 Errc zero_edges(VolumeImplementation& volume, Handle file, u64 begin, u64 end) {
     constexpr u64 size = format::block_size;
     if (begin / size == end / size) return zero_part_of_block(volume, file, begin, end);

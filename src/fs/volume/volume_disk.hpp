@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of an open volume. A writer of contents, the file buffer or a commit learns from the
-// returned code that the disk refuses a write; this class informs the volume as a whole.
+// The disk of an open volume. The returned code tells the caller of a write that the disk has
+// refused it; this class informs the volume as a whole.
 //
-// Invariant: once a refusal that ends all writing is known, no further write begins.
+// Invariant: after a refusal that ends all writing, no further write begins.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ class VolumeDisk final : public Disk {
 
     explicit VolumeDisk(std::unique_ptr<Disk> below) : below_(std::move(below)) {}
 
-    /// From now on `told` is called for the first write or flush that is refused, before its writer
-    /// gets the code, and all later ones are refused with Errc::read_only; with ErrorMode::go_on
-    /// only if the disk has become smaller, for then more than that write is lost. `told` must not
-    /// write. Requires: no other thread uses the disk during this call.
+    /// Installs `told`, which is called for the first write or flush that is refused, before its
+    /// caller gets the code; all later ones are refused with Errc::read_only. With ErrorMode::go_on
+    /// this happens only if the disk has become smaller, because then more than that write is lost.
+    /// `told` must not write. Requires: no other thread uses the disk during this call.
     void watch(ErrorMode errors, Told told) {
         errors_ = errors;
         told_ = std::move(told);
@@ -63,20 +63,20 @@ class VolumeDisk final : public Disk {
     // Relaxed: a write that begins while the volume is being informed may proceed, as if it had
     // begun earlier.
     bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
-    /// The code for all writes after the first refusal. Waits until the volume is informed of that
-    /// one, so that it does not take this code for the cause.
+    /// The code for all writes after the first refusal. Waits until the volume has been informed of
+    /// that one, so that the volume does not take this code for the cause.
     Errc refuse() {
         const std::lock_guard lock(mutex_);
         return Errc::read_only;
     }
     Errc note(Errc code, DiskRefusal refusal) {
-        // Lack of memory is not an error of the disk.
+        // A lack of memory is not an error of the disk.
         if (code == Errc::ok || code == Errc::no_memory || !told_) return code;
         const Result<u64> size = below_->present_size();
         refusal.expected_size = below_->size_bytes();
         refusal.found_size = size ? *size : refusal.expected_size;
         if (errors_ == ErrorMode::go_on && !refusal.has_shrunk()) return code;
-        // The writer of a second failure waits until the volume is informed of the first.
+        // A thread with a second refusal waits until the volume has been informed of the first.
         const std::lock_guard lock(mutex_);
         if (is_over_.exchange(true, std::memory_order_relaxed)) return code;
         refusal.code = code;

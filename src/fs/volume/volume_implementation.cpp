@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's side of the contract with operations: how each retry reason ("retry_reason" in
-// names) is served and when it becomes an error for the caller.
+// The driver: how each retry reason of an operation is served, and when it becomes an error.
 //
 // If the engine does not write data itself, a piece belongs to the file before its bytes are on the
-// disk. Invariant: no commit takes its snapshot in between, and no thread reads the file's data.
+// disk. Invariant: meanwhile no commit takes its snapshot, and no thread reads the file's data.
 #include "fs/volume/volume_implementation.hpp"
 
 #include <algorithm>
@@ -29,7 +28,7 @@ namespace {
 // The default size of the file buffer with DataMode::journal.
 constexpr u64 journal_file_buffer_bytes = 32 * mib;
 
-/// Whether the block at `place` is part of a file's contents, or reserved to become one.
+/// Whether the block at `place` belongs to a file's contents, or is reserved for some.
 bool holds_contents(const core::Store& store, u64 place) {
     const u64 frame = place / format::frame_size;
     const u64 block = place / format::block_size % format::blocks_per_frame;
@@ -56,7 +55,7 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
 
 Errc VolumeImplementation::start() {
     // An engine with its own memory has the meta buffer there. With a meta buffer and no explicit
-    // engine the CPU is chosen: bulk commands, in which a GPU excels, need all metadata there.
+    // engine the CPU is chosen, because a GPU's bulk commands need all metadata in its memory.
     const bool has_own_memory = options_.engine == EngineChoice::cuda;
     return start_on(has_own_memory ? 0 : options_.meta_buffer_bytes / format::block_size);
 }
@@ -75,7 +74,7 @@ void VolumeImplementation::watch_disk() {
     });
 }
 
-/// As start(), with a meta buffer of so many blocks in the host's memory, 0 for none.
+/// As start(), with a meta buffer of `host_meta_buffer_blocks` blocks in host memory, 0 for none.
 Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     StoreShape shape;
     shape.size_bytes = superblock_.size_bytes;
@@ -95,7 +94,7 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.data_frames_begin = superblock_.data_frames_begin;
     state.blocks_used = superblock_.blocks_used;
     state.inodes_used = superblock_.inodes_used;
-    // Inodes get the low 32 bits of the counter: it starts without others, so it never overflows.
+    // Inodes get the low 32 bits of the counter. It starts below 2^32, so it never overflows.
     state.generation = static_cast<u32>(superblock_.generation + format::generation_margin);
     state.generation_limit = state.generation + 1;  // a read-only volume refuses changes later
     state.read_only = options_.read_only ? 1 : 0;
@@ -133,7 +132,7 @@ void VolumeImplementation::make_file_buffer() {
         return !works_on_host() || holds_contents(store(), place);
     };
     if (logs_data) {
-        // Blocks for the journal cannot be evicted: half of the buffer is kept for others.
+        // Blocks for the journal cannot be evicted: half of the buffer is kept for other blocks.
         shape.room_blocks =
             std::min(committer_->data_capacity_blocks(), shape.size_bytes / 2 / format::block_size);
         data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
@@ -148,7 +147,7 @@ void VolumeImplementation::load_metadata() {
                           [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
 }
 
-/// Makes the requested engine; the Store is ready.
+/// Creates the requested engine. Requires: the Store is ready.
 Errc VolumeImplementation::start_engine() {
     const bool wants_cuda = options_.engine == EngineChoice::cuda;
     if (store().heads != nullptr) {
@@ -202,7 +201,7 @@ void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
     });
 }
 
-/// Reads the table blocks that describe frames in use; the others stay zero, which means free.
+/// Reads the table blocks that describe frames in use. The others stay zero, which means free.
 Errc VolumeImplementation::load_frame_table() {
     core::Store& store = memory_.store();
     u64 volume;
@@ -247,7 +246,7 @@ void VolumeImplementation::adopt_frame(u64 frame) {
         u64 any = 0;
         for (const u64& word : store.frame(frame).used)
             any |= word;
-        // The commit that emptied it was the last, so it was not freed on disk.
+        // The commit that emptied it was the last one, so the frame was not freed on disk.
         if (any == 0) kind = FrameKind::free;
         relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
     }
@@ -280,7 +279,7 @@ constexpr std::chrono::microseconds closed_gate_look{20};
 
 /// Waits until the cause of a retry may be over.
 void VolumeImplementation::wait_a_moment() {
-    // With the freeze barrier closed a commit copies blocks: yield the processor to it.
+    // While the freeze barrier is closed a commit copies blocks: leave the processor to it.
     if (relaxed_load(store().state->gate_closed) != 0) {
         std::this_thread::sleep_for(closed_gate_look);
     } else {
@@ -288,8 +287,8 @@ void VolumeImplementation::wait_a_moment() {
     }
 }
 
-/// Whether a commit may free the space that an operation lacks: the first one may, and each one
-/// after orphans were freed. Waits for that.
+/// Whether a commit may free the space that an operation lacks: the first commit may, and each one
+/// after orphans were freed, for which this waits.
 bool VolumeImplementation::may_find_space(Attempts& attempts) {
     if (!std::exchange(attempts.committed_for_space, true)) {
         if (reclaimer_ != nullptr) attempts.orphans_freed = reclaimer_->freed();
@@ -329,9 +328,9 @@ Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& atte
             return serve({Errc::need_space, 0, 0, 0, false}, attempts);
         }
         case Errc::corrupt:
-            // The contents were read under a valid version, so they are damaged; except that the
-            // number of a directory that a bulk step has freed stays in the orphan directory for a
-            // moment longer.
+            // The contents were read under a valid version, so they are damaged, with one
+            // exception: the number of a directory that a bulk step has freed stays in the orphan
+            // directory for a moment longer.
             if (++attempts.damaged == 4) return Errc::corrupt;
             std::this_thread::sleep_for(std::chrono::microseconds(100));
             return Errc::ok;
@@ -354,12 +353,12 @@ Errc VolumeImplementation::settle_block(Errc loaded, u64 place, Attempts& attemp
         const bool is_there = works_on_host() || engine_buffer() != nullptr;
         return is_there ? Errc::ok : engine_memory_->show_block(place);
     }
-    // If a commit does not help either, open files and the kernel's references hold all of the meta
+    // If a commit does not help either, open files and the kernel's references pin all of the meta
     // buffer.
     if (loaded == Errc::need_commit) {
         return ++attempts.crowded > crowded_max ? Errc::no_memory : commit();
     }
-    // The block may have been reused since the operation read its place: retry first.
+    // The block may have been reused since the operation read its address: retry first.
     if (loaded == Errc::corrupt && ++attempts.damaged < 4) return Errc::ok;
     return loaded;
 }
@@ -398,19 +397,19 @@ Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& repl
     return drive(reply, [&] { engine_->attempt(command, reply); });
 }
 
-/// While one exists, the engine is not forbidden to apply, so that a failed piece can be hidden.
+/// While one exists, the engine may still apply operations, so that a failed piece can be hidden.
 class VolumeImplementation::PieceUnderWay {
  public:
     explicit PieceUnderWay(VolumeImplementation& volume) : volume_(volume) {
-        // Partner: end_changes(), here and below. One of the two sees the other.
+        // Partner: end_changes(), here and below. At least one of the two sees the other's store.
         volume_.pieces_under_way_.fetch_add(1, std::memory_order_seq_cst);
     }
     ~PieceUnderWay() {
         const u64 before = volume_.pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
         if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_memory_->forbid());
     }
-    /// Whether the engine must be forbidden to apply. Otherwise overlapping pieces could delay that
-    /// for ever.
+    /// Whether the engine must be forbidden to apply. Then no further piece may begin, because
+    /// overlapping pieces could delay that for ever.
     bool is_too_late() const { return volume_.must_forbid_engine_.load(std::memory_order_seq_cst); }
     PieceUnderWay(const PieceUnderWay&) = delete;
     PieceUnderWay& operator=(const PieceUnderWay&) = delete;

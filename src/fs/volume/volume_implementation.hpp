@@ -2,9 +2,8 @@
 // An open volume: the disk, the host's memory, the loader, the committer and an engine, and the
 // driver that runs commands on the engine until they have a result.
 //
-// Invariant: a command or operation that returns a retry reason (Errc from 4096 on, "retry_reason"
-// in names) has changed nothing; the driver serves it with no lock held and starts the command
-// again.
+// Invariant: a command or operation that returns a retry reason (Errc from 4096 on) has changed
+// nothing. The driver serves the reason without holding a lock, and starts the command again.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +56,7 @@ inline core::Credentials credentials_of(const Caller& caller) {
             caller.umask,         caller.check};
 }
 
-/// Sets the handle of a command, without a caller.
+/// Sets the handle of a command that is run without permission checks.
 inline void set_subject(ops::Command& command, Handle handle) {
     command.caller.check = false;
     command.handle = handle;
@@ -72,7 +71,7 @@ inline void set_subject(ops::Command& command, Handle handle, const Caller& call
     command.handle = handle;
 }
 
-/// A command on `handle`, without a caller.
+/// A command on `handle`, run without permission checks.
 inline ops::Command command_on(Handle handle) {
     ops::Command command;
     set_subject(command, handle);
@@ -84,7 +83,7 @@ inline ops::Command command_on(Handle handle, const Caller& caller) {
     return command;
 }
 
-/// The length of a name for operations: any longer name counts as one byte too long.
+/// The length of a name for operations. Any name that is too long counts as one byte too long.
 inline u32 length_of(std::string_view name) {
     return static_cast<u32>(std::min<std::size_t>(name.size(), format::name_length_max + 1));
 }
@@ -99,13 +98,13 @@ struct DedupStep;
 
 class VolumeImplementation {
  public:
-    /// Tests pass a `hash_mask`: names keep only those bits of their hash.
+    /// Tests pass a `hash_mask`: names keep only these bits of their hash.
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
                          const OpenOptions& options, u64 hash_mask = ~u64{0});
     ~VolumeImplementation();
 
-    /// Reads the frame table and starts the engine. The disk's journal has been replayed.
-    /// Errc::no_device if the requested engine is not available; engine_failure() says why.
+    /// Reads the frame table and starts the engine. Requires: the journal has been replayed.
+    /// Errc::no_device if the requested engine is not available; engine_failure() gives the reason.
     Errc start();
     const std::string& engine_failure() const { return engine_failure_; }
     /// See Volume::engine_note().
@@ -113,47 +112,46 @@ class VolumeImplementation {
     /// See Volume::disk_note().
     const std::string& disk_note() const { return disk_note_; }
     void set_disk_note(const std::string& note) { disk_note_ = note; }
-    /// Replaces the engine of start() by one with memory of its own. Requires: no operation has
-    /// run.
+    /// Replaces the engine of start() by one with its own memory. Requires: no operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
-    /// From now on writes are deduplicated, if that was requested. Errc::not_supported if the
-    /// volume cannot have shared blocks. Requires: no operation runs.
+    /// Starts to deduplicate writes, if that was requested. Errc::not_supported if the volume
+    /// cannot have shared blocks. Requires: no operation runs.
     Errc start_dedup();
-    /// Null: they are not.
+    /// Null if writes are not deduplicated.
     InlineDedup* dedup() { return dedup_.get(); }
-    /// From now on ErrorMode::remount_ro is in effect, if it was requested. Requires: no operation
-    /// runs.
+    /// Makes the options `errors` and `refused` effective. Requires: no operation runs.
     void watch_disk();
-    /// Calls `visit(slot)` for the names in the orphan directory, which must not change meanwhile.
+    /// Calls `visit(slot)` for each entry of the orphan directory, which must not change meanwhile.
     Errc visit_orphans(const std::function<Errc(const format::DirectorySlot&)>& visit);
-    /// Begins to free, in the background, what was removed but still open when the volume was last
-    /// in use; `name` is the volume's, for messages. Requires: no other user yet.
+    /// Starts the OrphanReclaimer; `name` is the volume's, for messages. Requires: nothing else
+    /// uses the volume yet.
     void start_reclaimer(const std::string& name);
-    /// Waits until the above is done.
+    /// Waits until the OrphanReclaimer is done.
     void finish_reclaiming();
-    /// Whether the calling thread frees such inodes and must leave the rest to the next opening.
+    /// Whether the caller is the OrphanReclaimer's thread and must leave the rest to the next
+    /// opening.
     bool must_stop_reclaiming() const {
         return reclaimer_ != nullptr && reclaimer_->is_stopping() && reclaimer_->is_own_thread();
     }
     Errc close();
 
-    /// Runs `command` on the engine until it has a final result; returns the reply's code.
+    /// Runs `command` on the engine until it has a final result, and returns the reply's code.
     Errc execute(const ops::Command& command, ops::Reply& reply);
-    /// As execute() for commands that do not depend on each other.
+    /// As execute(), for commands that do not depend on each other.
     void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
-    /// ItemBatches::run_batch() with its retry reasons served. Errc::need_commit: not even an empty
-    /// journal could hold its changes.
+    /// ItemBatches::run_batch(), with its retry reasons served. Errc::need_commit: not even an
+    /// empty journal could hold the changes.
     Errc run_batch(ItemBatches& batches, const ops::BatchHeader& header, ops::BatchWindow& window);
 
     /// The result of `verb` with the arguments of `command`. On the host's Store it calls the
-    /// operation directly, for some calls take less time than writing a reply.
+    /// operation directly, because some operations take less time than writing a reply.
     template <ops::Verb verb>
     auto ask(const ops::Command& command) {
         if (!works_on_host()) return ask_engine<verb>(command);
         return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
     }
-    /// As above; `fill(command)` fills in the arguments. On the host's Store it is as fast as a
-    /// direct call of the operation, because a command is built only for an engine.
+    /// As above; `fill(command)` sets the arguments. On the host's Store it is as fast as a direct
+    /// call of the operation.
     template <ops::Verb verb, std::invocable<ops::Command&> Fill>
     [[gnu::always_inline]] inline auto ask(const Fill& fill) {
         if (!works_on_host()) return ask_engine_filled<verb>(fill);
@@ -161,7 +159,7 @@ class VolumeImplementation {
         fill(command);
         return run([&](CpuOperation& op) { return ops::answer<verb>(op, command); });
     }
-    /// As above for fill, truncate and allocate; `writer` writes the bytes of a piece to the disk.
+    /// As above, for verbs that write contents; `writer` writes the bytes of a piece to the disk.
     /// Requires: the caller excludes other users of the file's data, unless works_on_host().
     template <ops::Verb verb, class Writer>
     auto ask(const ops::Command& command, const Writer& writer) {
@@ -178,8 +176,8 @@ class VolumeImplementation {
         return answer;
     }
 
-    /// Whether the engine works on the host's Store: then run() may be used, and data are written
-    /// before their place becomes visible.
+    /// Whether the engine works on the host's Store. If so, run() may be used, and data are written
+    /// before their blocks become visible.
     bool works_on_host() const { return engine_memory_ == nullptr; }
 
     /// Runs `body(op)` on the host's Store until it has a final result. Requires: works_on_host().
@@ -198,83 +196,88 @@ class VolumeImplementation {
         }
     }
 
-    /// unlink(2) with the work that follows (settle_soon()).
+    /// unlink(2), and the work that follows it (settle()).
     Errc unlink(const Caller& caller, Handle directory, std::string_view name);
-    /// rmdir(2) likewise.
+    /// rmdir(2), likewise.
     Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
     /// See Volume::read_directory().
     Errc read_directory(Handle directory, u64 cookie,
                         const std::function<bool(const DirectoryEntry&)>& emit);
-    /// Finishes a removal: prunes an empty leaf, frees an orphan step by step.
+    /// Finishes a removal: prunes an empty leaf and frees an orphan.
     Errc settle(const ops::Removed& removed);
-    /// As settle(), but an empty leaf may wait for the next commit: its block cannot be reused
+    /// As settle(), but an empty leaf may stay until the next commit: its block cannot be reused
     /// earlier, and an idle engine need not be woken for it.
     Errc settle_soon(const ops::Removed& removed);
-    /// Frees an inode without names, and all below it.
+    /// Frees an inode without names, and everything below it.
     Errc reclaim(Handle handle);
     /// As reclaim(), but not for a directory with names; with `although_open` even if it is open.
     /// After the deadline the rest of it stays.
     Errc reclaim_by_steps(Handle handle, bool although_open = false,
                           std::chrono::steady_clock::time_point deadline =
                               std::chrono::steady_clock::time_point::max());
-    /// When the volume is closed no file is open: frees inodes without names, except directories
-    /// that still hold names, and inodes that take too long. The next opening frees those.
+    /// Called when the volume is closed and no file is open: frees inodes without names, except
+    /// directories that still hold names, and inodes that take too long. The next opening frees
+    /// those.
     void reclaim_at_close();
-    /// Frees a directory in the orphan directory, and all below it.
+    /// Frees a directory in the orphan directory, and everything below it.
     Errc remove_detached(Handle root, Removal& removal, const ProgressCallback& progress = {});
-    /// Unlinks the files that a dying directory still names, each by a separate operation; adds how
-    /// many to `files`.
+    /// Unlinks the files in a directory that is being removed, each by an operation of its own.
+    /// Adds their number to `files`.
     Errc remove_leftovers(u64 directory, u64& files);
-    /// As remove_detached(), name by name, which is slow and needs space only for open files.
+    /// As remove_detached(), but name by name: slower, and needs space only for open files.
     Errc remove_by_names(u64 directory, Removal& removal);
-    /// remove_by_names() that counts the blocks, too.
+    /// remove_by_names() that also counts the freed blocks.
     Errc remove_by_commands(u64 directory, Removal& removal);
-    /// Runs `remove` and adds the blocks that it freed to `removal`.
+    /// Runs `remove` and adds the blocks that it has freed to `removal`.
     Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
-    /// Scans by the engine if it does that by itself, else by the thread pool.
+    /// Scans by the engine if it can scan by itself, otherwise by the thread pool.
     Errc scan(const ScanCall& call);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
-    /// Detaches a tree (a command of Verb::detach_tree) if the caller may remove all of it.
-    /// Errc::canceled if that cannot be decided, because rights keep changing or depend on more
-    /// than is counted: then the tree is removed name by name.
+    /// Detaches a tree (a command of Verb::detach_tree) if the caller has all rights in all its
+    /// directories. Errc::canceled if the tree must be removed name by name: the caller has only
+    /// the rights that rm(1) needs, or rights keep changing.
     Result<Handle> detach_permitted(ops::Command detach);
 
-    /// Sets the size of a file and frees what lies beyond it. `now` = 0 leaves the times.
+    /// Sets the size of a file and frees the blocks beyond it. `now` = 0 keeps the times.
     Errc resize_file(Handle file, u64 size, i64 now);
 
     // Contents. Requires: the file's data lock.
     Errc resize_locked(Handle file, u64 size, i64 now);
-    /// Makes the file at least so long.
+    /// Extends the file to at least this size.
     Errc grow_locked(Handle file, u64 size, i64 now);
-    /// Makes blocks that a range covers whole holes; the contents of an inode zeros there.
+    /// Makes the blocks that a range covers completely holes. Zeroes the range if it is in the
+    /// inode.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
-    /// Makes whole blocks read as zeros without writing them, behind the end of the file, too.
-    /// Returns how many bytes, which are within the file then; an error counts only if none are.
+    /// Makes whole blocks read as zeros without writing them, also beyond the end of the file.
+    /// Returns how many bytes are done, all within the file's new size; an error only if there are
+    /// none.
     Result<u64> zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
-    /// Whether `blocks` of the file still lie at `place`, so that bytes that were read there are
-    /// its own. Blocks leave a file under its data lock if they are shared and written whole, or if
-    /// the file is removed while it is not open; after the next commit another file may have them.
+    /// Whether `blocks` blocks of the file are still at `place`, so that bytes read there belong to
+    /// the file. Even under its data lock a file can lose blocks: shared ones that are overwritten
+    /// as a whole, or all if it is removed while not open. After the next commit another file may
+    /// have them.
     bool still_maps(Handle file, u64 block, u64 place, u64 blocks);
-    /// What the file has from `offset` on; less than `target` takes where the file ends.
+    /// Reads from `offset` on into `target`. Returns the number of bytes, fewer at the end of the
+    /// file.
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
-    /// Bytes of a file that lie in its inode, from `at` on, and zeros behind them.
+    /// Copies the bytes in an inode from `at` on into `target`, followed by zeros.
     static void copy_inline(const ops::InlineBytes& bytes, u64 at, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);
-    /// Looks bytes up before they are written, if they are to be deduplicated. Returns `step` if
-    /// some of them may be shared, else null. Needs no lock.
+    /// Looks up bytes before they are written, if writes are deduplicated. Returns `step` if some
+    /// of them may be shared, otherwise null. Needs no lock.
     DedupStep* look_up(Handle file, u64 offset, std::span<const std::byte> source, Awaited awaited,
                        DedupStep& step);
-    /// Writes bytes anywhere and copies them to the file's mappings, but not to the one that they
-    /// come `from`. `step` comes from look_up(). Requires: the exclusive data lock.
+    /// Writes bytes anywhere and copies them to the file's mappings, except to the mapping `from`
+    /// which they come from. `step` is the result of look_up(). Requires: the exclusive data lock.
     Result<u64> write_alone(Handle file, u64 offset, std::span<const std::byte> source, i64 now,
                             const FileMapping* from = nullptr, DedupStep* step = nullptr);
     Errc load_mapping(FileMapping& mapping, u64 at, u64 length);
 
-    // Mappings; these take the file's data lock.
+    // Mappings. These functions take the file's data lock.
     MappedFiles& mapped_files() { return mapped_files_; }
     Errc map_contents(const MapOptions& options, FileMapping& mapping);
     void forget_mapping(FileMapping& mapping);
@@ -282,37 +285,37 @@ class VolumeImplementation {
     /// See Volume::release().
     Errc release(Handle handle);
 
-    /// The host's Store. With an engine that does not work on it, it has the frame table and the
-    /// bitmaps of inodes as of the last commit, and loaded blocks.
+    /// The host's Store. If the engine does not work on it, it has the frame table and the inode
+    /// bitmaps as of the last commit, and blocks that were loaded.
     const core::Store& store() { return memory_.store(); }
     Engine& engine() { return *engine_; }
     /// The meta buffer in the engine's own memory; null if there is none.
     MetaBuffer* engine_buffer() const {
         return engine_memory_ == nullptr ? nullptr : engine_memory_->meta_buffer();
     }
-    /// Brings the counters of the host's StoreState up to date.
+    /// Updates the counters of the host's StoreState.
     Errc refresh_counters() {
         return engine_memory_ == nullptr ? Errc::ok : engine_memory_->refresh_counters();
     }
     Disk& disk() { return disk_; }
-    /// Null if contents are not kept in memory.
+    /// Null if contents are not cached in memory.
     FileBuffer* file_buffer() { return file_buffer_.get(); }
-    /// Reads contents. `run_end`: the place where the run of the file's blocks ends.
+    /// Reads contents. `run_end` is the address at which the run of the file's blocks ends.
     Errc read_data(u64 place, std::span<std::byte> target, u64 run_end);
     /// Writes contents.
     Errc write_data(u64 place, std::span<const std::byte> source);
-    /// Reserves room in the next commit for blocks of contents; commits first if there is none
-    /// left. Only with DataMode::journal. Requires: no piece is being written.
+    /// Reserves space in the next commit for blocks of contents; commits first if there is none
+    /// left. Only for DataMode::journal. Requires: no piece is being written.
     Errc take_data_room(u64 blocks);
     void give_back_data_room(u64 blocks);
-    /// The most bytes that one step of a command may write.
+    /// The maximum number of bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
     ThreadPool& thread_pool() { return thread_pool_; }
     Committer& committer() { return *committer_; }
     MetaLoader& loader() { return *loader_; }
     const format::Superblock& superblock() const { return superblock_; }
     bool is_read_only() const { return options_.read_only; }
-    /// Errc::not_supported if the volume was made without shared blocks.
+    /// Errc::not_supported if the volume was made without support for shared blocks.
     Errc check_sharing() const {
         const u64 features = superblock_.features_read_only_compatible;
         return (features & format::feature_shared_blocks) != 0 ? Errc::ok : Errc::not_supported;
@@ -324,7 +327,7 @@ class VolumeImplementation {
     Errc commit();
     /// See Committer::commit_and_free().
     Errc commit_and_free(bool looks_on_disk);
-    /// Stops all changes and commits, for `error`.
+    /// Stops all changes and commits, because of `error`.
     void end_changes(Errc error);
     /// See Volume::has_unsaved().
     bool has_unsaved();
@@ -333,15 +336,15 @@ class VolumeImplementation {
         if (committer_ != nullptr) committer_->note_data(fresh_data);
     }
 
-    /// The references that a caller of lookup() or create() takes. Nothing can be removed from a
-    /// read-only volume, so no references are needed.
+    /// The references that a caller of lookup() or create() takes. None on a read-only volume, from
+    /// which nothing can be removed.
     u64 references_for(Hold hold, bool open) const {
         if (options_.read_only) return 0;
         return (hold == Hold::yes ? ops::one_lookup : 0) + (open ? ops::one_open : 0);
     }
 
-    /// Keeps the blocks of a file in place during I/O: shared for reads and writes, exclusive for
-    /// operations that free blocks.
+    /// Keeps the blocks of a file in place during I/O: shared for reads and for writes of whole
+    /// blocks, exclusive for all other changes of contents.
     std::shared_mutex& data_lock(u64 inode) { return data_locks_[inode % data_lock_count]; }
 
  private:
@@ -350,7 +353,7 @@ class VolumeImplementation {
         u32 damaged = 0;
         u32 crowded = 0;
         bool committed_for_space = false;
-        u64 orphans_freed = 0;  // when it was
+        u64 orphans_freed = 0;  // when committed_for_space was set
     };
     struct RetryReason {
         Errc code;
@@ -379,7 +382,7 @@ class VolumeImplementation {
     }
     Errc execute_contents(const ops::Command& command, ops::Reply& reply,
                           const PieceWriter& writer);
-    /// Calls `attempt()`, which fills `reply`, until there is a final result.
+    /// Calls `attempt()`, which sets `reply`, until there is a final result.
     template <class Attempt>
     Errc drive(ops::Reply& reply, const Attempt& attempt) {
         Attempts attempts;
@@ -402,7 +405,7 @@ class VolumeImplementation {
     void load_blocks(std::span<const u64> places, std::span<Errc> answers);
     Errc serve_structure(const RetryReason& retry_reason);
     void prune_pending();
-    /// Serves Errc::need_frame; the host's Store has memory for every frame.
+    /// Serves Errc::need_frame. Not on the host's Store, which has memory for every frame.
     Errc add_frames() {
         WARREN_CHECK(!works_on_host());
         return engine_memory_->add_frames();
@@ -430,7 +433,7 @@ class VolumeImplementation {
     u64 data_step_bytes_ = ~u64{0};
     std::unique_ptr<Committer> committer_;
     std::unique_ptr<Engine> engine_;
-    EngineMemory* engine_memory_ = nullptr;  // null: it works on the host's Store
+    EngineMemory* engine_memory_ = nullptr;  // null: the engine works on the host's Store
     std::string engine_failure_;
     std::string disk_note_;
     std::mutex inode_frame_mutex_;
@@ -443,7 +446,7 @@ class VolumeImplementation {
     ThreadPool thread_pool_;
     MappedFiles mapped_files_;
     std::unique_ptr<InlineDedup> dedup_;
-    std::unique_ptr<OrphanReclaimer> reclaimer_;  // the last member: its thread uses the others
+    std::unique_ptr<OrphanReclaimer> reclaimer_;  // declared last: its thread uses the others
 };
 
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,

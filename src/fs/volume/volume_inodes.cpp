@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inode side of the public interface: attributes, extended attributes, references.
+// The public calls on inodes: attributes, extended attributes, references.
 #include "fs/core/permission.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -25,7 +25,7 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
         WARREN_TRY(check_access(caller, handle, core::may_write));
         if (change.new_size > format::file_size_max) return Errc::file_too_big;
     }
-    // Changes that may be refused come first: a call that fails must not truncate the file.
+    // Changes that may be refused come first, because a call that fails must not truncate the file.
     const Result<Attributes> changed = volume.ask<Verb::set_attributes>([&](ops::Command& command) {
         set_subject(command, handle, caller);
         command.change = change;

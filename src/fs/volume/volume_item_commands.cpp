@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many items as commands. Consecutive items that touch different names are one call of the engine.
-// The move of a directory runs alone, for the paths of other items may depend on it; a directory is
-// removed after its entries.
+// Calls for many items, run as commands. Consecutive items that change different names are one call
+// of the engine. The move of a directory runs alone, because the paths of other items may depend on
+// it; a directory is removed after its entries.
 #include <algorithm>
 #include <unordered_set>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using ops::Verb;
 
-/// The replies of `count` commands that `fill(i, command)` writes.
+/// Runs `count` commands, which `fill(i, command)` sets, and returns their replies.
 template <class Fill>
 std::vector<ops::Reply> replies_to(VolumeImplementation& volume, u64 count, const Fill& fill) {
     std::vector<ops::Command> commands(count);
@@ -30,7 +30,7 @@ Result<Attributes> attributes_in(const ops::Reply& reply) {
                                   : Result<Attributes>(reply.code);
 }
 
-/// The moves of one row.
+/// Runs moves of different names.
 void move_row(VolumeImplementation& volume, const Caller& caller, std::span<const Move> moves,
               std::span<Errc> results) {
     const auto found = replies_to(volume, moves.size(), [&](u64 i, ops::Command& command) {
@@ -61,8 +61,8 @@ void move_row(VolumeImplementation& volume, const Caller& caller, std::span<cons
     }
 }
 
-/// The end of the removals of directories from `begin` on that may run in parallel: none is in
-/// another. `found`: the look-up of each name.
+/// The end of the removals of directories, from `begin` on, that may run in parallel: none of the
+/// directories is in another. `found` holds the lookup of each name.
 std::size_t independent_end(std::span<const Unlink> names, const std::vector<ops::Reply>& found,
                             std::size_t begin) {
     std::unordered_set<u64> parents;
@@ -79,7 +79,7 @@ std::size_t independent_end(std::span<const Unlink> names, const std::vector<ops
     return end;
 }
 
-/// The removals of one row, all of directories or none.
+/// Runs removals of different names, all of directories or all of other files.
 void remove_row(VolumeImplementation& volume, const Caller& caller, std::span<const Unlink> names,
                 std::span<Errc> results) {
     const bool of_directories = names[0].is_directory;

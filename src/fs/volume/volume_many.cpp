@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many commands at once: each retry reason is served once for all commands that share it, then the
-// unfinished commands are run again together. If few made progress, fewer are run again: if a
-// commit has room for a hundred, thousands need not compete for the next one.
+// Runs many commands at once: each retry reason is served once for all commands that share it, then
+// the unfinished commands are run again together. If few have made progress, fewer are run again:
+// when a commit makes room for a hundred, thousands need not compete for the next one.
 //
 // Invariant: the first unfinished command is in every round, after its retry reason was served.
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace warren {
 
-/// The unfinished commands, with the retry reasons of each so far.
+/// The unfinished commands, with the retries of each so far.
 class VolumeImplementation::ManyRetries {
  public:
     ManyRetries(VolumeImplementation& volume, std::span<ops::Reply> replies)
@@ -26,12 +26,12 @@ class VolumeImplementation::ManyRetries {
         width_ = left_.size();
     }
 
-    /// How many are run in the next round.
+    /// How many commands are run in the next round.
     u64 count() const { return std::min<u64>(width_, left_.size()); }
     u64 item(u64 index) const { return left_[index].item; }
 
-    /// Serves the retry reasons of the last round. A command whose reason cannot be served is
-    /// finished with an error.
+    /// Serves the retry reasons of the last round. A command whose reason cannot be served ends
+    /// with an error.
     void serve() {
         const auto round_end = left_.begin() + static_cast<std::ptrdiff_t>(round_);
         std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
@@ -50,7 +50,7 @@ class VolumeImplementation::ManyRetries {
         width_ = std::max(width_, 2 * drop_done());
     }
 
-    /// Takes the replies of the round that count() and item() defined.
+    /// Takes the replies of the round that count() and item() have defined.
     void look(std::span<const ops::Reply> answers) {
         for (u64 i = 0; i < answers.size(); ++i) {
             ops::Reply& reply = replies_[left_[i].item];
@@ -63,7 +63,7 @@ class VolumeImplementation::ManyRetries {
     }
 
  private:
-    /// Drops finished commands; returns how many.
+    /// Drops finished commands and returns their number.
     u64 drop_done() {
         return std::erase_if(left_, [](const Left& one) { return one.is_done; });
     }
@@ -81,7 +81,7 @@ class VolumeImplementation::ManyRetries {
         return code == Errc::need_split || code == Errc::need_prune;
     }
 
-    /// By code, place or inode, key and item.
+    /// Sorts by code, then by address or inode, key and item.
     std::tuple<i32, u64, u64, u64> retry_order(const Left& one) const {
         const ops::Reply& reply = replies_[one.item];
         const auto code = static_cast<i32>(reply.code);
@@ -89,9 +89,9 @@ class VolumeImplementation::ManyRetries {
         if (!is_structure(reply.code)) return {code, 0, 0, one.item};
         return {code, reply.needed_inode, reply.needed_key, one.item};
     }
-    /// Whether both share a retry reason. Changes of one tree at neighbouring keys count as the
-    /// same, because they likely concern one leaf: splitting it twice would only leave half-empty
-    /// leaves.
+    /// Whether two commands share a retry reason. Changes of one tree at neighbouring keys count as
+    /// the same, because they probably concern one leaf: splitting it twice would only leave
+    /// half-empty leaves.
     bool is_same(u64 one, u64 other) const {
         const auto first = retry_order(left_[one]);
         const auto second = retry_order(left_[other]);
@@ -103,14 +103,14 @@ class VolumeImplementation::ManyRetries {
         return shares_leaf ? format::leaf_entries_max : round_;
     }
 
-    /// Whether a command may be run again: a commit for space helps once, and apparent damage is
-    /// retried a few times.
+    /// Whether a command may be run again: for lack of space as may_find_space() decides, after
+    /// apparent damage only a few times.
     bool may_go_on(Attempts& attempts, Errc code) {
         if (code == Errc::need_space) return volume_.may_find_space(attempts);
         return code != Errc::corrupt || ++attempts.damaged < damaged_max;
     }
 
-    /// Loads all requested blocks at once.
+    /// Loads all requested blocks in one call.
     void load_blocks() {
         places_.clear();
         for (u64 i = 0; i < round_; ++i) {
@@ -124,7 +124,7 @@ class VolumeImplementation::ManyRetries {
         volume_.load_blocks(places_, loaded_);
     }
 
-    /// Serves the retry reason that [begin, end) share.
+    /// Serves the retry reason that the commands [begin, end) share.
     void serve_same(u64 begin, u64 end) {
         const ops::Reply& reply = replies_[left_[begin].item];
         const RetryReason retry_reason{reply.code, reply.needed_place, reply.needed_inode,
@@ -152,7 +152,7 @@ class VolumeImplementation::ManyRetries {
         if (retry_reason.code == Errc::need_block) {
             const auto found = std::lower_bound(places_.begin(), places_.end(), retry_reason.place);
             const Errc loaded = loaded_[static_cast<u64>(found - places_.begin())];
-            // Another retry reason may have caused a commit since.
+            // The commit for another retry reason may have helped since.
             if (loaded == Errc::need_commit)
                 return volume_.serve_block(retry_reason.place, attempts);
             return volume_.settle_block(loaded, retry_reason.place, attempts);
@@ -168,11 +168,11 @@ class VolumeImplementation::ManyRetries {
 
     VolumeImplementation& volume_;
     std::span<ops::Reply> replies_;
-    std::vector<Left> left_;    // by item
-    u64 round_ = 0;             // how many, from the first on, were in the last round
+    std::vector<Left> left_;    // sorted by item
+    u64 round_ = 0;             // how many of them, from the first on, were in the last round
     u64 width_ = 0;             // how many will be in the next
-    std::vector<u64> places_;   // of the requested blocks, in their order
-    std::vector<Errc> loaded_;  // the result of each
+    std::vector<u64> places_;   // addresses of the requested blocks, sorted
+    std::vector<Errc> loaded_;  // the result of each load
 };
 
 void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
@@ -207,7 +207,7 @@ Errc VolumeImplementation::run_batch(ItemBatches& batches, const ops::BatchHeade
             WARREN_TRY(serve({code, 0, 0, 0, false}, attempts));
             continue;
         }
-        // What fails here fails again, and is reported then.
+        // Errors are ignored here: the loads below fail again and report them.
         std::array<Errc, ops::needed_places_max> ignored;
         load_blocks(std::span(window.needed_places).first(window.needed_count), ignored);
         for (u32 i = 0; i < window.needed_count; ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapping a file: several threads fill memory of the engine, a slice at a time under the file's
-// data lock, so that other threads can read and write the file meanwhile.
+// Mapping a file: several threads fill memory of the engine, each slice under the file's data lock,
+// so that other threads can read and write the file between slices.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -16,7 +16,7 @@
 namespace warren {
 namespace {
 
-constexpr u64 slice_bytes = 4 * mib;  // copied under one hold of the data lock
+constexpr u64 slice_bytes = 4 * mib;  // copied while the data lock is held once
 constexpr u64 loaders_max = 8;
 
 /// The part of a file of `size` bytes that `options` selects.
@@ -32,7 +32,7 @@ Errc find_range(const MapOptions& options, u64 size, FileView& view) {
 
 }  // namespace
 
-/// Fills [at, at + length) of a mapping with what the file has there. Requires: the data lock.
+/// Fills [at, at + length) of a mapping from the file. Requires: the data lock.
 Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length) {
     return mapping.memory->put(at, length, [&](u64 done, std::span<std::byte> piece) {
         const Result<u64> got = read_contents(mapping.file, mapping.view.offset + at + done, piece);
@@ -42,7 +42,7 @@ Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length
     });
 }
 
-/// Fills the first `length` bytes of a mapping. Requires: it is among mapped_files().
+/// Fills the first `length` bytes of a mapping. Requires: the mapping is in mapped_files().
 Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
     const u64 slices = (length + slice_bytes - 1) / slice_bytes;
     std::atomic<u64> next{0};
@@ -61,7 +61,7 @@ Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
     const u64 loaders = std::min<u64>({slices, loaders_max, usable_processors()});
     std::vector<std::thread> others(loaders - (slices > 0 ? 1 : 0));
     for (std::thread& other : others) {
-        // A thread that cannot be started is not needed.
+        // If a thread cannot be started, the others do its work.
         static_cast<void>(or_no_memory([&] {
             other = std::thread(load_slices);
             return Errc::ok;
@@ -117,7 +117,7 @@ Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
     return Errc::ok;
 }
 
-/// Writes [offset, offset + length) of the file from what its mapping has there.
+/// Writes the bytes [offset, offset + length) of the file from its mapping.
 Errc VolumeImplementation::write_mapping(FileMapping& mapping, u64 offset, u64 length) {
     for (u64 done = 0; done < length;) {
         const u64 count = std::min(slice_bytes, length - done);

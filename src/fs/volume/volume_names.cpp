@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name side of the public interface: each call is one command, and the work that a removal
-// leaves.
+// The public calls on names: each is one command, and the work that follows a removal.
 #include <algorithm>
 #include <vector>
 
@@ -97,7 +96,7 @@ Errc Volume::rename(const Caller& caller, Handle from, std::string_view name, Ha
 
 namespace {
 
-/// Cookies leave room below the first key for "." and "..".
+/// Cookies are higher than keys, so that "." and ".." come before the first key.
 constexpr u64 cookie_of_key(u64 key) {
     return key + 3;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path that is still to go is a string; a link's target is put in front of it. So nothing
-// recurses, whatever the links say, and a counter ends loops.
+// The rest of the path is a string, and the target of a link is inserted before it. So nothing
+// recurses, whatever the links contain, and a counter ends loops.
 #include "warren/volume_path.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr u32 links_followed_max = 40;
 
-/// Cuts the first component off `path`.
+/// Removes the first component from `path` and returns it.
 std::string_view cut_component(std::string_view& path) {
     const size_t begin = std::min(path.find_first_not_of('/'), path.size());
     const size_t end = std::min(path.find('/', begin), path.size());
@@ -32,7 +32,8 @@ bool is_link(const Attributes& attributes) {
 
 }  // namespace
 
-/// Goes from `at` to `name`, a component that is not the last; a link's target goes before `rest`.
+/// Goes from `at` to `name`, a component that is not the last. Inserts a link's target before
+/// `rest`.
 Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
     if (name.empty() || name == ".") return Errc::ok;
     if (name == "..") {
@@ -84,7 +85,7 @@ Errc PathWalker::locate(Handle from, std::string_view path, Located& located) {
 
 Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow follow) {
     Located located;
-    // A slash at the end asks for a directory, be it behind a link.
+    // With a slash at the end the path must lead to a directory, possibly through a link.
     const bool slash_behind = path.ends_with('/');
     std::string target;
     Handle at = from;
@@ -111,7 +112,7 @@ Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow f
 
 namespace {
 
-/// Directories that paths lead through, each looked up once.
+/// The directories of paths, each looked up once.
 class Directories {
  public:
     Directories(Volume& volume, const Caller& caller, Handle from)
@@ -137,7 +138,7 @@ class Directories {
     const Caller& caller_;
     Handle from_;
     std::unordered_map<std::string_view, Result<Handle>> found_;
-    std::string_view last_;  // most paths lie where the one before them does
+    std::string_view last_;  // most paths have the same directory as the one before
     Result<Handle> last_found_ = Errc::io;
     bool has_last_ = false;
 };
@@ -152,7 +153,7 @@ void locate_many(Volume& volume, const Caller& caller, Handle from,
         std::string_view name = path.substr(0, path.find_last_not_of('/') + 1);
         const std::size_t before = name.find_last_of('/') + 1;
         name.remove_prefix(before);
-        // What ends with a directory itself: it has no last name.
+        // The path names a directory itself, without a last name.
         const bool is_directory = name.empty() || name == "." || name == "..";
         Result<Handle> found = Errc::io;
         if (is_directory && !path.empty() && !path.ends_with('/')) {

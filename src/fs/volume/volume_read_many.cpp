@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading parts of many files at once, which need not be open.
+// Reads parts of many files at once, which need not be open.
 //
-// The data locks keep the blocks of files in place, as that of a single read does. But a file that
-// is not open may be removed meanwhile, so each mapping is read again behind the bytes: an inode is
-// freed before a commit lets its blocks go to another file, and a handle never comes back. What
-// lies in more than one place, or moved, is read from the opened file.
+// Data locks keep the blocks of the files in place, as for a single read. But a file that is not
+// open may be removed meanwhile, so each mapping is looked up again after its bytes were read. That
+// suffices: an inode is freed before a commit lets another file use its blocks, and a handle is
+// never reused. Contents that are not in one run of blocks, or have moved, are read from the file,
+// opened for that.
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -20,11 +21,11 @@ namespace {
 
 using format::block_size;
 
-/// So many data locks are held at once. The thread sanitizer follows at most 64.
+/// The number of data locks held at the same time. The thread sanitizer tracks at most 64.
 constexpr std::size_t reads_at_once = 32;
 
-/// The data locks of files, shared, each taken once. In the order of their addresses, as others
-/// take two, so that no threads wait for each other.
+/// Shared data locks of several files, each taken once. They are taken in the order of their
+/// addresses, as are the two locks of TwoDataLocks, which prevents deadlock.
 class SharedDataLocks {
  public:
     SharedDataLocks(VolumeImplementation& volume, std::span<const FileRead> reads) {
@@ -49,8 +50,8 @@ class ReadGroup {
     ReadGroup(VolumeImplementation& volume, std::span<FileRead> reads)
         : volume_(volume), reads_(reads) {}
 
-    /// Reads what lies in inodes, or in one run of blocks each. The others, which are to be read
-    /// one by one.
+    /// Reads contents that are in an inode or in one run of blocks. Returns the reads that remain
+    /// to be done one by one.
     std::vector<FileRead*> read() {
         const SharedDataLocks locks(volume_, reads_);
         for (FileRead& one : reads_) {
@@ -81,7 +82,7 @@ class ReadGroup {
     static u64 place_in(const ops::Mapping& mapping, const FileRead& one) {
         return mapping.place + one.offset % block_size;
     }
-    /// Whether the mapping of its first block has all that is read, in blocks.
+    /// Whether the mapping of its first block, if it is in blocks, covers the whole read.
     static bool is_one_run(const ops::Mapping& mapping, const FileRead& one) {
         const u64 begin = one.offset % block_size;
         return mapping.kind == ops::MappingKind::data && one.offset <= mapping.size &&
@@ -101,7 +102,7 @@ class ReadGroup {
         requests.reserve(in_blocks_.size());
         for (const InBlocks& one : in_blocks_)
             requests.push_back({one.place, one.read->target});
-        // A request that fails spoils only its own file.
+        // One request that fails must not spoil the others: all are repeated one by one.
         const bool is_read = volume_.disk().read_many(requests) == Errc::ok;
         for (const auto& [place, one] : in_blocks_) {
             const u64 begin = one->offset % block_size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work after names are removed: empty leaves are pruned, and inodes without names are freed,
-// files step by step, directories with all below them.
+// The work after names are removed: prunes empty leaves and frees inodes without names, files step
+// by step, directories with everything below them.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -61,7 +61,7 @@ Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
                                             std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(data_lock(handle.inode), std::defer_lock);
     const bool is_reclaimer = reclaimer_ != nullptr && reclaimer_->is_own_thread();
-    // A thread that has the lock may wait for space, and so for the reclaimer.
+    // A thread that holds the lock may wait for space, and so for the reclaimer.
     if (is_reclaimer && !lock.try_lock()) return Errc::busy;
     if (!is_reclaimer) lock.lock();
     ops::Command step = command_on(handle);

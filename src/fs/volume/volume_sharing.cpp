@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing a range of one file with another, step by step: a crash between leaves a target that has
-// some of the bytes. Each step puts blocks of the source in the place of the target's at once, so
-// where both have the same bytes no crash shows. And counting what is shared.
+// Shares a range of one file with another, step by step: after a crash between two steps the target
+// has some of the bytes. Each step replaces blocks of the target atomically, so where both files
+// have the same bytes a crash is not visible. Also counts shared blocks.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -58,7 +58,7 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& d
     const Errc code = share_by_steps(volume, range, blocks);
     if (blocks == 0) return code;
     const u64 reached = std::min(blocks * block_size, range.length);
-    // Where the source has a hole, no extent has carried the size there.
+    // If the source has a hole, no extent has set the size of the target.
     WARREN_TRY(volume.grow_locked(range.target, range.target_offset + reached, range.now));
     done = reached;
     return code;
@@ -66,7 +66,7 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& d
 
 namespace {
 
-/// The data locks of two files, taken in the order of their places.
+/// The data locks of two files, taken in the order of their addresses.
 class TwoDataLocks {
  public:
     TwoDataLocks(std::shared_mutex& one, std::shared_mutex& other)
@@ -79,8 +79,8 @@ class TwoDataLocks {
     std::unique_lock<std::shared_mutex> second_;
 };
 
-/// Whether two runs show the same without being read: they lie in the same blocks, or read as
-/// zeros.
+/// Whether two runs have the same contents without being read: they are in the same blocks, or both
+/// read as zeros.
 bool must_be_equal(const ops::Mapping& one, const ops::Mapping& other) {
     using ops::MappingKind;
     const auto is_zero = [](const ops::Mapping& run) {
@@ -121,7 +121,7 @@ Result<bool> have_equal_bytes(VolumeImplementation& volume, const SharedRange& r
     return true;
 }
 
-/// Copies the contents of a file that is so small that they lie in its inode.
+/// Copies the contents of a file that is small enough for its inode.
 Errc copy_small(VolumeImplementation& volume, const SharedRange& range) {
     std::array<std::byte, format::area_bytes> bytes{};
     const std::span<std::byte> part = std::span(bytes).first(range.length);
@@ -145,14 +145,14 @@ bool begins_with_blocks(const SharedRange& range) {
     return (range.offset | range.target_offset) % block_size == 0;
 }
 
-/// Whether the blocks of both ranges overlap in one file.
+/// Whether both ranges are in one file and their blocks overlap.
 bool has_overlap(const SharedRange& range) {
     const u64 whole = ops::blocks_of(range.length) * block_size;
     return range.source.inode == range.target.inode && range.offset < range.target_offset + whole &&
            range.target_offset < range.offset + whole;
 }
 
-/// The bytes of the range that share_range() shares, or why there are none.
+/// How many bytes of the range share_range() shares, or the error.
 Result<u64> length_to_share(SharedRange range, u64 source_size, u64 target_size) {
     if (!begins_with_blocks(range)) return Errc::invalid;
     if (range.offset >= source_size) return u64{0};
@@ -167,7 +167,7 @@ Result<u64> length_to_share(SharedRange range, u64 source_size, u64 target_size)
     return is_whole && !has_overlap(range) ? Result<u64>(range.length) : Errc::invalid;
 }
 
-/// The bytes of the range that one call of dedupe_range() does, or why there are none.
+/// How many bytes of the range one call of dedupe_range() handles, or the error.
 Result<u64> length_to_dedupe(const SharedRange& range, u64 source_size, u64 target_size) {
     const auto fits = [&](u64 offset, u64 size) {
         return offset <= size && range.length <= size - offset;
@@ -194,7 +194,7 @@ Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle ta
     return code == Errc::access ? Errc::not_permitted : code;
 }
 
-/// Whether contents lie in the inode of either file, where no block can be shared.
+/// Whether the contents of either file are in its inode, where no block can be shared.
 Result<bool> is_in_inode(VolumeImplementation& volume, const SharedRange& range) {
     for (const Handle file : {range.source, range.target}) {
         const Result<ops::Mapping> first = volume.map_block(file, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// statfs(2): what is free, and how much of that contents can use. Space that the next commits will
-// free counts as free, because an operation without space commits before it fails.
+// statfs(2): the free space, and how much of it file contents can use. Space that the next commits
+// will free counts as free, because an operation that lacks space commits before it fails.
 //
-// Invariant: blocks that only metadata can use are not available: the rest of their frames, the
+// Invariant: blocks that only metadata can use are not available: those in frames of metadata, the
 // last free frame, and the reserve with which a full volume can be emptied.
 #include <algorithm>
 
@@ -22,14 +22,14 @@ u64 blocks_used_in(const core::Store& store, u64 frame) {
     return used;
 }
 
-/// Free space in the frames of metadata and inodes.
+/// Free space in frames of metadata and inodes.
 struct MetadataFrames {
-    u64 rest = 0;          // free blocks in frames of metadata that are in use
+    u64 rest = 0;          // free blocks in frames of metadata that are not empty
     u64 empty = 0;         // empty frames
-    u64 empty_inodes = 0;  // of these the inode frames, which the counters have as used
+    u64 empty_inodes = 0;  // of these the inode frames, which the counters count as used
 };
 
-/// `is_live`: the engine works on the host's Store; otherwise that is as of the last commit.
+/// `is_live`: the engine works on the host's Store. Otherwise the Store is that of the last commit.
 MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bool is_live) {
     MetadataFrames found;
     const bool looks_at_inodes = is_live && may_have_empty_inode_frame(*store.state);
@@ -44,14 +44,14 @@ MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bo
             if (is_empty_inode_frame(loader, frame)) ++found.empty_inodes;
         } else if (kind == FrameKind::free && is_live &&
                    !core::test_bit(store.frames_free, frame)) {
-            ++found.empty;  // it was freed; a commit has to follow
+            ++found.empty;  // freed; a commit has to follow
         }
     }
     found.empty += found.empty_inodes;
     return found;
 }
 
-/// Whether a data frame is empty.
+/// Whether there is an empty data frame.
 bool has_empty_data_frame(const core::Store& store) {
     for (u64 frame = relaxed_load(store.state->data_frames_begin); frame < store.frame_count;
          ++frame) {
@@ -80,7 +80,7 @@ DedupStatistics Volume::dedup_statistics() const {
 
 Statistics Volume::statistics() const {
     VolumeImplementation& volume = *implementation_;
-    // A device that is lost leaves the counters as they were.
+    // If the device is lost, the counters keep their values.
     static_cast<void>(volume.refresh_counters());
     const core::Store& store = volume.store();
     const core::StoreState& state = *store.state;
@@ -94,7 +94,7 @@ Statistics Volume::statistics() const {
     const u64 free_frames = relaxed_load(state.free_frames) + found.empty;
     const bool has_free_frame = free_frames != 0 || has_empty_data_frame(store);
     const u64 kept_frame = has_free_frame ? u64{format::blocks_per_frame} : 0;
-    // Metadata that have no room left take a whole frame next.
+    // If metadata have no free block left, they take a whole frame next.
     const bool take_frame = found.rest == 0 && free_frames > 1;
     const u64 rest = take_frame ? u64{format::blocks_per_frame} : found.rest;
     const u64 for_contents = less(statistics.blocks_free, rest + kept_frame);
