@@ -68,6 +68,24 @@ void add_clone(Script& script, const std::string& from, const std::string& to) {
                   });
 }
 
+void add_share(Script& script, const std::string& from, const std::string& to, u64 length) {
+    const std::string what = "share " + std::to_string(length) + " bytes of " + from + " with";
+    script.add_on(what, to, [=](auto& system, Handle file) -> Errc {
+        const Result<Handle> source = handle_at(system, from);
+        if (!source) return source.code();
+        return system.share_range(*source, 0, file, 0, length).code();
+    });
+}
+
+void add_dedupe(Script& script, const std::string& from, const std::string& to, u64 length) {
+    const std::string what = "dedupe " + std::to_string(length) + " bytes of " + from + " and";
+    script.add_on(what, to, [=](auto& system, Handle file) -> Errc {
+        const Result<Handle> source = handle_at(system, from);
+        if (!source) return source.code();
+        return system.dedupe_range(anybody, *source, 0, file, 0, length).code();
+    });
+}
+
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value) {
     const std::string what =
         "write " + std::to_string(length) + " bytes at " + std::to_string(offset) + " of";

@@ -96,6 +96,10 @@ void add_rename(Script& script, const std::string& from, const std::string& to,
                 Rename how = Rename::replace);
 void add_remove_tree(Script& script, const std::string& path);
 void add_clone(Script& script, const std::string& from, const std::string& to);
+/// Gives a file the first `length` bytes of another.
+void add_share(Script& script, const std::string& from, const std::string& to, u64 length);
+/// Shares the first `length` bytes of two files, if they are equal.
+void add_dedupe(Script& script, const std::string& from, const std::string& to, u64 length);
 /// Writes `length` bytes of this value.
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value);
 void add_resize(Script& script, const std::string& path, u64 size);

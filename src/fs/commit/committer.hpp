@@ -83,6 +83,12 @@ class Committer {
         // Release: pairs with the acquire in note_rest(), so the commit's flush covers the write.
         has_data_.store(true, std::memory_order_release);
     }
+    /// Call before a file is given blocks that another shows, with that file's data lock held: what
+    /// was written in place there since the last flush is fresh to the file that gets the blocks.
+    void note_shared_data() {
+        if (has_data_.load(std::memory_order_relaxed))
+            has_fresh_data_.store(true, std::memory_order_relaxed);
+    }
     /// Whether a commit would make a change durable, or return an error. With an engine that has
     /// its own memory: as of the last EngineMemory::refresh_counters().
     bool has_unsaved() const;

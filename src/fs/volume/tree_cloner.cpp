@@ -232,7 +232,10 @@ Result<ops::Cloned> TreeCloner::run_clone(const Attributes& source, Handle direc
     command.text_bytes = link_target.size();
     command.now = now_;
     std::unique_lock<std::shared_mutex> lock;
-    if (!is_directory(source)) lock = std::unique_lock(volume_.data_lock(source.handle.inode));
+    if (!is_directory(source)) {
+        lock = std::unique_lock(volume_.data_lock(source.handle.inode));
+        volume_.note_shared_data();
+    }
     return volume_.ask<Verb::clone>(command);
 }
 

@@ -335,6 +335,10 @@ class VolumeImplementation {
     void note_data(FreshData fresh_data) {
         if (committer_ != nullptr) committer_->note_data(fresh_data);
     }
+    /// See Committer::note_shared_data().
+    void note_shared_data() {
+        if (committer_ != nullptr) committer_->note_shared_data();
+    }
 
     /// The references that a caller of lookup() or create() takes. None on a read-only volume, from
     /// which nothing can be removed.

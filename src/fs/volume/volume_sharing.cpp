@@ -43,6 +43,7 @@ Errc share_by_steps(VolumeImplementation& volume, const SharedRange& range, u64&
             done += hole;
             continue;
         }
+        volume.note_shared_data();
         const Result<u64> step = volume.ask<Verb::share>(command, moving_writer(volume));
         if (!step) return step.code();
         done += *step;

@@ -59,6 +59,8 @@ void add_names(Alphabet& set) {
     add_clone(set.with("/a/c"), "/b", "/a/c");
     add_clone(set.with("/b/e"), "/a", "/b/e");
     add_clone(set.with("/a/n"), "/a/f", "/a/n");
+    add_share(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    add_dedupe(set.with("/b/h"), "/a/f", "/b/h", 4096);
 }
 
 void add_contents(Alphabet& set) {
@@ -275,6 +277,27 @@ Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
 TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
     EXPECT_GE(look_at_sequences(GetParam(), 150, {.subsets_of_max = 2, .samples = 1}).sequences,
               30u);
+}
+
+/// A file that gets blocks of another must not show what these held before they were overwritten in
+/// place, not even where the writer has not called fsync.
+TEST_P(SequenceCuts, ofAnOverwriteAndSharingOfItsBlocks) {
+    const Seed seed;
+    const Base base;
+    Alphabet set;
+    add_write(set.with("/a/f"), "/a/f", 0, 4096, 'h');  // as /b/h, so that dedupe shares it
+    add_clone(set.with("/a/n"), "/a/f", "/a/n");
+    add_clone(set.with("/b/e"), "/a", "/b/e");
+    add_share(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    add_dedupe(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    Random random(seed.value());
+    Totals totals;
+    for (u64 sharing = 1; sharing < set.size(); ++sharing) {
+        look_at(base, set, {{0, sharing}}, GetParam(), {.subsets_of_max = 6, .samples = 6},
+                random.next(), totals);
+    }
+    print(GetParam(), totals);
+    EXPECT_EQ(totals.sequences, set.size() - 1);
 }
 
 class SequenceCutsLong : public testing::TestWithParam<Way> {};
