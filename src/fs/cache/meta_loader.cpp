@@ -101,25 +101,26 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
         // A failed load of a bitmap is repeated, and reported, by the load that needs the bitmap.
         load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
         load_some(places.first(count), answers, buffer);
+        for (u64 i = 0; i < count; ++i) {
+            if (answers[i] == Errc::busy) answers[i] = load(places[i], buffer);
+        }
         places = places.subspan(count);
         answers = answers.subspan(count);
     }
 }
 
-/// load_many() for at most batch_max places.
+/// load_many() for at most batch_max places. Errc::busy: a read could not begin.
 void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
                            MetaBuffer* buffer) {
     std::array<Read*, batch_max> mine;
     std::array<u64, batch_max> items;
     u64 count = 0;
-    std::array<bool, batch_max> is_left{};
     {
         // Never waits while reads are begun but not issued: load() reads the other places later.
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < places.size(); ++i) {
             const Result<Read*> started = start(places[i], buffer);
-            is_left[i] = !started;
-            answers[i] = Errc::ok;
+            answers[i] = started ? Errc::ok : Errc::busy;
             if (!started || *started == nullptr) continue;
             mine[count] = *started;
             items[count++] = i;
@@ -130,9 +131,6 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < count; ++i)
             answers[items[i]] = finish(*mine[i]);
-    }
-    for (u64 i = 0; i < places.size(); ++i) {
-        if (is_left[i]) answers[i] = load(places[i], buffer);
     }
 }
 
@@ -413,12 +411,8 @@ void MetaLoader::load_frame(u64 frame) {
         if (load(first_place) != Errc::ok) return;
         begin = 1;
     }
-    const auto is_written = [&](u32 block) {
-        const Result<Expected> found = expect(first_place + block * format::block_size);
-        return found && found->is_written;
-    };
     u32 end = blocks;
-    while (end > begin && !is_written(end - 1))
+    while (end > begin && !is_written(first_place + (end - 1) * format::block_size))
         --end;
     const auto span = std::as_writable_bytes(std::span(memory + begin, end - begin));
     if (!span.empty() && disk_.read(first_place + begin * format::block_size, span) != Errc::ok) {

@@ -53,6 +53,11 @@ class MetaLoader {
     void load_many(std::span<const u64> places, std::span<Errc> answers,
                    MetaBuffer* buffer = nullptr);
 
+    /// As load_many(), for a caller that visits a whole tree and needs the blocks around a missed
+    /// one, too: one call of the disk loads all blocks in use of the aligned run of batch_max
+    /// blocks. Requires: the store is fully resident.
+    void load_around(std::span<const u64> places, std::span<Errc> answers);
+
     /// Makes the blocks of a frame resident by one read: those in use, and in an inode frame also
     /// those without inodes. Blocks that cannot be read or are invalid are left to load().
     /// Requires: the store is fully resident; no block of the frame is resident, and no other
@@ -117,6 +122,7 @@ class MetaLoader {
     bool is_resident(u64 place);
     Result<u64> inodes_in_use(u64 place);
     Result<Expected> expect(u64 place);
+    bool is_written(u64 place);
     Errc accept(u64 place, const Expected& expected, format::Block& block) const;
     void accept_inodes(u64 place, u64 used, format::Block& block) const;
     Result<u32> find_victim();

@@ -87,7 +87,7 @@ class PoolTasks {
     ThreadPool::Worker& worker_;
 };
 
-/// Loads missing blocks immediately, those of one leaf in parallel.
+/// Loads missing blocks immediately, with the blocks around them.
 class LoadBlocks {
  public:
     explicit LoadBlocks(MetaLoader& loader) : loader_(loader) {}
@@ -101,7 +101,7 @@ class LoadBlocks {
         const u64 count = std::exchange(count_, 0);
         return or_no_memory([&]() -> Errc {
             std::array<Errc, format::leaf_entries_max> answers;
-            loader_.load_many(std::span(places_).first(count), std::span(answers).first(count));
+            loader_.load_around(std::span(places_).first(count), std::span(answers).first(count));
             for (u64 i = 0; i < count; ++i)
                 WARREN_TRY(answers[i]);
             return Errc::ok;

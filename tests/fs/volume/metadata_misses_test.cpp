@@ -3,6 +3,7 @@
 // completes reads on request, and on one that fails; by each of the three ways to load blocks.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
 #include <thread>
 
@@ -82,6 +83,8 @@ class MetadataMisses : public testing::TestWithParam<Way> {
     std::string name_of(Handle file) const {
         return name_of(static_cast<u64>(std::ranges::find(files_, file) - files_.begin()));
     }
+    /// Whether every block that was read stays in the host's memory.
+    static bool has_all_blocks() { return !GetParam().is_engines && GetParam().buffer_bytes == 0; }
     /// The buffer that the loader fills; null: the host's.
     MetaBuffer* buffer() { return implementation_->engine_buffer(); }
     std::future<Errc> ask(Handle file) {
@@ -341,7 +344,11 @@ TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
             for (u64 i = 0; i < 100; ++i)
                 places.push_back(block_of(files_of(random.below(300))[0]));
             std::vector<Errc> answers(places.size(), Errc::busy);
-            implementation_->loader().load_many(places, answers, buffer());
+            if (has_all_blocks() && round % 2 == 0) {
+                implementation_->loader().load_around(places, answers);
+            } else {
+                implementation_->loader().load_many(places, answers, buffer());
+            }
             for (const Errc answer : answers)
                 ASSERT_EQ(answer, Errc::ok);
         }
@@ -351,10 +358,53 @@ TEST_P(MetadataMisses, OfManyCallersOfManyPlacesKeepNoneForEver) {
     expect_all();
 }
 
+constexpr Way all_that_is_read{"AllThatIsRead", false, 0};
 constexpr Way buffer_of_engine{"BufferOfAnEngine", true, small_meta_buffer};
 INSTANTIATE_TEST_SUITE_P(Ways, MetadataMisses,
-                         testing::Values(Way{"AllThatIsRead", false, 0},
-                                         Way{"Buffer", false, small_meta_buffer}, buffer_of_engine),
+                         testing::Values(all_that_is_read, Way{"Buffer", false, small_meta_buffer},
+                                         buffer_of_engine),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+class TreeMisses : public MetadataMisses {
+ protected:
+    /// Whether a look at a tree that misses one of the two blocks brings the other.
+    static bool are_near(u64 one, u64 other) {
+        constexpr u64 around = MetaLoader::batch_max * format::block_size;
+        return one / around == other / around;
+    }
+};
+
+TEST_P(TreeMisses, BringWhatLiesAroundThemByOneCall) {
+    const u64 place = block_of(files_of(200)[0]);
+    Errc answer = Errc::busy;
+    implementation_->loader().load_around({&place, 1}, {&answer, 1});
+    EXPECT_EQ(answer, Errc::ok);
+    EXPECT_GT(disk_.largest(), MetaLoader::batch_max / 2);
+    u64 near = 0;
+    for (const auto& [at, files] : by_block_) {
+        if (!are_near(at, place)) continue;
+        ++near;
+        EXPECT_EQ(volume_->attributes(files[5]).code(), Errc::ok);
+        EXPECT_EQ(disk_.count(at), 1u);
+    }
+    EXPECT_GT(near, MetaLoader::batch_max / 2);
+}
+
+TEST_P(TreeMisses, ThatCannotBeReadHideNothingAroundThem) {
+    u64 n = 200;
+    while (!are_near(block_of(files_of(n)[0]), block_of(files_of(n + 1)[0])))
+        ++n;
+    const u64 unreadable = block_of(files_of(n)[0]);
+    const std::array places{block_of(files_of(n + 1)[0]), unreadable};
+    disk_.set_failing(unreadable, true);
+    std::array answers{Errc::busy, Errc::busy};
+    implementation_->loader().load_around(places, answers);
+    EXPECT_EQ(answers, (std::array{Errc::ok, Errc::io}));
+    disk_.set_failing(unreadable, false);
+    expect_all();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, TreeMisses, testing::Values(all_that_is_read),
                          [](const auto& way) { return std::string(way.param.name); });
 
 using EngineMisses = MetadataMisses;
