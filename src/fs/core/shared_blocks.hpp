@@ -3,9 +3,10 @@
 // a count for each of its blocks: the number of references besides the first. So a new block needs
 // no count, and a frame in which no block was ever shared has no counts.
 //
-// Counts change by atomic additions, in the apply that changes the extents. An operation that adds
-// a reference to a block has locked an extent that refers to it, and the guard of the block's
-// frame. An operation that drops a reference has locked only its own extent.
+// Counts change by atomic additions, in the apply that changes the extents; all accesses to counts
+// that several operations can reach are to pairs of them. An operation that adds a reference to a
+// block has locked an extent that refers to it, and the guard of the block's frame. An operation
+// that drops a reference has locked only its own extent.
 //
 // Invariant: every extent that refers to a block with a count above 0 has the flag extent_shared.
 // The flag may stay when the other references are gone.
@@ -79,12 +80,38 @@ WARREN_HD Errc pin_counts(Operation<Team>& op, u64 place, u64 blocks) {
     return code;
 }
 
+/// The count of `block` in the word of its pair.
+WARREN_HD constexpr u32 extra_in(u64 pair, u32 block) {
+    return static_cast<u32>(pair >> block % 2 * 32);
+}
+/// A word with 1 as the count of `block`, the other of its pair 0.
+WARREN_HD constexpr u64 one_extra(u32 block) {
+    return u64{1} << block % 2 * 32;
+}
+WARREN_HD inline u32 load_extra(const ReferenceBlock& counts, u32 block) {
+    return extra_in(relaxed_load(counts.pairs[block / 2]), block);
+}
+
+/// Calls `action(pair, ones)` for the word of each pair with a block of [first, first + count);
+/// `ones` has 1 as the count of such a block. Each lane its own words.
+template <class Team, class Counts, class Action>
+WARREN_HD void for_each_pair(const Team& team, Counts& counts, u32 first, u32 count,
+                             const Action& action) {
+    const u32 end = first + count;
+    for (u32 w = first / 2 + team.lane(); 2 * w < end; w += Team::width) {
+        const u64 low = 2 * w >= first ? one_extra(0) : 0;
+        const u64 high = 2 * w + 1 < end ? one_extra(1) : 0;
+        action(counts.pairs[w], low | high);
+    }
+}
+
 /// Drops one reference of several. False if there is only one. One lane.
-WARREN_HD inline bool drop_extra(u32& extra) {
-    device_atomic<u32> count(extra);
-    u32 old = count.load(hd::memory_order_relaxed);
-    while (old > 0) {
-        if (count.compare_exchange_weak(old, old - 1, hd::memory_order_relaxed)) return true;
+WARREN_HD inline bool drop_extra(ReferenceBlock& counts, u32 block) {
+    device_atomic<u64> pair(counts.pairs[block / 2]);
+    u64 old = pair.load(hd::memory_order_relaxed);
+    while (extra_in(old, block) > 0) {
+        if (pair.compare_exchange_weak(old, old - one_extra(block), hd::memory_order_relaxed))
+            return true;
     }
     return false;
 }
@@ -112,12 +139,12 @@ WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 coun
         u32 kept = 0;
         const u32 freed = once(op.team, [&] {
             u32 block = at;
-            while (block < end && drop_extra(counts->extra[block]))
+            while (block < end && drop_extra(*counts, block))
                 ++block;
             kept = block - at;
             // This is the last reference, and stays so: only an operation that locks this extent
             // could share the block again.
-            while (block < end && relaxed_load(counts->extra[block]) == 0)
+            while (block < end && load_extra(*counts, block) == 0)
                 ++block;
             return block - at - kept;
         });

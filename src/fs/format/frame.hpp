@@ -40,7 +40,10 @@ static_assert(sizeof(FrameTableBlock) == block_size);
 struct ReferenceBlock {
     BlockHeader header;
     u8 padding[2000];
-    u32 extra[blocks_per_frame];
+    union {
+        u32 extra[blocks_per_frame];
+        u64 pairs[blocks_per_frame / 2];  // a block of even number is the low half
+    };
 };
 static_assert(sizeof(ReferenceBlock) == block_size);
 static_assert(offsetof(ReferenceBlock, extra) == 2048);

@@ -24,7 +24,7 @@ WARREN_HD Result<u32> count_shared_in(Operation<Team>& op, u64 frame, u32 first,
     return once(op.team, [&] {
         u32 shared = 0;
         for (u32 i = first; i < first + count; ++i)
-            shared += relaxed_load((*counts)->extra[i]) != 0 ? 1 : 0;
+            shared += load_extra(**counts, i) != 0 ? 1 : 0;
         return shared;
     });
 }

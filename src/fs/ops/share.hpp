@@ -46,11 +46,13 @@ WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32
         return block.code();
     }
     return once(op.team, [&] {
-        u32 bits = 0;  // one count can be references_max only if all bits are set
-        for (u32 i = first; i < first + count; ++i)
-            bits |= relaxed_load((*counts)->extra[i]);
-        for (u32 i = first; i < first + count && bits == references_max; ++i) {
-            if (relaxed_load((*counts)->extra[i]) == references_max) return Errc::too_many_links;
+        u64 bits = 0;  // a count can be references_max only if all bits of its half are set
+        for_each_pair(ThreadTeam{}, **counts, first, count,
+                      [&](const u64& pair, u64) { bits |= relaxed_load(pair); });
+        if (extra_in(bits, 0) != references_max && extra_in(bits, 1) != references_max)
+            return Errc::ok;
+        for (u32 i = first; i < first + count; ++i) {
+            if (load_extra(**counts, i) == references_max) return Errc::too_many_links;
         }
         return Errc::ok;
     });
@@ -81,8 +83,8 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
             start_block(op, block, counts_identity(frame));
             // No other operation can find these counts yet, so stores suffice.
             auto* counts = reinterpret_cast<ReferenceBlock*>(block.at);
-            for (u32 i = first + op.team.lane(); i < first + count; i += Team::width)
-                relaxed_store(counts->extra[i], 1);
+            for_each_pair(op.team, *counts, first, count,
+                          [](u64& pair, u64 ones) { relaxed_store(pair, ones); });
             op.team.sync();
             once(op.team, [&] {
                 relaxed_store(op.store.frame(frame).references, BlockPointer::to(block.place).raw);
@@ -94,8 +96,10 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
         op.mark_dirty(counts_place);
         auto* counts = reinterpret_cast<ReferenceBlock*>(op.resident(counts_place));
         WARREN_CHECK(counts != nullptr);
-        for (u32 i = first + op.team.lane(); i < first + count; i += Team::width)
-            device_atomic<u32>(counts->extra[i]).fetch_add(1, hd::memory_order_relaxed);
+        // No half overflows: plan_references() has asked, and others only drop references.
+        for_each_pair(op.team, *counts, first, count, [](u64& pair, u64 ones) {
+            device_atomic<u64>(pair).fetch_add(ones, hd::memory_order_relaxed);
+        });
         op.team.sync();
     });
 }
