@@ -66,10 +66,15 @@ Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
         }
         const Result<Read*> started = start(place, buffer);
         if (started && *started == nullptr) return Errc::ok;
-        if (started) {
+        if (started && (*started)->expected.is_written) {
             lock.unlock();
             read_in({&*started, 1});
             lock.lock();
+            return finish(**started);
+        }
+        if (started) {
+            read_in({&*started, 1});  // only clears it
+            if (buffer == nullptr && holds_inodes(place)) show_unwritten(place);
             return finish(**started);
         }
         if (started.code() == Errc::need_block) {

@@ -105,6 +105,7 @@ class MetaLoader {
     };
 
     void load_some(std::span<const u64> places, std::span<Errc> answers, MetaBuffer* buffer);
+    void show_unwritten(u64 place);
     Read* find_read(u64 place, const MetaBuffer* buffer);
     Result<Read*> start(u64 place, MetaBuffer* buffer);
     Errc take_bitmap(MetaBuffer& buffer, u64 place);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks that are loaded with a missing one, because its caller will need them next: for a scan the
-// blocks in use around it.
+// blocks in use around it, for new inodes the unused ones behind it.
 #include "base/check.hpp"
 #include "fs/cache/meta_loader.hpp"
+#include "fs/ops/show_block.hpp"
 
 namespace warren {
 
+using format::Block;
+
 namespace {
 
-/// Blocks that are loaded together lie in an aligned run of so many bytes.
+/// Blocks that are brought together lie in an aligned run of so many bytes.
 constexpr u64 around_bytes = MetaLoader::batch_max * format::block_size;
 static_assert(format::frame_size % around_bytes == 0);
 
@@ -38,6 +41,19 @@ void MetaLoader::load_around(std::span<const u64> places, std::span<Errc> answer
         }
         load_some(std::span(wanted).first(count), codes, nullptr);
         answers[i] = codes[own] == Errc::busy ? load(place) : codes[own];
+    }
+}
+
+/// New inodes take one block after the other: makes the blocks behind `place` that hold no inode
+/// yet resident, as zeros. Requires: the lock is held.
+void MetaLoader::show_unwritten(u64 place) {
+    if (store_.heads != nullptr) return;
+    static const Block zeros{};
+    const u64 end = (place / around_bytes + 1) * around_bytes;
+    for (u64 at = place + format::block_size; at < end; at += format::block_size) {
+        const Result<Expected> expected = expect(at);
+        if (expected && !expected->is_written && find_read(at, nullptr) == nullptr)
+            ops::show_block(store_, at, zeros);
     }
 }
 

@@ -404,6 +404,17 @@ TEST_P(TreeMisses, ThatCannotBeReadHideNothingAroundThem) {
     expect_all();
 }
 
+TEST_P(TreeMisses, OfBlocksThatNewInodesWillTakeAreServedTogether) {
+    const Handle directory = make_directory(*volume_, volume_->root(), "new");
+    const u64 before = implementation_->loader().loads();
+    constexpr u64 count = 1024;
+    for (u64 i = 0; i < count; ++i)
+        files_.push_back(make_file(*volume_, directory, name_of(i)));
+    const u64 blocks = count / format::inodes_per_block;
+    EXPECT_LT(implementation_->loader().loads() - before, blocks / 8);
+    expect_all();
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, TreeMisses, testing::Values(all_that_is_read),
                          [](const auto& way) { return std::string(way.param.name); });
 

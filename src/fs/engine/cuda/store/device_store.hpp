@@ -6,9 +6,10 @@
 // in which metadata frames have memory. The other tables (frame table, overlays, bitmaps) are
 // arrays of their own. With a buffer cache there is no such range, and blocks can be evicted.
 //
-// Invariant: without a buffer cache, a block that is resident on the host is resident here.
-// show_block(), prepare_inode_frame(), add_frames() and read_counters() may be called by any thread
-// while commands run; all other calls require that no command runs.
+// Invariant: without a buffer cache, a block that is resident on the host is resident here, or is
+// copied by show_block() before a command uses it. show_block(), prepare_inode_frame(),
+// add_frames() and read_counters() may be called by any thread while commands run; all other calls
+// require that no command runs.
 #pragma once
 
 #include <cstddef>
