@@ -40,7 +40,7 @@ struct alignas(64) BarrierSlot {
 struct alignas(64) WorkerHint {
     u64 metadata_frame;
     u64 data_frame;
-    u64 inode_frame;
+    u64 inode;  // the number that the worker took last; 0: none yet
 };
 
 /// The counters of an open volume.

@@ -66,8 +66,6 @@ WARREN_HD Errc start_inode_frame(Operation<Team>& op, u64 frame) {
     return start_wiped_inode_frame(op, frame);
 }
 
-inline constexpr u32 bitmap_words = format::inodes_per_frame / 64;
-
 /// The bits of word `w` of a bitmap that stand for inodes. The first 16 bits stand for the bitmap's
 /// own block.
 WARREN_HD constexpr u64 inode_bits(u32 w) {

@@ -7,6 +7,7 @@
 #include <barrier>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,8 @@ struct LookingTeam {
     static constexpr u32 width = 1;
 
     struct Look {
-        u32 words = 0;
+        u32 words = 0;  // since one had a free number
+        u32 all = 0;
         std::function<void()> meanwhile;
     };
 
@@ -42,6 +44,7 @@ struct LookingTeam {
     bool is_leader() const { return true; }
     u32 ballot(bool vote) const {
         look->words = vote ? 0 : look->words + 1;
+        ++look->all;
         if (look->words == bitmap_words && look->meanwhile) std::exchange(look->meanwhile, {})();
         return vote ? 1 : 0;
     }
@@ -109,6 +112,44 @@ TEST_F(RoomMarks, aFullFrameIsNotLookedAtAgain) {
     EXPECT_EQ(core::reserve_inode(op).code(), Errc::need_inodes);
     EXPECT_EQ(look.words, looked);
     core::finish(op);
+}
+
+TEST_F(RoomMarks, aSearchForANumberGoesOnAtTheWordOfTheLastOne) {
+    const u64 count = fill_frame();
+    const auto free_word = [&](u32 word, u64 most) {
+        std::set<u64> freed;
+        for (u64 i = 0; i < count && freed.size() < most; ++i) {
+            const auto file = volume_->lookup(anybody, volume_->root(), name_of(i));
+            if (!file || core::inode_bit(file->handle.inode).word != word) continue;
+            EXPECT_EQ(unlink(i), Errc::ok);
+            freed.insert(file->handle.inode);
+        }
+        return freed;
+    };
+    constexpr u32 worker = 16;
+    ASSERT_EQ(core::start_word(worker), 0u);
+    LookingTeam::Look look;
+    std::vector<std::unique_ptr<core::Operation<LookingTeam>>> holders;
+    const auto expect_number = [&](u64 number, u32 words) {
+        look.all = 0;
+        holders.push_back(
+            std::make_unique<core::Operation<LookingTeam>>(LookingTeam{&look, worker}, store()));
+        const Result<core::ReservedInode> reserved = core::reserve_inode(*holders.back());
+        ASSERT_EQ(reserved.code(), Errc::ok);
+        EXPECT_EQ(reserved->inode.number, number);
+        EXPECT_EQ(look.all, words);
+    };
+    const std::set<u64> last_word = free_word(bitmap_words - 1, 64);
+    ASSERT_EQ(last_word.size(), 64u);
+    u32 words = bitmap_words;
+    for (const u64 number : last_word) {
+        expect_number(number, words);
+        words = 1;
+    }
+    // One in a word before it is found when the search comes round.
+    expect_number(*free_word(1, 1).begin(), 3);
+    for (const auto& op : holders)
+        core::finish(*op);
 }
 
 // A thread that holds all of a block group for a moment makes others find it full.
