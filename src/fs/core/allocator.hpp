@@ -239,7 +239,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
     if (goal != 0 && goal < store.size_bytes) {
         const u64 frame = goal / format::frame_size;
         u32 first = static_cast<u32>(goal / format::block_size % format::blocks_per_frame);
-        if (first == 0 && kind == FrameKind::data && claim_data_frame_at(store, frame)) {
+        if (kind == FrameKind::data && claim_data_frame_at(store, frame)) {
             publish_frame(store, frame, kind);
         }
         if (kind_of(store, frame) == kind) {

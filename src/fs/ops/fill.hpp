@@ -109,9 +109,19 @@ WARREN_HD Errc apply_size(Operation<Team>& op, const File& file, u64 end_bytes, 
     return apply_change(op, spot, change);
 }
 
-/// The place right after the last block that the file has before the spot, 0 if there is none.
+/// The largest hole before `count` new blocks for which room is left in the volume: other writes
+/// that are under way may fill it, as the requests of one writeback come in any order. Its limit
+/// grows with the square, so that small writes with holes between them do not claim many block
+/// groups, and each group gets 40 blocks or more.
+WARREN_HD constexpr u64 hole_before_max(u64 count) {
+    return count * count / 4;
+}
+
+/// Where `count` blocks at the spot should lie: as far behind the last block that the file has
+/// before it as in the file if the hole between them is not too large, else right behind that
+/// block; 0 if there is none.
 template <class Team>
-WARREN_HD Result<u64> goal_before(Operation<Team>& op, const Spot& spot) {
+WARREN_HD Result<u64> goal_for(Operation<Team>& op, const Spot& spot, u32 count) {
     ExtentHome home = spot.home;
     u32 index = spot.index;
     if (index == 0 && home.lower > 0) {
@@ -124,16 +134,17 @@ WARREN_HD Result<u64> goal_before(Operation<Team>& op, const Spot& spot) {
     if (index == 0) return u64{0};
     const Extent extent = once(op.team, [&] { return read_extent(home.list.at[index - 1]); });
     WARREN_TRY(op.confirm(home.seen));
-    return place_at(extent, end_of(extent));
+    const u64 hole = spot.block - end_of(extent);
+    return place_at(extent, hole <= hole_before_max(count) ? spot.block : end_of(extent));
 }
 
-/// Reserves up to `want` data blocks for the file near goal_before(), fewer if the volume is nearly
+/// Reserves up to `want` data blocks for the file near goal_for(), fewer if the volume is nearly
 /// full.
 template <class Team>
 WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 want) {
-    const Result<u64> goal = goal_before(op, spot);
-    if (!goal) return goal.code();
     u32 count = want < format::blocks_per_frame ? static_cast<u32>(want) : format::blocks_per_frame;
+    const Result<u64> goal = goal_for(op, spot, count);
+    if (!goal) return goal.code();
     for (;; count /= 2) {
         const Result<Run> run = reserve_data(op, *goal, count);
         if (run || run.code() != Errc::need_space || count == 1) return run;

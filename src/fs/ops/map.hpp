@@ -43,6 +43,7 @@ struct InlineBytes {
 /// What lies at one block of a file, and the list of extents that covers the block.
 struct Spot {
     File file;
+    u64 block = 0;
     ExtentHome home;
     u32 index = 0;  // in the list: the extent that covers the block, or the next one after it
     MappingKind kind = MappingKind::hole;
@@ -113,6 +114,7 @@ template <class Team>
 WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) {
     Spot spot;
     spot.file = file;
+    spot.block = block;
     const Result<ExtentHome> home = find_home(op, file.inode, file.kind, block);
     if (!home) return home.code();
     spot.home = *home;

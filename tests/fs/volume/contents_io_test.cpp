@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk I/O of file contents: none for a file that is removed before it was written, and no read
-// for new blocks. And no write is omitted wrongly: a file that is removed between a commit's
-// snapshot and the write-back of its contents is whole if the power is cut next, and so is a file
-// whose bytes were in flight while a commit began and ended.
+// for new blocks; and where new blocks lie. And no write is omitted wrongly: a file that is removed
+// between a commit's snapshot and the write-back of its contents is whole if the power is cut next,
+// and so is a file whose bytes were in flight while a commit began and ended.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,9 +10,11 @@
 #include <thread>
 #include <utility>
 
+#include "fs/volume/volume_implementation.hpp"
 #include "tests/support/keeping_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/passing_disk.hpp"
+#include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
 namespace warren {
@@ -211,6 +213,40 @@ TEST(ContentsIo, newBlocksAreWrittenWithoutReadingAny) {
         EXPECT_TRUE(found == model);
         ASSERT_EQ(volume->release(file), Errc::ok);
     }
+    ASSERT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*memory));
+}
+
+TEST(ContentsIo, requestsThatOvertakeEachOtherFillOneRun) {
+    const auto memory = make_memory_disk(64 * mib);
+    VolumeImplementation* inside = nullptr;
+    Failure failure;
+    const auto volume = open_on_engine(std::make_unique<PassingDisk>(*memory),
+                                       test_engine_name("cpu"), options_with(0), failure, ~u64{0},
+                                       [&](VolumeImplementation& opened) { inside = &opened; });
+    ASSERT_TRUE(volume) << failure.message;
+    const auto write_at = [&](Handle file, u64 block, u64 blocks) {
+        const std::vector bytes(blocks * format::block_size, std::byte{0x5a});
+        const Result<u64> put = volume->write(file, block * format::block_size, bytes);
+        ASSERT_TRUE(put && *put == bytes.size());
+    };
+    const Handle large = open_new(*volume, "large");
+    constexpr u64 blocks = 256;
+    for (const u64 number : {0, 7, 2, 1, 4, 5, 3, 6, 15, 9, 11, 10, 8, 13, 12, 14})
+        write_at(large, number * blocks, blocks);
+    const Result<ops::Mapping> run = inside->map_block(large, 0);
+    ASSERT_TRUE(run);
+    EXPECT_EQ(run->blocks, 16 * blocks);
+    // Small writes leave no room for the holes between them.
+    const Handle sparse = open_new(*volume, "sparse");
+    for (u64 i = 0; i < 3; ++i)
+        write_at(sparse, i * 4, 1);
+    const Result<ops::Mapping> first = inside->map_block(sparse, 0);
+    const Result<ops::Mapping> last = inside->map_block(sparse, 8);
+    ASSERT_TRUE(first && last);
+    EXPECT_EQ(last->place, first->place + 2 * format::block_size);
+    EXPECT_EQ(volume->release(large), Errc::ok);
+    EXPECT_EQ(volume->release(sparse), Errc::ok);
     ASSERT_EQ(volume->close(), Errc::ok);
     EXPECT_TRUE(expect_clean(*memory));
 }
