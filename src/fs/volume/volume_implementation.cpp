@@ -98,14 +98,13 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     state.generation = static_cast<u32>(superblock_.generation + format::generation_margin);
     state.generation_limit = state.generation + 1;  // a read-only volume refuses changes later
     state.read_only = options_.read_only ? 1 : 0;
-    u64 volume;
-    std::memcpy(&volume, superblock_.uuid, sizeof volume);
-    loader_ = std::make_unique<MetaLoader>(disk_, store, volume);
+    loader_ = std::make_unique<MetaLoader>(disk_, store, superblock_.header.volume);
     WARREN_TRY(load_frame_table());
     if (options_.read_only) {
         make_file_buffer();
         return start_engine();
     }
+    memory_.expect_new_frames(state.metadata_frames_end);
     superblock_.clean = 0;
     superblock_.generation = state.generation;
     raise_generation(superblock_, state.generation);
@@ -204,8 +203,7 @@ void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
 /// Reads the table blocks that describe frames in use. The others stay zero, which means free.
 Errc VolumeImplementation::load_frame_table() {
     core::Store& store = memory_.store();
-    u64 volume;
-    std::memcpy(&volume, superblock_.uuid, sizeof volume);
+    const u64 volume = superblock_.header.volume;
     const u64 low = superblock_.metadata_frames_end;
     const u64 high = superblock_.data_frames_begin;
     for (u64 index = 0; index < superblock_.frame_table_blocks; ++index) {

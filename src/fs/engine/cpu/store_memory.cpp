@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <utility>
 
 namespace warren {
@@ -56,6 +57,19 @@ T* StoreMemory::reserve(u64 count) {
     return ranges_.back().as<T>();
 }
 
+/// Reserves memory for frames, each aligned as a huge page must be.
+std::byte* StoreMemory::reserve_frames(u64 bytes) {
+    auto* const at = reserve<std::byte>(bytes + format::frame_size);
+    const u64 behind = reinterpret_cast<std::uintptr_t>(at) % format::frame_size;
+    return behind == 0 ? at : at + (format::frame_size - behind);
+}
+
+void StoreMemory::expect_new_frames(u64 begin) {
+    const u64 first = begin * format::frame_size;
+    if (store_.heads != nullptr || first >= store_.size_bytes) return;
+    static_cast<void>(madvise(store_.base + first, store_.size_bytes - first, MADV_HUGEPAGE));
+}
+
 Errc StoreMemory::open(const StoreShape& shape) {
     core::Store& store = store_;
     store.size_bytes = shape.size_bytes;
@@ -74,7 +88,7 @@ Errc StoreMemory::open(const StoreShape& shape) {
     store.dirty = reserve<u64>(blocks / 64 + 1);
     store.dirty_frames = reserve<u64>(frame_words);
     if (shape.meta_buffer_blocks == 0) {
-        store.base = reserve<std::byte>(shape.size_bytes);
+        store.base = reserve_frames(shape.size_bytes);
         store.resident = reserve<u64>(blocks / 64 + 1);
         return failed_ ? Errc::no_space : Errc::ok;
     }

@@ -54,11 +54,16 @@ class StoreMemory {
     /// Errc::no_space if the address ranges cannot be reserved.
     Errc open(const StoreShape& shape);
 
+    /// Frames from `begin` on are not in use: one that comes to hold metadata will be filled, and
+    /// so gets its memory as one huge page where the system has one.
+    void expect_new_frames(u64 begin);
+
     core::Store& store() { return store_; }
 
  private:
     template <class T>
     T* reserve(u64 count);
+    std::byte* reserve_frames(u64 bytes);
 
     core::Store store_{};
     core::HeadTable heads_{};
