@@ -4,9 +4,9 @@
 // loop device. The source is clean: durable, and its pages are not in the page cache; nor are, of a
 // tree, its names and inodes. Each run makes the file systems anew.
 //
-//   reflink_bench [--runs N] [--gib N] [--large N]
+//   reflink_bench [--runs N] [--gib N] [--large N] [--peers 0]
 //
-// --gib: size of the file; --large: files in the larger tree, 0 for none
+// --gib: size of the file; --large: files in the larger tree, 0 for none; --peers 0: Warren alone
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -68,7 +68,8 @@ void write_file(const std::string& path, u64 size_bytes) {
 
 class Bench {
  public:
-    Bench(Report& report, u64 size_gib) : report_(report), size_gib_(size_gib) {}
+    Bench(Report& report, u64 size_gib, bool has_peers)
+        : report_(report), size_gib_(size_gib), has_peers_(has_peers) {}
 
     void run() {
         copy_file();
@@ -106,7 +107,7 @@ class Bench {
                 {warren_program(), "cp", "--reflink=always", warren.path() + "/file", copy});
         }
         std::filesystem::remove(scratch.path() + "/mounted.img");
-        for (const char* kind : {"xfs", "btrfs"}) {
+        for (const char* kind : peers()) {
             const LoopFileSystem peer(scratch.path(), kind, size_bytes);
             measure(kind, peer.path(), {"cp", "--reflink=always"});
         }
@@ -128,7 +129,7 @@ class Bench {
                 measure_clone(tree, "Warren", warren.path(), {warren_program(), "clone"});
         }
         std::filesystem::remove(scratch.path() + "/mounted.img");
-        for (const char* kind : {"xfs", "btrfs"}) {
+        for (const char* kind : peers()) {
             const LoopFileSystem peer(scratch.path(), kind, size_bytes);
             for (const Tree& tree : trees_)
                 make_on_host(peer.path(), tree);
@@ -192,6 +193,9 @@ class Bench {
         }
     }
 
+    std::vector<const char*> peers() const {
+        return has_peers_ ? std::vector{"xfs", "btrfs"} : std::vector<const char*>();
+    }
     std::string times(const std::string& what) const {
         return "cp, " + std::to_string(size_gib_) + " GiB, " + what;
     }
@@ -225,6 +229,7 @@ class Bench {
 
     Report& report_;
     const u64 size_gib_;
+    const bool has_peers_;
     std::vector<Tree> trees_;
 };
 
@@ -234,9 +239,10 @@ int main(int argument_count, char** arguments) {
     const u64 runs = option(argument_count, arguments, "runs", 3);
     const u64 size_gib = option(argument_count, arguments, "gib", 10);
     const u64 large = option(argument_count, arguments, "large", 1'000'000);
+    const u64 peers = option(argument_count, arguments, "peers", 1);
     require(size_gib > 0, "--gib must be at least 1");
     Report report("reflink_bench", argument_count, arguments);
-    Bench bench(report, size_gib);
+    Bench bench(report, size_gib, peers != 0);
     bench.add_tree(342, 100);
     if (large >= 1000) bench.add_tree(large / 1000, 1000);
     for (u64 run = 0; run < runs; ++run)
