@@ -109,6 +109,15 @@ WARREN_HD inline bool are_resident(const Store& store, u64 one, u64 other) {
     return (first & second & 1) != 0;
 }
 
+/// Marks the block at `place`; `is_dirty`: what the caller has read of it, within this step.
+WARREN_HD inline void mark_read(LaneOperation& op, u64 place, bool is_dirty) {
+    if (is_dirty) {
+        op.mark_changed(place);
+    } else {
+        op.mark_dirty(place);
+    }
+}
+
 /// Frees a metadata block. The caller counts it. The loads are issued together, and need no lock: a
 /// block that is dirty stays dirty while the step runs.
 WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally) {
@@ -124,7 +133,7 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
         .fetch_and(~(u64{1} << block % 64), hd::memory_order_relaxed);
     set_bit(room_of(store, kind), frame);
     ++tally.blocks;
-    if ((noted >> table / format::block_size % 64 & 1) == 0) op.mark_dirty(table);
+    mark_read(op, table, (noted >> table / format::block_size % 64 & 1) != 0);
 }
 
 /// Removes one of the several links of a locked file. LaneFate::waits if the step's share of the
@@ -133,7 +142,9 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
                                     const LaneRules& rules, FreeTally& tally) {
     const u64 place = inode.block_place();
     // The check needs no lock: a block that is dirty stays dirty while the step runs.
-    if (!test_bit(op.store.dirty, place / format::block_size)) {
+    if (test_bit(op.store.dirty, place / format::block_size)) {
+        op.mark_changed(place);
+    } else {
         device_atomic<u64> dropping(*rules.dropping);
         // Acquire: pairs with the release below. A lane that has left is counted in dirty_blocks.
         const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
@@ -156,7 +167,7 @@ WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_
     const u64 frames = relaxed_load(room[frame / 64]);
     const u64 dirty = relaxed_load(op.store.dirty[block / 64]);
     if ((frames >> frame % 64 & 1) == 0) set_bit(room, frame);
-    if ((dirty >> block % 64 & 1) == 0) op.mark_dirty(bitmap_place);
+    mark_read(op, bitmap_place, (dirty >> block % 64 & 1) != 0);
 }
 
 /// Frees a locked inode that may be freed: its blocks, its bit in the bitmap, its generation.
@@ -174,7 +185,7 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bitmap_place);
-    clear_inode_alone(inode, seen.generation, bitmap, seen.references != 0);
+    clear_inode_alone(store, inode, seen.generation, bitmap, seen.references != 0);
     note_free_number(op, inode.number / format::inodes_per_frame, bitmap_place);
     ++tally.inodes;
     ++(seen.is_directory() ? tally.directories : tally.files);
@@ -185,8 +196,9 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
                                       const LaneRules& rules, FreeTally& tally) {
     const InodeParts seen(*inode.at);
     if (seen.generation == 0 || seen.is_directory() != is_directory) return LaneFate::damaged;
-    if (is_directory) {
-        if (seen.count != 0) return LaneFate::descends;
+    if (is_directory && seen.count != 0) return LaneFate::descends;
+    const Fate fate = fate_of(op.store, inode, seen, is_directory, is_directory);
+    if (is_directory && fate == Fate::free) {
         u64 expected = seen.entries & format::entries_dying;
         // From here on no operation can add a name.
         if (!device_atomic<u64>(inode.at->entries)
@@ -195,7 +207,7 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
             return LaneFate::descends;
         }
     }
-    switch (fate_of(op.store, inode, seen, is_directory, is_directory)) {
+    switch (fate) {
         case Fate::keep:
             return drop_link(op, inode, seen.links, rules, tally);
         case Fate::free:

@@ -371,10 +371,11 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
 /// Clears the used bit of an inode and its generation, which makes its handle invalid. `is_held`:
 /// there are references to it, so its number is held and not reused yet. The caller sets the
 /// frame's free-space hint. One lane, within apply.
-WARREN_HD inline void clear_inode_alone(const InodeRef& inode, u32 generation,
+WARREN_HD inline void clear_inode_alone(const Store& store, const InodeRef& inode, u32 generation,
                                         format::InodeBitmap& bitmap, bool is_held) {
     const InodeBit bit = inode_bit(inode.number);
     end_generation(*inode.at, generation);
+    note_changed(store, inode.block_place());
     device_atomic<u64> used(bitmap.used[bit.word]);
     if (is_held) {
         hold_removed(bitmap, bit);
@@ -396,7 +397,7 @@ WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     const bool held = once(op.team, [&] {
         const bool known = relaxed_load(inode.at->references) != 0;
-        clear_inode_alone(inode, inode.generation, bitmap, known);
+        clear_inode_alone(op.store, inode, inode.generation, bitmap, known);
         set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
         return known;
     });

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "fs/core/change_marks.hpp"
 #include "fs/core/fence.hpp"
 #include "fs/core/gather.hpp"
 #include "fs/core/head_table.hpp"
@@ -255,6 +256,7 @@ class Operation {
     /// As above, and also sets bit `bit` of the shared bitmap `words`.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of, u64* words, u64 bit) {
+        static_assert(Team::width > 1);  // for a GPU, which keeps no marks for a replica
         for (u32 i = team.lane(); i <= count; i += Team::width) {
             // The same code for all lanes, so that their loads overlap.
             const u64 place = i < count ? place_of(i) : 0;
@@ -295,6 +297,14 @@ class Operation {
     /// Forgets the locks that a failed plan noted. Reservations stay until finish().
     WARREN_HD void forget_locks() { lock_count_ = 0; }
 
+    /// Marks a block that has changed and need not be committed. Only within apply.
+    WARREN_HD void mark_changed([[maybe_unused]] u64 place) {
+#if !defined(__CUDA_ARCH__)
+        // Nothing is marked on a GPU, so the lanes need not meet there.
+        once(team, [&] { note_changed(store, place); });
+#endif
+    }
+
  private:
     struct Lock {
         u32 stripe;
@@ -309,6 +319,7 @@ class Operation {
                (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
     }
     WARREN_HD void mark_dirty_alone(u64 place) {
+        note_changed(store, place);
         audit_mark(place);
         if (set_shared_bit(store.dirty, place / format::block_size)) count_dirty(place);
     }

@@ -89,6 +89,9 @@ struct Store {
     u64* versions;             // version_stripes words: version << 1 | locked
     u64* dirty;                // bit for each block of the volume
     u64* dirty_frames;         // bit for each frame: it has a dirty block
+    // Of a Store with a replica, else null; see core/change_marks.hpp.
+    u64* changed;         // bit for each block of the volume
+    u64* changed_frames;  // bit for each frame: it has such a block
 
     // A fully resident store: the block at each byte offset of the volume lies at that offset from
     // `base`.

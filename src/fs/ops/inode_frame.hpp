@@ -51,6 +51,7 @@ WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
             .fetch_add(format::inodes_per_frame - format::inodes_per_block,
                        hd::memory_order_relaxed);
         publish_frame(op.store, frame, FrameKind::inodes);
+        note_frame_changed(op.store, frame);
     });
     op.mark_dirty(place);
     op.mark_dirty(op.store.table_place(frame));

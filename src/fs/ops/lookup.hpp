@@ -63,6 +63,7 @@ WARREN_HD void add_references(Operation<Team>& op, const InodeRef& inode, u64 he
     once(op.team, [&] {
         device_atomic<u64>(inode.at->references).fetch_add(more, hd::memory_order_relaxed);
     });
+    op.mark_changed(inode.block_place());
 }
 
 /// Ends a lookup that has found `inode`: adds `references`, if not 0, to the count `held`.

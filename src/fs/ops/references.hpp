@@ -63,6 +63,7 @@ WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode
     const u64 before = once(op.team, [&] {
         return device_atomic<u64>(inode.at->references).fetch_sub(count, hd::memory_order_relaxed);
     });
+    op.mark_changed(inode.block_place());
     if (is_removed && before == count) {
         const InodeBit bit = inode_bit(inode.number);
         once(op.team, [&] {

@@ -47,10 +47,10 @@ WARREN_HD constexpr u64 most_credits(u64 journal_room) {
 /// journal room: then names are removed one by one instead.
 inline constexpr u32 roomless_commits_max = 16;
 
-/// Erases the entry of the directory `inode` from `parent`, and marks `inode` as being deleted: it
-/// accepts no more names. Its field `parent` becomes 0, because the parent's number may soon belong
-/// to another directory, even one below it. Returns whether the entry's leaf is empty and should be
-/// pruned. Only within apply.
+/// Erases the entry of the directory `inode` from `parent`, and makes `inode` one that is being
+/// deleted: it accepts no more names. Its field `parent` becomes 0, because the parent's number may
+/// soon belong to another directory, even one below it. Returns whether the entry's leaf is empty
+/// and should be pruned. Only within apply; the caller marks the block of `inode`.
 template <class Team>
 WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const Entry& entry,
                             const InodeRef& inode, i64 now) {
@@ -208,6 +208,7 @@ WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
         device_atomic<u64>(directory->at->entries)
             .fetch_or(format::entries_dying, hd::memory_order_relaxed);
     });
+    op.mark_changed(directory->block_place());
     if (op.store.heads != nullptr) op.mark_dirty(directory->block_place());
     op.end_apply();
     return Errc::ok;

@@ -10,6 +10,7 @@
 // operation that uses such a block has waited for it to be read.
 #pragma once
 
+#include "fs/core/change_marks.hpp"
 #include "fs/core/frame_bits.hpp"
 
 namespace warren::ops {
@@ -45,6 +46,7 @@ WARREN_HD inline void end_showing(const Store& store, u64 place, const Showing& 
     // Release: pairs with the acquire in Operation::pin().
     device_atomic<u64>(store.resident[block / 64])
         .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+    note_loaded(store, place);
     if (showing.is_reserved) unreserve(store, place, 1);
 }
 

@@ -59,7 +59,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& s
         // was read.
         erase_in_leaf(*leaf_view.leaf, leaf_view.slot, seen.name.length, leaf_view.counts);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(op.store.base + bitmap_place);
-        clear_inode_alone(inode, inode.generation, bitmap, is_held);
+        clear_inode_alone(op.store, inode, inode.generation, bitmap, is_held);
     });
     const auto dirty = [&](u32 i) {
         return i == 0 ? leaf_view.seen.place : i == 1 ? directory.block_place() : bitmap_place;

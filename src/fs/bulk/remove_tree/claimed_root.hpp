@@ -106,6 +106,7 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
                        root.height <= tree_height_max && (root.count == 0 || root.height > 0);
     if (!sound) root.code = Errc::corrupt;
     if (sound) {
+        note_changed(store, block);
         // From here on no name can be added: an operation that counts a new name holds the lock of
         // the leaf, and the version of each leaf is raised under its lock.
         device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);

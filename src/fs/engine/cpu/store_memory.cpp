@@ -106,4 +106,15 @@ Errc StoreMemory::open(const StoreShape& shape) {
     return Errc::ok;
 }
 
+Errc StoreMemory::mark_changes() {
+    core::Store& store = store_;
+    if (store.heads != nullptr) return Errc::not_supported;
+    u64* const blocks = reserve<u64>(store.block_count() / 64 + 1);
+    u64* const frames = reserve<u64>(store.frame_count / 64 + 1);
+    if (failed_) return Errc::no_memory;
+    store.changed_frames = frames;
+    store.changed = blocks;
+    return Errc::ok;
+}
+
 }  // namespace warren

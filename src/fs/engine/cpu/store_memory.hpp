@@ -60,6 +60,10 @@ class StoreMemory {
 
     core::Store& store() { return store_; }
 
+    /// From now on changed blocks are marked, for a replica. Errc::no_memory; Errc::not_supported
+    /// with a meta buffer. Requires: no operation has run.
+    Errc mark_changes();
+
  private:
     template <class T>
     T* reserve(u64 count);
