@@ -103,6 +103,13 @@ void Committer::open_barrier() {
     device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
 }
 
+void Committer::freeze(const std::function<void()>& action) {
+    const std::lock_guard no_steps(steps_);
+    close_barrier();
+    action();
+    open_barrier();
+}
+
 void Committer::use_engine(EngineMemory& engine, WithoutPieces without_pieces) {
     engine_ = &engine;
     publisher_.use_engine(engine);

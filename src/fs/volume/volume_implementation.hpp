@@ -114,6 +114,8 @@ class VolumeImplementation {
     void set_disk_note(const std::string& note) { disk_note_ = note; }
     /// Replaces the engine of start() by one with its own memory. Requires: no operation has run.
     void use_engine(std::unique_ptr<Engine> engine);
+    /// See StoreMemory::mark_changes(). Requires: works_on_host().
+    Errc mark_changes() { return memory_.mark_changes(); }
     /// Starts to deduplicate writes, if that was requested. Errc::not_supported if the volume
     /// cannot have shared blocks. Requires: no operation runs.
     Errc start_dedup();

@@ -3,8 +3,10 @@
 // and with blocks that are loaded between runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fs/bulk/scan/scan_room.hpp"
@@ -29,7 +31,13 @@ struct OutputScanShape {
 class OutputScan {
  public:
     explicit OutputScan(VolumeImplementation& volume, const OutputScanShape& shape = {})
-        : volume_(volume), shape_(shape) {
+        : OutputScan(
+              volume.store(), [&volume](u64 place) { return volume.loader().load(place); }, shape) {
+    }
+    /// Scans any Store; `load` makes the block at a place resident there.
+    OutputScan(const core::Store& store, std::function<Errc(u64 place)> load,
+               const OutputScanShape& shape = {})
+        : store_(store), load_(std::move(load)), shape_(shape) {
         EXPECT_EQ(open(), Errc::ok);
     }
 
@@ -105,7 +113,7 @@ class OutputScan {
     }
     void start(Handle root) {
         bulk::start_scan(ref(), root);
-        bulk::check_room(ref(), volume_.store());
+        bulk::check_room(ref(), store_);
     }
     void work(u32 worker, const bulk::ScanPlan& plan, const bulk::ScanRef& ref) const {
         if (!shape_.in_lockstep) return work_as(ThreadTeam{worker}, plan, ref, scratch_of());
@@ -120,7 +128,7 @@ class OutputScan {
     void work_as(const Team& team, const bulk::ScanPlan& plan, const bulk::ScanRef& ref,
                  const std::shared_ptr<bulk::ScanScratch>& scratch) const {
         using Way = bulk::ResidentWay<Team, bulk::AskForBlocks>;
-        const Way way(team, volume_.store(), *scratch, bulk::AskForBlocks(ref));
+        const Way way(team, store_, *scratch, bulk::AskForBlocks(ref));
         using Teller = bulk::OutputTeller<Team>;
         bulk::ScanWorker<Team, bulk::BulkQueue, Way, Teller>(team, plan, ref, ref.queue, way,
                                                              {team, ref})
@@ -139,13 +147,14 @@ class OutputScan {
     Errc bring_wanted() {
         for (u32 i = 0; i < room_.state.data()->wanted_count; ++i) {
             ++brought;
-            WARREN_TRY(volume_.loader().load(room_.wanted.data()[i]));
+            WARREN_TRY(load_(room_.wanted.data()[i]));
         }
         return Errc::ok;
     }
     bulk::ScanRef ref() const { return room_.ref(shape_.workers, 32); }
 
-    VolumeImplementation& volume_;
+    const core::Store& store_;
+    const std::function<Errc(u64 place)> load_;
     const OutputScanShape shape_;
     bulk::ScanRoom<HostBuffer> room_;
 };

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks that were marked as changed, taken from a Store in one swap.
+#pragma once
+
+#include "fs/core/frame_bits.hpp"
+#include "fs/engine/cpu/store_memory.hpp"
+#include "fs/ops/commit_snapshot.hpp"
+
+namespace warren {
+
+class ChangeSet {
+ public:
+    explicit ChangeSet(const core::Store& store)
+        : store_(store),
+          blocks_((store.block_count() / 64 + 1) * sizeof(u64)),
+          frames_((store.frame_count / 64 + 1) * sizeof(u64)) {}
+
+    /// Whether the system gave the address ranges.
+    bool is_open() const { return blocks_.data() != nullptr && frames_.data() != nullptr; }
+
+    /// How many blocks are marked in the Store, about. Needs no barrier.
+    u64 marked() const {
+        u64 count = 0;
+        each_frame(store_.changed_frames, [&](u64 frame) {
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w)
+                count += static_cast<u64>(hd::popcount(relaxed_load(store_.changed[w])));
+        });
+        return count;
+    }
+    bool is_any_marked() const {
+        const u64 end = ops::dirty_frames_end(store_);
+        return core::find_bit_up(store_.changed_frames, 0, end) < end;
+    }
+
+    /// Moves all marks here and clears them. Requires: this is empty, the freeze barrier is closed.
+    void take() {
+        each_frame(store_.changed_frames, [&](u64 frame) {
+            // Before its blocks: a thread that loads a block marks the block, then the frame.
+            core::clear_bit(store_.changed_frames, frame);
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+                // Acquire: pairs with the release in note_loaded().
+                blocks()[w] =
+                    device_atomic<u64>(store_.changed[w]).exchange(0, hd::memory_order_acquire);
+            }
+            core::set_bit(frames(), frame);
+        });
+    }
+    /// Calls `action(place)` for each block, in rising order, until it fails, and empties this.
+    template <class Action>
+    Errc drain(const Action& action) {
+        Errc code = Errc::ok;
+        each_frame(frames(), [&](u64 frame) {
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+                for (u64 bits = blocks()[w]; bits != 0 && code == Errc::ok; bits &= bits - 1) {
+                    const u64 block = w * 64 + static_cast<u64>(hd::countr_zero(bits));
+                    code = action(block * format::block_size);
+                }
+                blocks()[w] = 0;
+            }
+            core::clear_bit(frames(), frame);
+        });
+        return code;
+    }
+
+ private:
+    static constexpr u64 frame_words = format::blocks_per_frame / 64;
+
+    u64* blocks() const { return blocks_.as<u64>(); }
+    u64* frames() const { return frames_.as<u64>(); }
+    template <class Action>
+    void each_frame(const u64* frames, const Action& action) const {
+        const u64 end = ops::dirty_frames_end(store_);
+        for (u64 frame = 0; (frame = core::find_bit_up(frames, frame, end)) < end; ++frame)
+            action(frame);
+    }
+
+    const core::Store& store_;
+    ReservedRange blocks_;
+    ReservedRange frames_;
+};
+
+}  // namespace warren

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replica: a copy of the metadata blocks of a Store with the identity map, for readers that must
+// not stop writers. Each version of it is the state of one moment; it is brought up to date by
+// pre-copy, so that the freeze barrier closes for the swap of the marks and the last few blocks.
+//
+// Invariant: a block differs from the image only if it is marked (core/change_marks.hpp), or taken
+// by the refresh that runs. Blocks that are not resident or not in use, the kind of a frame without
+// blocks in use, and what only the host uses (InodeBitmap::held), may differ.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "base/fair_lock.hpp"
+#include "fs/engine/replica/change_set.hpp"
+#include "fs/engine/replica/replica_memory.hpp"
+
+namespace warren {
+
+struct ReplicaFigures {
+    u64 versions = 0;
+    u64 blocks_sent = 0;
+    u64 blocks_frozen = 0;  // of them, copied with the freeze barrier closed
+    u64 rounds = 0;         // of pre-copy, beside the last ones
+    u64 complete_loads = 0;
+};
+
+class Replica {
+ public:
+    /// Calls an action while nothing applies to the Store: Committer::freeze().
+    using Freeze = std::function<void(const std::function<void()>& action)>;
+    /// Works on the image. It may be called beside others, and calls nothing that waits for this
+    /// replica.
+    using Reader = std::function<Errc(const core::Store& image)>;
+
+    /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
+    Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze);
+
+    /// Calls `reader` with an image that has all changes that ended before this call, and returns
+    /// its result: with the current version if nothing was marked since, else with a new one. An
+    /// error of the memory: `reader` was not called, and the image will be loaded again. Requires:
+    /// the caller has not passed the freeze barrier.
+    Errc read(const Reader& reader);
+    /// Makes a new version; waits for readers.
+    Errc refresh();
+
+    /// The number of the current version, 0 before the first.
+    u64 version() const {
+        // Acquire: pairs with the release in end_version().
+        return version_.load(std::memory_order_acquire);
+    }
+    ReplicaFigures figures();
+
+ private:
+    static constexpr u32 rounds_max = 3;
+    static constexpr u64 frozen_blocks_max = 512;  // fewer need no further round
+    static constexpr u64 staged_max = 512;
+
+    bool is_current(u64 seen) const;
+    Errc send_version();
+    void mark_resident();
+    void end_version();
+    Errc stage_taken();
+    Errc stage(u64 place);
+    Errc flush();
+    const format::Block* source_of(u64 place) const;
+
+    const core::Store& store_;
+    const std::unique_ptr<ReplicaMemory> memory_;
+    const Freeze freeze_;
+    FairLock image_;  // shared by readers: none joins while a refresh waits
+    std::atomic<u64> version_{0};
+    // Under image_.
+    bool is_complete_ = false;  // the image is that of version_
+    ChangeSet taken_;
+    ReplicaValues values_{};
+    ReplicaFigures figures_;
+    u64 staged_count_ = 0;
+    std::array<u64, staged_max> places_;
+    const std::unique_ptr<format::Block[]> staged_;
+};
+
+}  // namespace warren

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The image of a replica in the host's memory, in the place of a device's, and the comparison of
+// two images. Errors of the device can be called for.
+#pragma once
+
+#include <atomic>
+#include <sstream>
+#include <string>
+
+#include "fs/engine/cpu/store_memory.hpp"
+#include "fs/engine/replica/replica_memory.hpp"
+#include "fs/ops/commit_snapshot.hpp"
+
+namespace warren {
+
+class HostReplica final : public ReplicaMemory {
+ public:
+    explicit HostReplica(const core::Store& of) : of_(of) {
+        StoreShape shape;
+        shape.size_bytes = of.size_bytes;
+        shape.frame_table_offset = of.frame_table_offset;
+        shape.frame_table_blocks = ops::table_bytes(of) / format::block_size;
+        WARREN_CHECK(memory_.open(shape) == Errc::ok);
+        core::Store& image = memory_.store();
+        image.hash_key[0] = of.hash_key[0];
+        image.hash_key[1] = of.hash_key[1];
+        image.hash_mask = of.hash_mask;
+        image.root_inode = of.root_inode;
+        image.orphan_directory = of.orphan_directory;
+    }
+
+    /// After so many more calls of send() one fails.
+    void fail_after(u64 sends) { sends_left_.store(sends, std::memory_order_relaxed); }
+
+    Errc send(std::span<const u64> places, const format::Block* blocks) override {
+        if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0) return Errc::io;
+        for (u64 i = 0; i < places.size(); ++i)
+            put(places[i], blocks[i]);
+        return Errc::ok;
+    }
+    Errc set_values(const ReplicaValues& values) override {
+        core::StoreState& state = *image_.state;
+        relaxed_store(state.metadata_frames_end, values.metadata_frames_end);
+        relaxed_store(state.blocks_used, values.blocks_used);
+        relaxed_store(state.inodes_used, values.inodes_used);
+        return Errc::ok;
+    }
+    const core::Store& image() const override { return image_; }
+
+    /// Takes all blocks that are in use and resident. Requires: nothing applies there.
+    void take_all() {
+        const core::StoreState& state = *of_.state;
+        for (u64 i = 0; i * format::block_size < ops::table_bytes(of_); ++i) {
+            put(of_.frame_table_offset + i * format::block_size,
+                reinterpret_cast<const format::Block&>(of_.frame_table[i]));
+        }
+        const u64 end = relaxed_load(state.metadata_frames_end);
+        for (u64 block = 0; block < end * format::blocks_per_frame; ++block) {
+            const u64 frame = block / format::blocks_per_frame;
+            const format::FrameKind kind = core::kind_of(image(), frame);
+            if (kind != format::FrameKind::inodes && kind != format::FrameKind::metadata) continue;
+            const u64 bits =
+                device_atomic<u64>(of_.resident[block / 64]).load(hd::memory_order_acquire);
+            if ((bits >> block % 64 & 1) == 0) continue;
+            if (!core::test_bit(image().frame(frame).used, block % format::blocks_per_frame))
+                continue;
+            const u64 place = block * format::block_size;
+            put(place, *reinterpret_cast<const format::Block*>(of_.base + place));
+        }
+        static_cast<void>(
+            set_values({relaxed_load(state.metadata_frames_end), relaxed_load(state.blocks_used),
+                        relaxed_load(state.inodes_used)}));
+    }
+
+ private:
+    void put(u64 place, const format::Block& block) {
+        const core::Store& image = image_;
+        const u64 index = (place - image.frame_table_offset) / format::block_size;
+        auto& target = ops::is_table_place(image, place)
+                           ? reinterpret_cast<format::Block&>(image.frame_table[index])
+                           : *reinterpret_cast<format::Block*>(image.base + place);
+        ops::CopyWords()(ThreadTeam{}, block, target);
+        core::set_bit(image.resident, place / format::block_size);
+    }
+
+    const core::Store& of_;
+    StoreMemory memory_;
+    const core::Store& image_ = memory_.store();
+    std::atomic<u64> sends_left_{~u64{0}};
+};
+
+/// Whether the word at `at` of the block at `place` is used by the host alone: held numbers of
+/// inodes; checksum and transaction of a block's header, which mean nothing in memory and in which
+/// a bulk removal counts.
+inline bool is_host_word(const core::Store& store, u64 place, u64 at) {
+    using format::BlockHeader;
+    constexpr u64 held = offsetof(format::InodeBitmap, held) / 8;
+    const bool has_inodes =
+        core::kind_of(store, place / format::frame_size) == format::FrameKind::inodes;
+    const bool is_bitmap = place % format::frame_size == 0;
+    if (has_inodes && is_bitmap) return at >= held && at < held + format::inodes_per_frame / 64;
+    return !has_inodes && at == offsetof(BlockHeader, transaction) / 8;
+}
+
+/// The first word in which the image of a replica is not as it must be; empty if there is none.
+/// Frames without blocks in use have any kind. With `beside_others`, threads may have been loading
+/// blocks, which may be missing.
+inline std::string difference(const core::Store& wanted, const core::Store& found,
+                              bool beside_others) {
+    std::ostringstream out;
+    const auto words_differ = [&](u64 place, const format::Block& left,
+                                  const format::Block& right) {
+        for (u64 i = 0; i < format::block_size / 8; ++i) {
+            u64 differing = left.words[i] ^ right.words[i];
+            const bool has_header =
+                core::kind_of(wanted, place / format::frame_size) == format::FrameKind::metadata;
+            if (i == 0 && has_header) differing &= ~u64{0xffffffff};  // its checksum
+            if (differing == 0 || is_host_word(wanted, place, i)) continue;
+            out << "block " << place / format::block_size << " of frame "
+                << place / format::frame_size << ", word " << i << ": " << std::hex
+                << right.words[i] << " instead of " << left.words[i];
+            return true;
+        }
+        return false;
+    };
+    for (u64 frame = 0; frame < wanted.frame_count; ++frame) {
+        const format::FrameEntry& left = wanted.frame(frame);
+        const format::FrameEntry& right = found.frame(frame);
+        bool is_empty = true;
+        bool is_same = left.references == right.references;
+        for (u32 w = 0; w < 8; ++w) {
+            is_empty = is_empty && left.used[w] == 0;
+            is_same = is_same && left.used[w] == right.used[w];
+        }
+        is_same = is_same && (left.kind == right.kind || is_empty);
+        if (is_same) continue;
+        out << "entry of frame " << frame << ": kind " << right.kind << " instead of " << left.kind;
+        return out.str();
+    }
+    const u64 end = relaxed_load(wanted.state->metadata_frames_end);
+    for (u64 block = 0; block < end * format::blocks_per_frame; ++block) {
+        const u64 place = block * format::block_size;
+        if (!core::test_bit(wanted.resident, block) || ops::is_table_place(wanted, place)) continue;
+        if (!core::test_bit(found.resident, block)) {
+            if (beside_others) continue;
+            out << "block " << block << " is missing";
+            return out.str();
+        }
+        const auto* const left = reinterpret_cast<const format::Block*>(wanted.base + place);
+        const auto* const right = reinterpret_cast<const format::Block*>(found.base + place);
+        if (words_differ(place, *left, *right)) return out.str();
+    }
+    const core::StoreState& left = *wanted.state;
+    const core::StoreState& right = *found.state;
+    if (left.blocks_used != right.blocks_used || left.inodes_used != right.inodes_used ||
+        left.metadata_frames_end > right.metadata_frames_end) {
+        out << "counters: " << right.blocks_used << ", " << right.inodes_used << " instead of "
+            << left.blocks_used << ", " << left.inodes_used;
+    }
+    return out.str();
+}
+
+}  // namespace warren
