@@ -8,11 +8,11 @@
 //   scan_bench [--runs N] [--parents N] [--entries N] [--blocks N] [--names N]
 //       N runs (5); 1000 directories of 1000 files, --parents 0 for no scans; blocks of the scan's
 //       kernel; 1,000,000 names to pack, 0 for none
-#include <atomic>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "bench/support/counter.hpp"
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
@@ -102,29 +102,6 @@ class IdleHost : public cuda_engine::BulkHost {
  public:
     Errc bring(const std::vector<u64>& /*places*/) override { return Errc::io; }
     Errc commit() override { return Errc::io; }
-};
-
-/// Counts without threads meeting.
-class Counter {
- public:
-    void add() { cells_[this_team().worker % std::size(cells_)].count.fetch_add(1, relaxed); }
-    u64 sum() const {
-        u64 all = 0;
-        for (const Cell& cell : cells_)
-            all += cell.count.load(relaxed);
-        return all;
-    }
-    void clear() {
-        for (Cell& cell : cells_)
-            cell.count.store(0, relaxed);
-    }
-
- private:
-    static constexpr std::memory_order relaxed = std::memory_order_relaxed;
-    struct alignas(64) Cell {
-        std::atomic<u64> count{0};
-    };
-    Cell cells_[64];
 };
 
 struct Question {

@@ -40,6 +40,7 @@ OpenOptions open_options(const MountOptions& options) {
     how.errors = options.errors;
     how.meta_buffer_bytes = options.meta_buffer_bytes;
     how.file_buffer_bytes = options.file_buffer_bytes;
+    how.device_memory_bytes = options.device_memory_bytes;
     how.dedup = options.dedup;
     how.dedup_index_bytes = options.dedup_index_bytes;
     how.dedup_fill_bytes = options.dedup_fill_bytes;
@@ -123,6 +124,7 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
     Recovery recovery;
     OpenOptions how = open_options(options);
     how.report = [&](const std::string& line) { recovery.note_loss(options.image + ": " + line); };
+    how.warn = [&](const std::string& line) { log_line(options.image + ": " + line); };
     DamageLog damage(options.image);
     how.refused = [&](const DiskRefusal& refusal) { damage.note_refusal(refusal); };
     Watchdog watchdog;  // before there are other threads

@@ -16,6 +16,7 @@ namespace {
 constexpr u64 meta_buffer_min_bytes = 1 * mib;
 constexpr u64 dedup_index_min_bytes = 64 * kib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
+constexpr u64 device_memory_min_bytes = 64 * mib;
 
 void set_flag(MountOptions& options, std::string_view name, std::string_view opposite) {
     std::erase_if(options.flags,
@@ -145,6 +146,10 @@ bool take_file_buffer(MountOptions& options, std::string_view option, std::strin
     return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
 }
 
+bool take_device_memory(MountOptions& options, std::string_view option, std::string& error) {
+    return take_size(option, device_memory_min_bytes, options.device_memory_bytes, error);
+}
+
 bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
     options.dedup = option == "dedup" ? Dedup::on : Dedup::off;
     return true;
@@ -216,6 +221,10 @@ constexpr Entry entries[] = {
      take_meta_buffer},
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
      take_file_buffer},
+    {{"device_memory=", "SIZE",
+      "memory of a GPU for a copy of the metadata, from which it answers find and du beside the "
+      "CPU engine, at least 64M (default: 0, none)"},
+     take_device_memory},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},
     {{"nodedup", nullptr,

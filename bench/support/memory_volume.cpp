@@ -14,7 +14,7 @@
 
 namespace warren::bench {
 
-MemoryVolume::MemoryVolume(u64 size_bytes) : disk_(size_bytes) {
+MemoryVolume::MemoryVolume(u64 size_bytes, u64 device_memory_bytes) : disk_(size_bytes) {
     const Failure made =
         make_volume_on(disk_, "image", size_bytes, "bench",
                        [&](u64 at, u64 length) { return disk_.discard(at, length); });
@@ -22,7 +22,8 @@ MemoryVolume::MemoryVolume(u64 size_bytes) : disk_(size_bytes) {
     format::Superblock superblock;
     require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
     auto implementation = std::make_unique<VolumeImplementation>(
-        std::make_unique<FaultDisk>(disk_), superblock, OpenOptions{.engine = EngineChoice::cpu});
+        std::make_unique<FaultDisk>(disk_), superblock,
+        OpenOptions{.engine = EngineChoice::cpu, .device_memory_bytes = device_memory_bytes});
     inside_ = implementation.get();
     require(inside_->start() == Errc::ok, "cannot open the volume");
     volume_ = std::make_unique<Volume>(std::move(implementation));

@@ -21,7 +21,7 @@ inline constexpr u32 file_mode = 0100644;
 /// A new volume, open for the CPU engine.
 class MemoryVolume {
  public:
-    explicit MemoryVolume(u64 size_bytes);
+    explicit MemoryVolume(u64 size_bytes, u64 device_memory_bytes = 0);
 
     Volume& operator*() const { return *volume_; }
     Volume* operator->() const { return volume_.get(); }

@@ -261,10 +261,15 @@ struct OpenOptions {
     u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
+    /// Memory of a GPU for a copy of the metadata beside the CPU engine, from which scan() and
+    /// usage() are answered. 0: none; else EngineChoice::automatic, too, means the CPU engine.
+    u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If
     /// empty, the message goes to standard error.
     std::function<void(const std::string&)> report = {};
+    /// Likewise, about something that the volume goes on without.
+    std::function<void(const std::string&)> warn = {};
     /// Called at most once, with the write after which the volume is read-only: with
     /// ErrorMode::remount_ro the first refused write, in any mode a write that finds the disk
     /// smaller. It is called on the thread of that write, must not use the volume, and may throw
@@ -306,8 +311,7 @@ class Volume {
     std::string label() const;
     std::string uuid() const;         // 8-4-4-4-12 hexadecimal digits
     std::string_view engine() const;  // where operations run: "cpu" or "cuda"
-    /// Describes the engine for the user: which GPU, or why EngineChoice::automatic did not choose
-    /// one.
+    /// Describes the engine: which GPU, or why EngineChoice::automatic did not choose one.
     std::string engine_note() const;
     /// Describes for the user how the disk is accessed and why: what was measured, or what was
     /// refused.

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "fs/core/head_table.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/engine/replica/replica_memory.hpp"
 #include "fs/ops/commit_snapshot.hpp"
@@ -29,16 +32,24 @@ class HostReplica final : public ReplicaMemory {
         image.orphan_directory = of.orphan_directory;
     }
 
+    static bool is_there() { return true; }
+    /// The image where the host can read it.
+    const core::Store& look() const { return image(); }
+
     /// After so many more calls of send() one fails.
     void fail_after(u64 sends) { sends_left_.store(sends, std::memory_order_relaxed); }
 
-    Errc send(std::span<const u64> places, const format::Block* blocks) override {
-        if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0) return Errc::io;
-        for (u64 i = 0; i < places.size(); ++i)
-            put(places[i], blocks[i]);
+    Errc open_stage(ReplicaStage& stage) override {
+        stage = {places_, blocks_.get()};
         return Errc::ok;
     }
-    Errc set_values(const ReplicaValues& values) override {
+    Errc send(u64 count) override {
+        if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0) return Errc::io;
+        for (u64 i = 0; i < count; ++i)
+            if (places_[i] != core::place_none) put(places_[i], blocks_[i]);
+        return Errc::ok;
+    }
+    Errc finish(const ReplicaValues& values) override {
         core::StoreState& state = *image_.state;
         relaxed_store(state.metadata_frames_end, values.metadata_frames_end);
         relaxed_store(state.blocks_used, values.blocks_used);
@@ -68,8 +79,8 @@ class HostReplica final : public ReplicaMemory {
             put(place, *reinterpret_cast<const format::Block*>(of_.base + place));
         }
         static_cast<void>(
-            set_values({relaxed_load(state.metadata_frames_end), relaxed_load(state.blocks_used),
-                        relaxed_load(state.inodes_used)}));
+            finish({relaxed_load(state.metadata_frames_end), relaxed_load(state.blocks_used),
+                    relaxed_load(state.inodes_used)}));
     }
 
  private:
@@ -87,6 +98,10 @@ class HostReplica final : public ReplicaMemory {
     StoreMemory memory_;
     const core::Store& image_ = memory_.store();
     std::atomic<u64> sends_left_{~u64{0}};
+    static constexpr u64 stage_blocks = 512;
+    std::vector<u64> places_ = std::vector<u64>(stage_blocks);
+    const std::unique_ptr<format::Block[]> blocks_ =
+        std::make_unique_for_overwrite<format::Block[]>(stage_blocks);
 };
 
 /// Whether the word at `at` of the block at `place` is used by the host alone: held numbers of
@@ -134,7 +149,10 @@ inline std::string difference(const core::Store& wanted, const core::Store& foun
         }
         is_same = is_same && (left.kind == right.kind || is_empty);
         if (is_same) continue;
-        out << "entry of frame " << frame << ": kind " << right.kind << " instead of " << left.kind;
+        out << "entry of frame " << frame << ": kind " << right.kind << " instead of " << left.kind
+            << ", used" << std::hex;
+        for (u32 w = 0; w < 8; ++w)
+            out << ' ' << right.used[w] << '/' << left.used[w];
         return out.str();
     }
     const u64 end = relaxed_load(wanted.state->metadata_frames_end);

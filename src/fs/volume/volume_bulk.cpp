@@ -311,9 +311,14 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
     return scan(call);
 }
 
+Errc VolumeImplementation::scan_elsewhere(const ScanCall& call) {
+    if (BulkCommands* const bulk = engine_->bulk()) return bulk->scan(call);
+    return replica_ != nullptr ? replica_->scan(call) : Errc::not_supported;
+}
+
 Errc VolumeImplementation::scan(const ScanCall& call) {
-    BulkCommands* const bulk = engine_->bulk();
-    return bulk != nullptr ? bulk->scan(call) : HostScan(*this).scan(call);
+    const Errc scanned = scan_elsewhere(call);
+    return scanned == Errc::not_supported ? HostScan(*this).scan(call) : scanned;
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -403,14 +408,16 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             left.clear();
             return Errc::ok;
         }
-        BulkCommands* const bulk = volume.engine().bulk();
-        if (bulk == nullptr) return HostScan(volume).scan_on(call, steps.is_full, left);
         call.for_each = [&](u64 count, const std::function<void(u64)>& body) {
             volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         call.wait = steps.wait;
+        const Errc scanned = volume.scan_elsewhere(call);
+        if (scanned == Errc::not_supported) {
+            return HostScan(volume).scan_on(call, steps.is_full, left);
+        }
         left.clear();
-        return bulk->scan(call);
+        return scanned;
     });
 }
 

@@ -15,9 +15,6 @@
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/volume/inline_dedup.hpp"
-#if defined(WARREN_CUDA)
-#include "fs/engine/cuda/cuda_engine.hpp"
-#endif
 
 namespace warren {
 
@@ -137,67 +134,6 @@ void VolumeImplementation::make_file_buffer() {
         data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
     }
     file_buffer_ = std::make_unique<FileBuffer>(disk_, shape);
-}
-
-/// Loads all metadata into the host's Store, frame by frame. A block that fails is loaded again
-/// when it is needed, and the error is reported then.
-void VolumeImplementation::load_metadata() {
-    thread_pool_.for_each(relaxed_load(store().state->metadata_frames_end),
-                          [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
-}
-
-/// Creates the requested engine. Requires: the Store is ready.
-Errc VolumeImplementation::start_engine() {
-    const bool wants_cuda = options_.engine == EngineChoice::cuda;
-    if (store().heads != nullptr) {
-        engine_failure_ = "it takes a meta buffer only when it is asked for by name";
-    } else if (options_.engine != EngineChoice::cpu) {
-#if defined(WARREN_CUDA)
-        CudaEngineOptions options;
-        options.report = options_.report;
-        options.volume.load_block = [this](u64 place) { return loader_->load(place); };
-        options.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
-        if (options.meta_buffer_blocks == 0) {
-            options.volume.load_metadata = [this] { load_metadata(); };
-        }
-        // A removal commits between two steps.
-        options.volume.commit = [this] { return must_stop_reclaiming() ? Errc::busy : commit(); };
-        options.volume.remove_leftovers = [this](u64 directory, u64& files) {
-            return remove_leftovers(directory, files);
-        };
-        options.volume.remove_by_names = [this](u64 directory, Removal& removal) {
-            return remove_by_commands(directory, removal);
-        };
-        engine_ = make_cuda_engine(memory_.store(), engine_failure_, options);
-#else
-        engine_failure_ = "this program was built without it";
-#endif
-    }
-    if (engine_ != nullptr) {
-        use_engine(std::move(engine_));
-        return Errc::ok;
-    }
-    if (wants_cuda) return Errc::no_device;
-    engine_ = std::make_unique<CpuEngine>(memory_.store());
-    return Errc::ok;
-}
-
-std::string VolumeImplementation::engine_note() const {
-#if defined(WARREN_CUDA)
-    if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
-#endif
-    return engine_failure_;
-}
-
-void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
-    engine_ = std::move(engine);
-    engine_memory_ = engine_->memory();
-    WARREN_CHECK(engine_memory_ != nullptr);
-    if (committer_ == nullptr) return;
-    committer_->use_engine(*engine_memory_, [this](const std::function<Errc()>& action) {
-        const std::lock_guard alone(pieces_);
-        return action();
-    });
 }
 
 /// Reads the table blocks that describe frames in use. The others stay zero, which means free.

@@ -28,6 +28,7 @@
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/engine/cpu/thread_pool.hpp"
+#include "fs/engine/replica/replica_scans.hpp"
 #include "fs/ops/execute.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/orphan_reclaimer.hpp"
@@ -116,6 +117,12 @@ class VolumeImplementation {
     void use_engine(std::unique_ptr<Engine> engine);
     /// See StoreMemory::mark_changes(). Requires: works_on_host().
     Errc mark_changes() { return memory_.mark_changes(); }
+    /// Starts to answer scans by `replica` if it can. Requires: no operation has run.
+    void use_replica(std::unique_ptr<ReplicaScans> replica) { replica_ = std::move(replica); }
+    /// Null if there is none.
+    ReplicaScans* replica() { return replica_.get(); }
+    /// Calls `action` while no operation applies.
+    void freeze(const std::function<void()>& action);
     /// Starts to deduplicate writes, if that was requested. Errc::not_supported if the volume
     /// cannot have shared blocks. Requires: no operation runs.
     Errc start_dedup();
@@ -232,8 +239,11 @@ class VolumeImplementation {
     Errc remove_by_commands(u64 directory, Removal& removal);
     /// Runs `remove` and adds the blocks that it has freed to `removal`.
     Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
-    /// Scans by the engine if it can scan by itself, otherwise by the thread pool.
+    /// Scans by the engine or the replica if one of them can, otherwise by the thread pool.
     Errc scan(const ScanCall& call);
+    /// Scans by the engine or the replica. Errc::not_supported: neither can, and nobody was told
+    /// anything.
+    Errc scan_elsewhere(const ScanCall& call);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
     /// Detaches a tree (a command of Verb::detach_tree) if the caller has all rights in all its
@@ -421,6 +431,8 @@ class VolumeImplementation {
     Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();
+    void start_replica();
+    void warn(const std::string& line) const;
     void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
@@ -452,6 +464,7 @@ class VolumeImplementation {
     ThreadPool thread_pool_;
     MappedFiles mapped_files_;
     std::unique_ptr<InlineDedup> dedup_;
+    std::unique_ptr<ReplicaScans> replica_;
     std::unique_ptr<OrphanReclaimer> reclaimer_;  // declared last: its thread uses the others
 };
 

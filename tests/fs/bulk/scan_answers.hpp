@@ -26,8 +26,8 @@ using bulk::ScanPurpose;
 /// A volume on a disk in memory, with access to its implementation.
 class InsideVolume {
  public:
-    explicit InsideVolume(Disk& disk) {
-        auto made = open_inside(disk, {.workers = 2});
+    explicit InsideVolume(Disk& disk, const OpenOptions& options = {.workers = 2}) {
+        auto made = open_inside(disk, options);
         inside_ = made.get();
         volume_ = std::make_unique<Volume>(std::move(made));
     }

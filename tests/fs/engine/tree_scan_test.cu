@@ -51,6 +51,7 @@ class DeviceScan {
 
     u64 runs = 0;
     u64 brought = 0;
+    bool visits_last = false;
 
  private:
     class Host : public cuda_engine::BulkHost {
@@ -66,6 +67,7 @@ class DeviceScan {
             return Errc::ok;
         }
         Errc commit() override { return Errc::io; }
+        bool visits_last() const override { return scan_.visits_last; }
 
      private:
         DeviceScan& scan_;
@@ -134,6 +136,26 @@ TEST_F(TreeScanTest, SmallRoomTakesMoreRuns) {
                 .output_bytes = 1,
                 .directories = 1},
                true);
+}
+
+/// A scan that may not begin to visit before it ends does so only if one run is enough.
+TEST_F(TreeScanTest, VisitsLastOrNot) {
+    const auto disk = make_memory_disk(256 * mib);
+    InsideVolume volume(*disk);
+    build_flat(*volume, 1, 30'000, false);
+    load_all(volume.inside());
+    auto plan = bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(anybody));
+    ASSERT_EQ(ops::set_filter(plan.files, {}), Errc::ok);
+    for (const u64 output_bytes : {u64{1}, 64 * mib}) {
+        const bool fits = output_bytes > 1;
+        DeviceScan scan(volume.inside(),
+                        {.blocks = 2, .warps_per_block = 1, .output_bytes = output_bytes});
+        scan.visits_last = true;
+        u64 taken = 0;
+        EXPECT_EQ(scan.scan(plan, volume->root(), [&](const ScanOutput&) { ++taken; }),
+                  fits ? Errc::ok : Errc::no_space);
+        EXPECT_EQ(taken, fits ? 1u : 0u);
+    }
 }
 
 TEST_F(TreeScanTest, RefusesWhatModesRefuse) {

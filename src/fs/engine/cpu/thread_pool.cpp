@@ -146,16 +146,32 @@ void ThreadPool::execute(Worker& self, const Task& task, const Body& body) {
     pending_.fetch_sub(1, std::memory_order_release);
 }
 
-void ThreadPool::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body) {
+/// Tasks that are ranges of indices below `count`.
+std::vector<Task> ThreadPool::ranges(u64 count) const {
     const u64 chunk = std::max<u64>(1, count / (u64{width()} * 8));
     std::vector<Task> tasks;
     for (u64 at = 0; at < count; at += chunk) {
         tasks.push_back({at, std::min(at + chunk, count), nullptr});
     }
-    run(std::move(tasks), [&](Worker& worker, const Task& task) {
+    return tasks;
+}
+
+void ThreadPool::for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body) {
+    run(ranges(count), [&](Worker& worker, const Task& task) {
         for (u64 i = task.subject; i < task.place; ++i)
             body(worker.team(), i);
     });
+}
+
+void ThreadPool::for_each_at_once(u64 count, const std::function<void(u64)>& body) {
+    const auto run_range = [&](Worker&, const Task& task) {
+        for (u64 i = task.subject; i < task.place; ++i)
+            body(i);
+    };
+    std::unique_lock turn(run_mutex_, std::defer_lock);
+    if (working_for != this && turn.try_lock()) return run_in_turn(ranges(count), run_range);
+    for (u64 i = 0; i < count; ++i)
+        body(i);
 }
 
 void ThreadPool::thread_main(Worker& self) {

@@ -4,12 +4,13 @@
 // last round copies with the barrier closed.
 #include "fs/engine/replica/replica.hpp"
 
+#include <algorithm>
 #include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/out_of_memory.hpp"
+#include "fs/core/head_table.hpp"
 
 namespace warren {
 
@@ -23,12 +24,13 @@ bool holds_metadata(FrameKind kind) {
 
 }  // namespace
 
-Replica::Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze)
+Replica::Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
+                 ForEach for_each)
     : store_(store),
       memory_(std::move(memory)),
       freeze_(std::move(freeze)),
-      taken_(store),
-      staged_(std::make_unique_for_overwrite<format::Block[]>(staged_max)) {
+      for_each_(std::move(for_each)),
+      taken_(store) {
     WARREN_CHECK(store.changed != nullptr && store.heads == nullptr);
 }
 
@@ -37,8 +39,8 @@ Errc Replica::read(const Reader& reader) {
     const u64 seen = version();
     for (;;) {
         {
-            const std::shared_lock reading(image_);
-            if (is_current(seen)) return reader(memory_->image());
+            std::shared_lock hold(image_);
+            if (is_current(seen)) return reader(memory_->image(), hold);
         }
         const std::lock_guard alone(image_);
         if (!is_current(seen)) WARREN_TRY(send_version());
@@ -68,19 +70,23 @@ Errc Replica::send_version() {
     for (u32 i = 0; i < rounds_max && taken_.marked() >= frozen_blocks_max; ++i) {
         freeze_(take);
         ++figures_.rounds;
-        WARREN_TRY(stage_taken());
+        WARREN_TRY(send_taken(for_each_));
     }
-    Errc staged = Errc::ok;
+    // With the barrier closed no other thread is waited for.
+    const ForEach alone = [](u64 count, const std::function<void(u64)>& body) {
+        for (u64 i = 0; i < count; ++i)
+            body(i);
+    };
+    Errc sent = Errc::ok;
     freeze_([&] {
         taken_.take();
         const u64 before = figures_.blocks_sent;
-        staged = stage_taken();
+        sent = send_taken(alone);
         figures_.blocks_frozen += figures_.blocks_sent - before;
         end_version();
     });
-    WARREN_TRY(staged);
-    WARREN_TRY(flush());
-    WARREN_TRY(or_no_memory([this] { return memory_->set_values(values_); }));
+    WARREN_TRY(sent);
+    WARREN_TRY(or_no_memory([this] { return memory_->finish(values_); }));
     is_complete_ = true;
     ++figures_.versions;
     return Errc::ok;
@@ -91,6 +97,7 @@ Errc Replica::send_version() {
 void Replica::mark_resident() {
     ++figures_.complete_loads;
     staged_count_ = 0;  // of a refresh that failed
+    stage_ = {};
     const u64 table_end = store_.frame_table_offset + ops::table_bytes(store_);
     for (u64 at = store_.frame_table_offset; at < table_end; at += format::block_size)
         core::note_changed(store_, at);
@@ -108,27 +115,42 @@ void Replica::end_version() {
     version_.fetch_add(1, std::memory_order_release);
 }
 
-/// Copies the taken blocks; the last of them stay staged.
-Errc Replica::stage_taken() {
-    return taken_.drain([this](u64 place) { return stage(place); });
+/// Copies the taken blocks and sends them, with `for_each`.
+Errc Replica::send_taken(const ForEach& for_each) {
+    const Errc drained = taken_.drain([&](u64 place) {
+        if (staged_count_ == stage_.places.size()) {
+            WARREN_TRY(send_stage(for_each));
+            WARREN_TRY(or_no_memory([this] { return memory_->open_stage(stage_); }));
+        }
+        stage_.places[staged_count_++] = place;
+        return Errc::ok;
+    });
+    return drained == Errc::ok ? send_stage(for_each) : drained;
 }
 
-Errc Replica::stage(u64 place) {
-    const format::Block* const from = source_of(place);
-    if (from == nullptr) return Errc::ok;
-    if (staged_count_ == staged_max) WARREN_TRY(flush());
-    places_[staged_count_] = place;
-    ops::CopyWords()(ThreadTeam{}, *from, staged_[staged_count_]);
-    ++staged_count_;
-    ++figures_.blocks_sent;
-    return Errc::ok;
-}
-
-Errc Replica::flush() {
+Errc Replica::send_stage(const ForEach& for_each) {
     const u64 count = std::exchange(staged_count_, 0);
     if (count == 0) return Errc::ok;
-    return or_no_memory(
-        [&] { return memory_->send(std::span(places_).first(count), staged_.get()); });
+    figures_.blocks_sent += count;
+    const Errc sent = or_no_memory([&] {
+        for_each((count + copied_at_once - 1) / copied_at_once, [&](u64 i) {
+            const u64 begin = i * copied_at_once;
+            for (u64 at = begin; at < std::min(begin + copied_at_once, count); ++at)
+                stage_block(at);
+        });
+        return memory_->send(count);
+    });
+    stage_ = {};
+    return sent;
+}
+
+void Replica::stage_block(u64 at) const {
+    const format::Block* const from = source_of(stage_.places[at]);
+    if (from == nullptr) {
+        stage_.places[at] = core::place_none;
+    } else {
+        ops::CopyWords()(ThreadTeam{}, *from, stage_.blocks[at]);
+    }
 }
 
 /// The memory of a marked block; null if it need not be sent: a block that is not in use is marked

@@ -8,10 +8,10 @@
 // blocks in use, and what only the host uses (InodeBitmap::held), may differ.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <shared_mutex>
 
 #include "base/fair_lock.hpp"
 #include "fs/engine/replica/change_set.hpp"
@@ -31,12 +31,17 @@ class Replica {
  public:
     /// Calls an action while nothing applies to the Store: Committer::freeze().
     using Freeze = std::function<void(const std::function<void()>& action)>;
-    /// Works on the image. It may be called beside others, and calls nothing that waits for this
-    /// replica.
-    using Reader = std::function<Errc(const core::Store& image)>;
+    /// Calls `body(i)` for each i below `count`, by many threads or by one. It must not wait for a
+    /// thread that may wait for this replica.
+    using ForEach = std::function<void(u64 count, const std::function<void(u64)>& body)>;
+    /// Works on the image, beside others, until it ends or unlocks `hold`; so long it calls nothing
+    /// that waits for this replica.
+    using Reader = std::function<Errc(const core::Store& image, std::shared_lock<FairLock>& hold)>;
 
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
-    Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze);
+    /// `for_each` runs the copying of a round.
+    Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
+            ForEach for_each);
 
     /// Calls `reader` with an image that has all changes that ended before this call, and returns
     /// its result: with the current version if nothing was marked since, else with a new one. An
@@ -56,20 +61,21 @@ class Replica {
  private:
     static constexpr u32 rounds_max = 3;
     static constexpr u64 frozen_blocks_max = 512;  // fewer need no further round
-    static constexpr u64 staged_max = 512;
+    static constexpr u64 copied_at_once = 16;      // blocks
 
     bool is_current(u64 seen) const;
     Errc send_version();
     void mark_resident();
     void end_version();
-    Errc stage_taken();
-    Errc stage(u64 place);
-    Errc flush();
+    Errc send_taken(const ForEach& for_each);
+    Errc send_stage(const ForEach& for_each);
+    void stage_block(u64 at) const;
     const format::Block* source_of(u64 place) const;
 
     const core::Store& store_;
     const std::unique_ptr<ReplicaMemory> memory_;
     const Freeze freeze_;
+    const ForEach for_each_;
     FairLock image_;  // shared by readers: none joins while a refresh waits
     std::atomic<u64> version_{0};
     // Under image_.
@@ -77,9 +83,8 @@ class Replica {
     ChangeSet taken_;
     ReplicaValues values_{};
     ReplicaFigures figures_;
+    ReplicaStage stage_;
     u64 staged_count_ = 0;
-    std::array<u64, staged_max> places_;
-    const std::unique_ptr<format::Block[]> staged_;
 };
 
 }  // namespace warren

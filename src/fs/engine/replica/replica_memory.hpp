@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a replica keeps its image of a volume's metadata: a device's memory, or the host's in its
-// place. One thread at a time calls send() and set_values(), and nobody reads the image meanwhile.
+// place. One thread at a time calls these functions, and nobody reads the image meanwhile.
 #pragma once
 
 #include <span>
@@ -18,14 +18,25 @@ struct ReplicaValues {
     u64 inodes_used;
 };
 
+/// Blocks on their way to an image: blocks[i] is the one at places[i], a block of the frame table
+/// or of metadata.
+struct ReplicaStage {
+    std::span<u64> places;
+    format::Block* blocks = nullptr;  // as many
+};
+
+/// After an error the image is lost.
 class ReplicaMemory {
  public:
     virtual ~ReplicaMemory() = default;
 
-    /// Makes block i of `blocks` the one at places[i], a block of the frame table or of metadata,
-    /// and resident. `blocks` may change once this returns. An error: the image is lost.
-    virtual Errc send(std::span<const u64> places, const format::Block* blocks) = 0;
-    virtual Errc set_values(const ReplicaValues& values) = 0;
+    /// Sets `stage` to memory for the next blocks. Blocks sent earlier may still be on their way.
+    virtual Errc open_stage(ReplicaStage& stage) = 0;
+    /// Sends the first `count` blocks of the open stage, which become resident in the image. Places
+    /// that are core::place_none are left out.
+    virtual Errc send(u64 count) = 0;
+    /// Waits until all that was sent has arrived, and sets the values.
+    virtual Errc finish(const ReplicaValues& values) = 0;
     /// The image, with the addresses of the volume. Nobody locks or reserves anything there.
     virtual const core::Store& image() const = 0;
 };

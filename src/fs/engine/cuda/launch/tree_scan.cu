@@ -210,8 +210,8 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
 }
 
 /// Passes the results of a run to `take`, and fetches them from the device first if they did not
-/// come with the report.
-Errc TreeScan::fetch_output(const TakeOutput& take) {
+/// come with the report. If it `waits`, all of them are there when `take` is called.
+Errc TreeScan::fetch_output(const TakeOutput& take, bool waits) {
     const u64 written = report_.data()->written;
     const u64 words = written & ((u64{1} << written_shift) - 1);
     const u64 bundles = written >> written_shift;
@@ -224,7 +224,7 @@ Errc TreeScan::fetch_output(const TakeOutput& take) {
         WARREN_TRY(stream_.copy(host_bundles_.data(), room_.bundles.data(),
                                 bundles * sizeof(BundlePlace)));
         WARREN_TRY(send_output(words));
-        WARREN_TRY(arrived_[0].wait());
+        WARREN_TRY(waits ? stream_.wait() : arrived_[0].wait());
         output.arrival = &arrival;
     }
     output.words = host_output_.data();
@@ -232,7 +232,7 @@ Errc TreeScan::fetch_output(const TakeOutput& take) {
     output.bundles = {host_bundles_.data(), bundles};
     output.directory_count = report_.data()->directory_count;
     const Errc taken = take(output);
-    if (comes_in_pieces) WARREN_TRY(stream_.wait());
+    if (comes_in_pieces && !waits) WARREN_TRY(stream_.wait());
     return taken;
 }
 
@@ -270,7 +270,12 @@ class TreeScan::Site {
         return scan_.begin(plan_);
     }
     Errc take_output() {
-        return plan_.purpose == ScanPurpose::removal ? Errc::ok : scan_.fetch_output(take_);
+        if (plan_.purpose == ScanPurpose::removal) return Errc::ok;
+        const bool visits_last = plan_.purpose == ScanPurpose::visit && host_.visits_last();
+        const ScanReport& report = *scan_.report_.data();
+        if (visits_last && report.error != 0) return static_cast<Errc>(report.error);
+        if (visits_last && report.spilled_count != 0) return Errc::no_space;
+        return scan_.fetch_output(take_, visits_last);
     }
     Errc bring_wanted() {
         const u64 count = std::min<u64>(scan_.report_.data()->wanted_count, wanted_count);

@@ -54,7 +54,7 @@ class TreeScan {
     Errc make_room(u64 directories, u64 frames);
     Errc begin(const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first);
-    Errc fetch_output(const TakeOutput& take);
+    Errc fetch_output(const TakeOutput& take, bool waits);
     Errc send_output(u64 words);
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long do find and du take on the CPU engine with a GPU beside it? Over a million files of
+// which the GPU has a replica, and behind changes of the host, which are sent first. Beside it the
+// CPU engine alone with all cores, on a volume of its own.
+//
+// A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
+// the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
+// it.
+//
+//   replica_bench [--runs N] [--parents N] [--entries N]    N runs (5); 1000 directories of 1000
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/support/counter.hpp"
+#include "bench/support/memory_volume.hpp"
+#include "bench/support/places.hpp"
+#include "bench/support/report.hpp"
+
+using namespace warren;
+using namespace warren::bench;
+
+namespace {
+
+const char* const by_both = "Warren CPU engine, a GPU beside it";
+const char* const by_cpu = "Warren CPU engine, all cores";
+constexpr u64 size_bytes = 64 * gib;
+
+struct Tree {
+    MemoryVolume volume;
+    std::vector<Handle> files;
+
+    Tree(u64 device_memory_bytes, u32 parents, u32 entries)
+        : volume(size_bytes, device_memory_bytes), files(u64{parents} * entries) {
+        by_all_cores([&](u32 worker, u32 workers) {
+            for (u32 p = worker; p < parents; p += workers) {
+                const Handle in = add_entry(*volume, volume->root(),
+                                            "directory" + std::to_string(p), directory_mode);
+                for (u32 e = 0; e < entries; ++e)
+                    files[u64{p} * entries + e] =
+                        add_entry(*volume, in, "entry" + std::to_string(e), file_mode);
+            }
+        });
+        require(volume->sync() == Errc::ok, "cannot sync");
+    }
+
+    /// Changes `count` files, spread over all.
+    void change(u64 count, u32 mode) {
+        by_all_cores([&](u32 worker, u32 workers) {
+            AttributeChange change;
+            change.which = AttributeChange::mode;
+            change.new_mode = mode;
+            for (u64 i = worker; i < count; i += workers)
+                require(bool(volume->set_attributes({}, files[i * files.size() / count], change)),
+                        "cannot change a file");
+        });
+    }
+};
+
+class Bench {
+ public:
+    Bench(u32 parents, u32 entries, u64 runs, Report& report)
+        : both_(4 * gib, parents, entries),
+          cpu_(0, parents, entries),
+          runs_(runs),
+          report_(report) {
+        require(both_.volume.inside().replica() != nullptr, both_.volume->engine_note());
+        all_ = 1 + parents + u64{parents} * entries;
+        named_ = 1 + 2 * u64{parents};
+    }
+
+    void find_named() { measure("find -name 'entry99'", 0.0005, 0, find(named_, "entry99")); }
+    void find_all() { measure("a visit for every entry", 0.0026, 0, find(all_, "")); }
+    void find_behind(u64 changes, double must) {
+        const double before = report_.median("find -name 'entry99'", by_both);
+        measure("find behind " + std::to_string(changes) + " changes", before + must, changes,
+                find(named_, "entry99"));
+    }
+    void du() {
+        measure("du -s", 0.0003, 0, [&](Volume& volume) {
+            std::vector<DirectoryUsage> usage;
+            require(volume.usage({}, volume.root(), {}, usage) == Errc::ok, "du failed");
+            require(usage[0].entries == all_, "counted " + std::to_string(usage[0].entries));
+        });
+    }
+    void expect_answered() {
+        require(both_.volume.inside().replica()->counts().left == 0, "the CPU had to help");
+    }
+
+ private:
+    using Work = std::function<void(Volume& volume)>;
+
+    Work find(u64 matches, const std::string& pattern) {
+        return [this, matches, pattern](Volume& volume) {
+            visited_.clear();
+            const auto visit = [this](const Scanned&) {
+                visited_.add();
+                return true;
+            };
+            ScanFilter filter;
+            filter.pattern = pattern;
+            require(volume.scan({}, volume.root(), visit, filter) == Errc::ok, "find failed");
+            require(visited_.sum() == matches, "saw " + std::to_string(visited_.sum()));
+        };
+    }
+
+    void measure(const std::string& label, double must_seconds, u64 changes, const Work& work) {
+        for (u64 run = 0; run < runs_ + 1; ++run) {
+            const u32 mode = run % 2 == 0 ? 0600 : 0644;
+            both_.change(changes, mode);
+            const double with_gpu = time_of([&] { work(*both_.volume); });
+            cpu_.change(changes, mode);
+            const double alone = time_of([&] { work(*cpu_.volume); });
+            if (run == 0) continue;
+            report_.add(label, by_both, with_gpu, static_cast<double>(all_));
+            report_.add(label, by_cpu, alone, static_cast<double>(all_));
+        }
+        report_.set_reference(label, by_cpu);
+        report_.must(label + ": bound over measured", must_seconds / report_.median(label, by_both),
+                     1);
+    }
+
+    Tree both_;
+    Tree cpu_;
+    const u64 runs_;
+    Report& report_;
+    u64 all_ = 0;
+    u64 named_ = 0;
+    Counter visited_;
+};
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    const u32 parents = static_cast<u32>(option(argument_count, arguments, "parents", 1000));
+    const u32 entries = static_cast<u32>(option(argument_count, arguments, "entries", 1000));
+    Report report("replica_bench", argument_count, arguments);
+    Bench bench(parents, entries, option(argument_count, arguments, "runs", 5), report);
+    bench.find_named();
+    bench.du();
+    bench.find_all();
+    bench.find_behind(10'000, 0.0025);
+    bench.find_behind(100'000, 0.012);
+    bench.expect_answered();
+    return report.finish();
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The image of a replica in a GPU's memory. Blocks lie at the addresses that they have in the
+// volume, in one reserved range, in which frames get memory when their first block arrives.
+//
+// Blocks are staged in pinned memory, from which a kernel copies them to their places: while it
+// copies one stage, the next is filled. The store of the image has only what readers use: blocks
+// and their resident bits, the frame table, version words that are all 0, and a few counters.
+#pragma once
+
+#include <vector>
+
+#include "fs/engine/replica/replica_memory.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/reserved_range.hpp"
+#include "gpu/stream.hpp"
+
+namespace warren::cuda_engine {
+
+class DeviceImage : public ReplicaMemory {
+ public:
+    /// Makes an empty image for the volume of `host` on GPU `device`, with at most `bytes_max` of
+    /// its memory. Errc::no_memory if more is needed, now or when blocks are sent; the reason is
+    /// the calling thread's gpu::last_failure().
+    Errc open(const core::Store& host, int device, u64 bytes_max);
+
+    Errc open_stage(ReplicaStage& stage) override;
+    Errc send(u64 count) override;
+    Errc finish(const ReplicaValues& values) override;
+    const core::Store& image() const override { return image_; }
+
+ private:
+    static constexpr u64 stage_blocks = 4096;
+
+    struct Stage {
+        gpu::PinnedBuffer<u64> places;
+        gpu::PinnedBuffer<format::Block> blocks;
+        gpu::Event is_free;
+    };
+
+    template <class T>
+    Errc make_table(gpu::DeviceBuffer<T>& table, T*& pointer, u64 count);
+    Errc take_memory(u64 bytes);
+    Errc map_frames(const u64* places, u64 count);
+
+    core::Store image_{};
+    int device_ = 0;
+    u64 bytes_left_ = 0;
+    gpu::Stream stream_;
+    gpu::ReservedRange range_;
+    std::vector<bool> has_memory_;  // by frame
+    gpu::DeviceBuffer<core::StoreState> state_;
+    gpu::DeviceBuffer<format::FrameTableBlock> frame_table_;
+    gpu::DeviceBuffer<u64> versions_;
+    gpu::DeviceBuffer<u64> resident_;
+    gpu::PinnedBuffer<core::StoreState> counters_;
+    Stage stages_[2];
+    u32 stage_ = 0;  // which is filled
+};
+
+}  // namespace warren::cuda_engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which engine an open volume has, and whether a GPU works beside it.
+#include <cstdio>
+
+#include "fs/volume/volume_implementation.hpp"
+#if defined(WARREN_CUDA)
+#include "fs/engine/cuda/cuda_engine.hpp"
+#include "fs/engine/cuda/replica/device_replica.hpp"
+#endif
+
+namespace warren {
+
+/// Loads all metadata into the host's Store, frame by frame. A block that fails is loaded again
+/// when it is needed, and the error is reported then.
+void VolumeImplementation::load_metadata() {
+    thread_pool_.for_each(relaxed_load(store().state->metadata_frames_end),
+                          [this](const ThreadTeam&, u64 frame) { loader_->load_frame(frame); });
+}
+
+/// Creates the requested engine. Requires: the Store is ready.
+Errc VolumeImplementation::start_engine() {
+    const bool wants_cuda = options_.engine == EngineChoice::cuda;
+    const bool wants_replica = !wants_cuda && options_.device_memory_bytes != 0;
+    if (store().heads != nullptr) {
+        engine_failure_ = "it takes a meta buffer only when it is asked for by name";
+    } else if (options_.engine != EngineChoice::cpu && !wants_replica) {
+#if defined(WARREN_CUDA)
+        CudaEngineOptions options;
+        options.report = options_.report;
+        options.volume.load_block = [this](u64 place) { return loader_->load(place); };
+        options.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
+        if (options.meta_buffer_blocks == 0) {
+            options.volume.load_metadata = [this] { load_metadata(); };
+        }
+        // A removal commits between two steps.
+        options.volume.commit = [this] { return must_stop_reclaiming() ? Errc::busy : commit(); };
+        options.volume.remove_leftovers = [this](u64 directory, u64& files) {
+            return remove_leftovers(directory, files);
+        };
+        options.volume.remove_by_names = [this](u64 directory, Removal& removal) {
+            return remove_by_commands(directory, removal);
+        };
+        engine_ = make_cuda_engine(memory_.store(), engine_failure_, options);
+#else
+        engine_failure_ = "this program was built without it";
+#endif
+    }
+    if (engine_ != nullptr) {
+        use_engine(std::move(engine_));
+        return Errc::ok;
+    }
+    if (wants_cuda) return Errc::no_device;
+    engine_ = std::make_unique<CpuEngine>(memory_.store());
+    if (wants_replica) start_replica();
+    return Errc::ok;
+}
+
+void VolumeImplementation::warn(const std::string& line) const {
+    if (options_.warn) {
+        options_.warn(line);
+    } else {
+        std::fprintf(stderr, "warren: %s\n", line.c_str());
+    }
+}
+
+/// Puts a GPU beside the CPU engine, or says why not.
+void VolumeImplementation::start_replica() {
+    std::string failure = "a meta buffer limits the metadata in memory";
+    if (store().heads == nullptr) {
+#if defined(WARREN_CUDA)
+        ReplicaOptions options;
+        options.device_bytes = options_.device_memory_bytes;
+        options.prepare = [this] {
+            WARREN_TRY(mark_changes());
+            load_metadata();
+            return Errc::ok;
+        };
+        options.freeze = [this](const std::function<void()>& action) { freeze(action); };
+        options.for_each = [this](u64 count, const std::function<void(u64)>& body) {
+            thread_pool_.for_each_at_once(count, body);
+        };
+        options.report = [this](const std::string& line) { warn(line); };
+        replica_ = make_device_replica(store(), options, failure);
+#else
+        failure = "this program was built without CUDA";
+#endif
+    }
+    if (replica_ != nullptr) {
+        engine_failure_ = replica_->name() + " answers find and du beside it";
+    } else {
+        engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
+        warn(engine_failure_ + "; the CPU does all work");
+    }
+}
+
+void VolumeImplementation::freeze(const std::function<void()>& action) {
+    // Nothing applies to a read-only volume.
+    if (committer_ == nullptr) return action();
+    committer_->freeze(action);
+}
+
+std::string VolumeImplementation::engine_note() const {
+#if defined(WARREN_CUDA)
+    if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
+#endif
+    return engine_failure_;
+}
+
+void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
+    engine_ = std::move(engine);
+    engine_memory_ = engine_->memory();
+    WARREN_CHECK(engine_memory_ != nullptr);
+    if (committer_ == nullptr) return;
+    committer_->use_engine(*engine_memory_, [this](const std::function<Errc()>& action) {
+        const std::lock_guard alone(pieces_);
+        return action();
+    });
+}
+
+}  // namespace warren

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replica in a GPU's memory: the cases of replica_cases.hpp, and a volume whose scans it answers.
+// Whatever fails on the GPU, the CPU gives the answer, and one line says so.
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fs/engine/cuda/replica/device_image.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
+#include "tests/fs/engine/numbered_changes.hpp"
+#include "tests/fs/engine/replica_cases.hpp"
+
+namespace warren {
+
+/// An image on the device that the host can read back.
+class TestedDeviceImage final : public cuda_engine::DeviceImage {
+ public:
+    explicit TestedDeviceImage(const core::Store& of) : copy_(of) {
+        EXPECT_EQ(open(of, 0, gib), Errc::ok) << gpu::last_failure().message;
+    }
+    static bool is_there() { return gpu::device_count() != 0; }
+
+    const core::Store& look() {
+        const core::Store& from = image();
+        const core::Store& to = copy_.look();
+        const auto fetch = [](void* target, const void* source, u64 bytes) {
+            EXPECT_EQ(cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+        };
+        constexpr u64 words = format::blocks_per_frame / 64;
+        fetch(to.state, from.state, sizeof *to.state);
+        fetch(to.frame_table, from.frame_table, ops::table_bytes(from));
+        fetch(to.resident, from.resident, from.frame_count * words * sizeof(u64));
+        for (u64 frame = 0; frame < from.frame_count; ++frame) {
+            const u64 place = frame * format::frame_size;
+            for (u64 block = 0; block < format::blocks_per_frame; ++block) {
+                const u64 at = place + block * format::block_size;
+                if (!core::test_bit(to.resident, at / format::block_size) ||
+                    ops::is_table_place(from, at))
+                    continue;
+                // The whole frame has memory.
+                fetch(to.base + place, from.base + place, format::frame_size);
+                break;
+            }
+        }
+        return to;
+    }
+
+ private:
+    HostReplica copy_;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Device, ReplicaTest, TestedDeviceImage);
+
+namespace {
+
+/// A volume with the CPU engine and a GPU beside it.
+class AssistedVolume {
+ public:
+    explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = gib)
+        : disk_(make_memory_disk(size_bytes)) {
+        OpenOptions options{.workers = 4};
+        options.device_memory_bytes = device_memory_bytes;
+        options.warn = [this](const std::string& line) {
+            const std::lock_guard lock(mutex_);
+            warnings_.push_back(line);
+        };
+        volume_ = std::make_unique<InsideVolume>(*disk_, options);
+    }
+
+    Volume& operator*() { return **volume_; }
+    Volume* operator->() { return &**volume_; }
+    InsideVolume& outer() { return *volume_; }
+    VolumeImplementation& inside() { return volume_->inside(); }
+    std::vector<std::string> warnings() {
+        const std::lock_guard lock(mutex_);
+        return warnings_;
+    }
+
+ private:
+    std::mutex mutex_;
+    std::vector<std::string> warnings_;
+    std::unique_ptr<MemoryDisk> disk_;
+    std::unique_ptr<InsideVolume> volume_;
+};
+
+class DeviceReplicaTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    }
+    void TearDown() override { static_cast<void>(gpu::fail_call(0)); }
+};
+
+/// What the volume finds and measures, against a walk that looks up name by name.
+void expect_answers(AssistedVolume& volume) {
+    const Handle root = volume->root();
+    for (const ScanFilter& filter : filters()) {
+        EXPECT_TRUE(walk(*volume, root, filter) == rows_of(volume.outer(), anybody, root, filter))
+            << filter.pattern;
+    }
+    for (const UsageOptions& options : {UsageOptions{}, {.depth_max = ~0u, .counts_links = true}}) {
+        std::vector<DirectoryUsage> usages;
+        EXPECT_EQ(volume->usage(anybody, root, options, usages), Errc::ok);
+        EXPECT_TRUE(sums_of(usages) == sums_by_walk(*volume, root, options)) << options.depth_max;
+    }
+}
+
+TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
+    for (const u64 seed : {1, 2, 3}) {
+        AssistedVolume volume(256 * mib);
+        ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+        EXPECT_EQ(volume->engine(), "cpu");
+        build_random(*volume, seed, 1500);
+        expect_answers(volume);
+        make_directory(*volume, volume->root(), "one more");
+        expect_answers(volume);
+        EXPECT_GT(volume.inside().replica()->counts().answered, 18u);
+        EXPECT_EQ(volume.inside().replica()->counts().left, 0u);
+        EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+    }
+}
+
+TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
+    AssistedVolume volume(256 * mib);
+    expect_states_of_one_moment(*volume, some_time(), [&](FoundNames& names) {
+        std::mutex mutex;
+        return volume->scan(anybody, volume->root(), [&](const Scanned& found) {
+            const std::lock_guard lock(mutex);
+            names.emplace(found.name, found.directory.inode);
+            return true;
+        });
+    });
+    EXPECT_EQ(volume.inside().replica()->counts().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+}
+
+TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
+    AssistedVolume volume(256 * mib, 8 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    expect_answers(volume);
+    EXPECT_TRUE(volume.warnings().empty());
+    const Handle many = make_directory(*volume, volume->root(), "many");
+    for (u32 i = 0; i < 20'000; ++i)
+        ASSERT_TRUE(volume->create(anybody, many, "f" + std::to_string(i), {}));
+    expect_answers(volume);
+    ASSERT_EQ(volume.warnings().size(), 1u);
+    EXPECT_NE(volume.warnings()[0].find("do not fit"), std::string::npos);
+}
+
+/// Opens a volume, measures it and finds all while call `nth` of the CUDA runtime fails; 0: none
+/// fails. Returns how many calls there were.
+u64 find_while_a_call_fails(u64 nth) {
+    static_cast<void>(gpu::fail_call(nth));
+    AssistedVolume volume(64 * mib);
+    const Handle some = make_directory(*volume, volume->root(), "some");
+    for (u32 i = 0; i < 40; ++i)
+        EXPECT_TRUE(volume->create(anybody, some, "f" + std::to_string(i), {}));
+    std::vector<DirectoryUsage> usage;
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+    EXPECT_EQ(usage.size(), 1u);
+    EXPECT_EQ(usage[0].entries, 42u);
+    std::atomic<u64> found{0};
+    const auto count = [&](const Scanned&) {
+        ++found;
+        return true;
+    };
+    EXPECT_EQ(volume->scan(anybody, volume->root(), count), Errc::ok);
+    EXPECT_EQ(found, 42u);
+    EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
+    return gpu::fail_call(0);
+}
+
+TEST_F(DeviceReplicaTest, theCpuAnswersIfACallFails) {
+    const u64 calls = find_while_a_call_fails(0);
+    EXPECT_GT(calls, 20u);
+    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
+        SCOPED_TRACE("call " + std::to_string(nth));
+        static_cast<void>(find_while_a_call_fails(nth));
+    }
+}
+
+}  // namespace
+}  // namespace warren
