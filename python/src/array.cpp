@@ -148,7 +148,7 @@ struct BufferShape {
 
 nb::list to_list(nb::handle self) {
     const auto& array = nb::cast<const Array&>(self);
-    const nb::object shown = array.gpu() < 0 ? nb::borrow(self) : nb::cast(array.on_host());
+    const nb::object shown = array.gpu() < 0 ? nb::borrow(self) : self.attr("to_host")();
     const nb::object memory = nb::steal(PyMemoryView_FromObject(shown.ptr()));
     if (!memory.is_valid()) throw nb::python_error();
     return nb::cast<nb::list>(memory.attr("tolist")());

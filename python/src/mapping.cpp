@@ -39,6 +39,15 @@ class NativeMap : public Array {
         return Array::dlpack(stream, max_version, device, copy);
     }
 
+    Array on_host() const {
+        mapped_->shared->refuse_forked();
+        return Array::on_host();
+    }
+    Array on_gpu(i32 gpu) const {
+        mapped_->shared->refuse_forked();
+        return Array::on_gpu(gpu);
+    }
+
     void write_back(std::optional<u64> stream) {
         if (is_read_only()) raise_error(Errc::bad_handle, view(path_));
         if (stream && gpu() < 0)
@@ -118,7 +127,9 @@ PyType_Slot slots[] = {
 
 void add_mapping(nb::module_& module, VolumeClass& volume) {
     nb::class_<NativeMap, Array> map(module, "Map", nb::type_slots(slots));
-    map.def("write_back", &NativeMap::write_back, nb::arg("stream") = nb::none());
+    map.def("write_back", &NativeMap::write_back, nb::arg("stream") = nb::none())
+        .def("to_host", &NativeMap::on_host)
+        .def("to_gpu", &NativeMap::on_gpu, nb::arg());
     Array::add_dlpack(map, &NativeMap::dlpack);
     using nb::arg;
     volume.def("map", &map_file, arg(), arg(), arg().none(), arg(), arg());

@@ -94,7 +94,7 @@ def test_closed_volume(volume: warren.Volume) -> None:
     file.close()
     with pytest.raises(ValueError, match="closed file"):
         file.read()
-    assert bytes(mapped) == b"data"
+    assert bytes(memoryview(mapped.to_host())) == b"data"
 
 
 def test_forked_process(volume: warren.Volume) -> None:
@@ -385,7 +385,7 @@ def test_interpreter_shutdown(tmp_path: Path) -> None:
         entries = volume.scandir()
         class Late:
             def __del__(self):
-                assert bytes(shown[:4]) == b"late" and volume.stat("f").st_size == 400
+                assert bytes(shown[:4]) == b"late" and volume.exists("f")
         volume.circle = [Late(), volume]
         def busy():
             while True:

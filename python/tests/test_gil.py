@@ -98,6 +98,7 @@ KEEP: dict[str, Call] = {
     "Volume.exists_many": lambda s: s.native.exists_many(NAMES, None, None),
     "Volume.engine": lambda s: s.native.engine(),
     "Array.to_host": lambda s: s.array.to_host(),
+    "Map.to_host": lambda s: s.map.to_host(),
     "File.size": lambda s: s.file.size(),
 }
 
@@ -157,6 +158,7 @@ LET_GO: dict[str, Call] = {
     "File.sync": lambda s: s.file.sync(),
     "Map.write_back": lambda s: s.map.write_back(),
     "Array.to_gpu": lambda s: refused(lambda: s.array.to_gpu(99)),
+    "Map.to_gpu": lambda s: refused(lambda: s.map.to_gpu(99)),
     "chunk": lambda s: warren.chunk(s.large, "fastcdc"),
     "Array.__dlpack__ of a large copy": lambda s: s.array.__dlpack__(
         max_version=(1, 0), copy=True

@@ -40,7 +40,8 @@ def test_engines(tmp_path: Path) -> None:
         warren.Volume(path, engine="fast")
 
 
-def test_what_the_host_refuses(volume: warren.Volume) -> None:
+def test_what_the_host_refuses(host_volume: warren.Volume) -> None:
+    volume = host_volume
     volume.write_many(["/f"], [b"data"], strict=True)
     buffer, mapped = bytearray(4), volume.map("/f", writable=True)
     with volume.open("/f", "r+") as file:

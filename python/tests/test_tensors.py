@@ -55,7 +55,8 @@ def test_read_into_in_pieces(tmp_path: Path) -> None:
         assert caught.value.errno == errno.ENOSPC
 
 
-def test_map(volume: warren.Volume) -> None:
+def test_map(host_volume: warren.Volume) -> None:
+    volume = host_volume
     numbers = np.arange(4096, dtype=np.int32)
     volume.write_many(["f", "empty"], [numbers.tobytes(), b""], strict=True)
     mapped = volume.map("/f", "int32", (64, -1))

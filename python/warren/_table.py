@@ -24,6 +24,7 @@ class Strings(Sequence[str]):
     def __init__(self, values: Array, offsets: Array) -> None:
         self.values = values
         self.offsets = offsets
+        self._data: memoryview | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -39,8 +40,9 @@ class Strings(Sequence[str]):
             index += len(self)
         if not 0 <= index < len(self):
             raise IndexError("the index is outside of the column")
-        part = memoryview(self.values)[self.offsets[index] : self.offsets[index + 1]]
-        return os.fsdecode(part.tobytes())
+        if self._data is None:
+            self._data = memoryview(self.values.to_host())
+        return os.fsdecode(self._data[self.offsets[index] : self.offsets[index + 1]].tobytes())
 
     def __iter__(self) -> Iterator[str]:
         data, ends = memoryview(self.values.to_host()).tobytes(), self.offsets.tolist()
@@ -51,7 +53,7 @@ class Strings(Sequence[str]):
         return list(self)
 
     def to_gpu(self, gpu: int) -> Strings:
-        """A copy in the memory of a GPU, of which only `values` and `offsets` can be used."""
+        """A copy in the memory of a GPU. Its first item brings all the bytes back to the host."""
         return Strings(self.values.to_gpu(gpu), self.offsets.to_gpu(gpu))
 
 

@@ -296,6 +296,9 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
             return io.BufferedRandom(file, size)
         return io.BufferedReader(file, size) if "r" in mode else io.BufferedWriter(file, size)
 
+    def tail(self, path: str, size: int = 1024) -> bytes:
+        return self.cat_file(path, -size) if size > 0 else b""
+
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         self.open(path, "wb" if truncate else "ab").close()
 
