@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "warren/failure.hpp"
+#include "warren/held_contents.hpp"
 #include "warren/mapped_file.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
@@ -23,13 +25,6 @@
 #include "warren/volume_results.hpp"
 
 namespace warren {
-
-/// Why a volume could not be made, opened, resized or checked. `message` is one line for the user
-/// that names the path.
-struct Failure {
-    Errc code = Errc::ok;
-    std::string message;
-};
 
 /// Names an inode for as long as the inode exists.
 struct Handle {
@@ -253,6 +248,9 @@ struct OpenOptions {
     /// Memory for file contents; 0: they are read from and written to the disk directly.
     /// DataMode::journal uses some memory in any case.
     u64 file_buffer_bytes = 0;
+    /// Pin that memory when it is first used, so that a GPU can read it. Without a GPU, or if the
+    /// system refuses, it is memory as any other.
+    bool pins_file_buffer = false;
     DataMode data = DataMode::ordered;
     Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: 1/1024 of the volume, but at most 1/8 of the memory
@@ -364,6 +362,11 @@ class Volume {
     /// Performs read() for each item, with few requests for items that are adjacent on the disk.
     /// The files need not be open: a file that is removed meanwhile gives Errc::stale.
     void read_many(std::span<FileRead> reads);
+    /// Shows bytes of a file where the volume has them in memory, and loads them if need be: from
+    /// `offset` on as many of `length` as lie together. The file need not be open. Waits for no
+    /// other call (Errc::busy). Errc::no_data: there are none, or they are not in blocks;
+    /// Errc::not_supported: the volume was opened without memory for contents.
+    Errc hold(Handle file, u64 offset, u64 length, HeldContents& held);
     /// The address on the disk of the byte at `offset`; 0 if no block is allocated there. For
     /// sorting reads.
     Result<u64> address_of(Handle file, u64 offset);

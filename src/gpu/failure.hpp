@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "warren/failure.hpp"
 #include "warren/result.hpp"
-#include "warren/volume.hpp"
 
 namespace warren::gpu {
 

@@ -12,25 +12,19 @@
 
 #include <vector>
 
-#include "fs/format/layout.hpp"
+#include "fs/cache/block_memory.hpp"
 
 namespace warren {
 
-/// Not thread-safe: callers hold the file buffer's lock.
-class ExtentMemory {
+class ExtentMemory final : public BlockMemory {
  public:
     /// Extents have at most `extent_blocks_max` blocks.
     ExtentMemory(u64 limit_blocks, u64 extent_blocks_max);
-    ~ExtentMemory();
-    ExtentMemory(const ExtentMemory&) = delete;
-    ExtentMemory& operator=(const ExtentMemory&) = delete;
+    ~ExtentMemory() override;
 
-    /// Returns contiguous blocks with arbitrary contents, even beyond the limit. Returns null, or
-    /// throws std::bad_alloc and takes nothing, if the system has no more memory. Requires: 1 <=
-    /// blocks <= extent_blocks_max.
-    format::Block* take(u64 blocks);
-    /// Requires: `memory` is from take() with the same number of blocks.
-    void give_back(format::Block* memory, u64 blocks);
+    format::Block* take(u64 blocks) override;
+    void give_back(format::Block* memory, u64 blocks) override;
+    bool is_pinned(const format::Block* /*memory*/) const override { return false; }
 
     /// An upper bound of the number of blocks that have memory, those of free slots included.
     u64 held_blocks() const { return held_blocks_; }

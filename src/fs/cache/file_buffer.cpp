@@ -15,7 +15,9 @@
 #include "base/check.hpp"
 #include "base/out_of_memory.hpp"
 #include "base/processor_pause.hpp"
+#include "fs/cache/extent_memory.hpp"
 #include "fs/cache/file_buffer_extent.hpp"
+#include "fs/cache/pinned_memory.hpp"
 
 namespace warren {
 
@@ -28,8 +30,6 @@ namespace {
 constexpr u32 candidates_max = 8;
 // After this many waits for room, the limit is exceeded by one extent.
 constexpr u32 waits_max = 8;
-// Number of adjacent blocks that share a hint.
-constexpr u64 hint_blocks = 8;
 // Attempts to lock the mutex before a thread sleeps; they take some microseconds.
 constexpr u32 looks_max = 200;
 
@@ -51,18 +51,24 @@ FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
       capacity_blocks_(shape.size_bytes / block_size),
       extent_blocks_max_(std::clamp<u64>(std::min(capacity_blocks_ / 8, shape.load_blocks_max), 1,
                                          extent_blocks_limit)),
-      hints_(std::bit_ceil(capacity_blocks_ / hint_blocks)),
-      memory_(capacity_blocks_, extent_blocks_max_) {
+      hints_(std::bit_ceil(capacity_blocks_ / shape.hint_blocks)),
+      memory_(make_memory()) {
     WARREN_CHECK(shape.size_bytes >= size_bytes_min);
+}
+
+std::unique_ptr<BlockMemory> FileBuffer::make_memory() const {
+    if (shape_.pin == nullptr)
+        return std::make_unique<ExtentMemory>(capacity_blocks_, extent_blocks_max_);
+    return std::make_unique<PinnedMemory>(capacity_blocks_, extent_blocks_max_, shape_.pin);
 }
 
 FileBuffer::~FileBuffer() {
     for (auto& [first, extent] : extents_)
-        memory_.give_back(extent->memory, extent->blocks);
+        memory_->give_back(extent->memory, extent->blocks);
 }
 
 std::atomic<FileBuffer::Extent*>& FileBuffer::hint(u64 block) {
-    const u64 mixed = block / hint_blocks * 0x9E3779B97F4A7C15;
+    const u64 mixed = block / shape_.hint_blocks * 0x9E3779B97F4A7C15;
     return hints_[(mixed >> 32) % hints_.size()];
 }
 
@@ -84,7 +90,7 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
     Block* memory = nullptr;
     std::list<Extent*> place;
     const Errc code = or_no_memory([&] {
-        memory = memory_.take(blocks);
+        memory = memory_->take(blocks);
         if (memory == nullptr) return Errc::no_memory;
         if (spare_ == nullptr) {
             all_extents_.push_back(std::make_unique<Extent>());
@@ -95,7 +101,7 @@ FileBuffer::Extent* FileBuffer::insert(u64 block, u64 blocks, u64 limit) {
         return Errc::ok;
     });
     if (code != Errc::ok) {
-        if (memory != nullptr) memory_.give_back(memory, blocks);
+        if (memory != nullptr) memory_->give_back(memory, blocks);
         return nullptr;
     }
     Extent* extent = std::exchange(spare_, spare_->next_spare);
@@ -122,10 +128,16 @@ void FileBuffer::erase(Extent* extent) {
     used_blocks_ -= extent->blocks;
     dirty_blocks_ -= std::exchange(extent->dirty_count, 0);
     std::ranges::fill(extent->dirty, 0);
-    memory_.give_back(extent->memory, extent->blocks);
+    memory_->give_back(extent->memory, extent->blocks);
     order_.erase(extent->position);
     extents_.erase(extent->entry);
     extent->next_spare = std::exchange(spare_, extent);
+}
+
+/// What an extent has from `place` on, at most `length`. Requires: it has that.
+std::span<const std::byte> FileBuffer::bytes_at(Extent& extent, u64 place, u64 length) {
+    const u64 begin = place - extent.first * block_size;
+    return {extent.bytes() + begin, std::min(length, extent.blocks * block_size - begin)};
 }
 
 /// Undoes enter(): a user that has not locked the table leaves.
@@ -202,66 +214,94 @@ Errc FileBuffer::load(Lock& lock, RoomFor what, u64 block, u64 wanted, u64 end, 
     return code;
 }
 
-/// Copies from the extent that the hint names. Returns the number of bytes, 0 if the hint is wrong.
-u64 FileBuffer::read_hinted(u64 place, std::span<std::byte> target) {
+/// Enters the extent with the block of `place` if the hint names it, else null.
+FileBuffer::Extent* FileBuffer::enter_hinted(u64 place) {
     const u64 block = place / block_size;
-    // Pairs with the release in read_found().
+    // Pairs with the release in enter_found().
     Extent* extent = hint(block).load(std::memory_order_acquire);
-    if (extent == nullptr || !extent->enter()) return 0;
-    u64 length = 0;
+    if (extent == nullptr || !extent->enter()) return nullptr;
     if (block >= extent->first && block < extent->end()) {
-        const u64 begin = place - extent->first * block_size;
-        length = std::min(target.size(), extent->blocks * block_size - begin);
-        const std::shared_lock still(extent->content);
-        std::memcpy(target.data(), extent->bytes() + begin, length);
         extent->was_hinted.store(true, std::memory_order_relaxed);
+        return extent;
     }
     leave(extent);
-    return length;
+    return nullptr;
 }
 
-/// Copies from the extent that the table names; loads it first if need be.
-Errc FileBuffer::read_found(u64 place, std::span<std::byte> target, u64 run_end, u64& done) {
+/// Enters the extent that the table names, loaded if need be: then with up to `length` bytes.
+Errc FileBuffer::enter_found(RoomFor what, u64 place, u64 length, u64 run_end, Extent*& extent) {
     Lock lock(mutex_, std::defer_lock);
     lock_soon(lock);
     const u64 block = place / block_size;
-    for (;;) {
-        Extent* extent = find(block);
-        Extent* loaded = nullptr;
-        if (extent == nullptr) {
-            const u64 wanted = (place + target.size() + block_size - 1) / block_size - block;
-            WARREN_TRY(load(lock, RoomFor::read, block, wanted, run_end / block_size, loaded));
-            extent = loaded;
-        } else if (extent->is_loading) {
+    for (extent = nullptr; extent == nullptr;) {
+        Extent* found = find(block);
+        if (found == nullptr) {
+            const u64 wanted = (place + length + block_size - 1) / block_size - block;
+            WARREN_TRY(load(lock, what, block, wanted, run_end / block_size, extent));
+        } else if (found->is_loading) {
             changed_.wait(lock);
-            continue;
+        } else {
+            found->users.fetch_add(1, std::memory_order_relaxed);
+            extent = found;
         }
-        if (extent == nullptr) continue;
-        // Pairs with the acquire in read_hinted().
-        hint(block).store(extent, std::memory_order_release);
-        const u64 begin = place - extent->first * block_size;
-        done = std::min(target.size(), extent->blocks * block_size - begin);
-        use(lock, extent, [&] {
-            const std::shared_lock still(extent->content);
-            std::memcpy(target.data(), extent->bytes() + begin, done);
-        });
-        if (loaded != nullptr) loaded->users.fetch_sub(1, std::memory_order_relaxed);
-        return Errc::ok;
     }
+    order_.splice(order_.end(), order_, extent->position);
+    // Pairs with the acquire in enter_hinted().
+    hint(block).store(extent, std::memory_order_release);
+    return Errc::ok;
+}
+
+Errc FileBuffer::enter(RoomFor what, u64 place, u64 length, u64 run_end, Extent*& extent) {
+    extent = enter_hinted(place);
+    if (extent == nullptr) WARREN_TRY(enter_found(what, place, length, run_end, extent));
+    hits_.fetch_add(1, std::memory_order_relaxed);
+    return Errc::ok;
 }
 
 Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
     while (!target.empty()) {
-        u64 length = read_hinted(place, target);
-        if (length == 0) WARREN_TRY(read_found(place, target, run_end, length));
-        hits_.fetch_add(1, std::memory_order_relaxed);
-        place += length;
-        target = target.subspan(length);
+        Extent* extent = nullptr;
+        WARREN_TRY(enter(RoomFor::read, place, target.size(), run_end, extent));
+        const std::span<const std::byte> found = bytes_at(*extent, place, target.size());
+        {
+            const std::shared_lock still(extent->content);
+            std::memcpy(target.data(), found.data(), found.size());
+        }
+        leave(extent);
+        place += found.size();
+        target = target.subspan(found.size());
     }
     return Errc::ok;
 }
 
-/// Makes a new extent of whole blocks from the beginning of `source`.
+Errc FileBuffer::hold(u64 place, u64 length, u64 run_end, HeldContents& held) {
+    held.release();
+    Extent* extent = nullptr;
+    WARREN_TRY(enter(RoomFor::hold, place, length, run_end, extent));
+    if (!extent->content.try_lock_shared()) {
+        leave(extent);
+        return Errc::busy;
+    }
+    held.buffer_ = this;
+    held.extent_ = extent;
+    held.bytes_ = bytes_at(*extent, place, length);
+    held.is_pinned_ = memory_->is_pinned(extent->memory);
+    return Errc::ok;
+}
+
+void FileBuffer::release(HeldContents& held) {
+    auto* const extent = static_cast<Extent*>(held.extent_);
+    extent->content.unlock_shared();
+    leave(extent);
+    held.buffer_ = nullptr;
+    held.bytes_ = {};
+}
+
+void HeldContents::release() {
+    if (buffer_ != nullptr) buffer_->release(*this);
+}
+
+/// Makes an extent of whole new blocks from the beginning of `source`.
 Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done) {
     done = 0;
     u64 blocks = std::min(source.size() / block_size, extent_blocks_max_);
@@ -356,6 +396,10 @@ Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
     while (used_blocks_ + blocks > capacity_blocks_) {
         bool is_in_use = false;
         Extent* victim = find_victim(writes_dirty, is_in_use);
+        if (victim == nullptr && what == RoomFor::hold) {
+            // It may be the caller that uses the others.
+            return Errc::busy;
+        }
         if (victim == nullptr) {
             // Sequentially consistent: pairs with leave(). A user that left before this is seen as
             // gone by the second search; one that leaves later sees room_seekers_ and wakes this
@@ -368,7 +412,7 @@ Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
             if (is_over) return Errc::ok;
         } else if (static_cast<void>(drop_unwanted(*victim)); victim->dirty_count > 0) {
             const Errc written = write_some(lock, std::span(&victim, 1));
-            if (written != Errc::ok && what == RoomFor::write) return written;
+            if (written != Errc::ok && what != RoomFor::read) return written;
             writes_dirty = written == Errc::ok;
         } else if (erase_idle(victim)) {
             ++figures_.evictions;

@@ -23,9 +23,10 @@
 #include <span>
 #include <vector>
 
-#include "fs/cache/extent_memory.hpp"
+#include "fs/cache/pinned_memory.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/format/layout.hpp"
+#include "warren/held_contents.hpp"
 #include "warren/result.hpp"
 
 namespace warren {
@@ -39,6 +40,9 @@ struct FileBufferShape {
     /// Whether the block at `place` belongs to a file or will belong to one; empty: always. Called
     /// with the table locked.
     std::function<bool(u64 place)> is_wanted;
+    /// Pins the memory of extents; empty: it is not pinned.
+    PinRange pin;
+    u64 hint_blocks = 8;  // adjacent blocks that share a hint
 };
 
 /// Counters since the buffer was created.
@@ -66,8 +70,12 @@ class FileBuffer {
     /// Reads the bytes at `place` into `target`. A load ends at `run_end` at the latest. If the
     /// disk refuses writes, dirty extents stay in memory, even beyond the limit.
     Errc read(u64 place, std::span<std::byte> target, u64 run_end);
-    /// Stores the bytes until they are written back. Errc::io and others: writing other dirty
-    /// blocks to make room has failed; these are not lost.
+    /// Shows up to `length` bytes from `place` on where they are, loaded as by read(). Never waits
+    /// for other users: Errc::busy.
+    Errc hold(u64 place, u64 length, u64 run_end, HeldContents& held);
+    void release(HeldContents& held);
+    /// Keeps the bytes until they are written back. Errc::io and others: room could not be made by
+    /// writing something else, nothing is lost.
     Errc write(u64 place, std::span<const std::byte> source);
     /// Writes back everything that was dirty at the call. Returns the first error; blocks that
     /// could not be written stay dirty.
@@ -96,13 +104,16 @@ class FileBuffer {
 
  private:
     struct Extent;
-    enum class RoomFor : u8 { read, write };
+    enum class RoomFor : u8 { read, write, hold };
     using Lock = std::unique_lock<std::mutex>;
     using Map = std::map<u64, Extent*>;
 
     std::atomic<Extent*>& hint(u64 block);
-    u64 read_hinted(u64 place, std::span<std::byte> target);
-    Errc read_found(u64 place, std::span<std::byte> target, u64 run_end, u64& done);
+    std::unique_ptr<BlockMemory> make_memory() const;
+    Errc enter(RoomFor what, u64 place, u64 length, u64 run_end, Extent*& extent);
+    Extent* enter_hinted(u64 place);
+    Errc enter_found(RoomFor what, u64 place, u64 length, u64 run_end, Extent*& extent);
+    static std::span<const std::byte> bytes_at(Extent& extent, u64 place, u64 length);
     void leave(Extent* extent);
     Extent* find(u64 block);
     u64 next_begin(u64 block) const;
@@ -119,6 +130,7 @@ class FileBuffer {
     void mark_dirty(Extent& extent, u64 first, u64 count);
     u64 drop_unwanted(Extent& extent);
     Errc write_taken(std::span<Extent* const> extents);
+    Errc write_back_from(u64& from);
     Errc write_some(Lock& lock, std::span<Extent* const> extents);
     Errc keep_below_limit(Lock& lock);
 
@@ -129,8 +141,8 @@ class FileBuffer {
     std::vector<std::atomic<Extent*>> hints_;  // by a hash of the block: its extent
     std::atomic<u64> hits_{0};
     std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
-    mutable std::mutex mutex_;          // guards everything below
-    ExtentMemory memory_;
+    mutable std::mutex mutex_;          // guards all below
+    const std::unique_ptr<BlockMemory> memory_;
     std::condition_variable changed_;
     std::vector<std::unique_ptr<Extent>> all_extents_;  // those in the table and the spare ones
     Extent* spare_ = nullptr;                           // first of the list of spare extents

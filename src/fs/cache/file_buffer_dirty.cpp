@@ -6,8 +6,10 @@
 // written its contents. So in that time nothing is dropped.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 
+#include "base/workers.hpp"
 #include "fs/cache/file_buffer_extent.hpp"
 
 namespace warren {
@@ -18,7 +20,8 @@ using format::block_size;
 namespace {
 
 constexpr u64 batch_extents = 128;
-constexpr u64 batch_writes = 256;  // ranges in one disk request
+constexpr u64 batch_blocks = 8192;  // after which a batch ends
+constexpr u64 batch_writes = 256;   // ranges of one disk request
 
 }  // namespace
 
@@ -116,17 +119,21 @@ Errc FileBuffer::keep_below_limit(Lock& lock) {
     return count == 0 ? Errc::ok : write_some(lock, std::span(some).first(count));
 }
 
-Errc FileBuffer::write_back() {
+/// Writes back what is dirty from the block `from` on. Threads that share `from`, which the table's
+/// lock guards, share the work.
+Errc FileBuffer::write_back_from(u64& from) {
     Lock lock(mutex_);
     std::array<Extent*, batch_extents> some;
-    for (u64 from = 0;;) {
+    for (;;) {
         u64 count = 0;
+        u64 blocks = 0;
         bool is_blocked = false;
         auto at = extents_.lower_bound(from);
-        for (; at != extents_.end() && count < some.size(); ++at) {
+        for (; at != extents_.end() && count < some.size() && blocks < batch_blocks; ++at) {
             from = at->first;
             is_blocked = at->second->is_writing;
             if (is_blocked) break;
+            blocks += at->second->dirty_count;
             if (at->second->dirty_count > 0) some[count++] = at->second;
             from = at->first + 1;
         }
@@ -138,6 +145,26 @@ Errc FileBuffer::write_back() {
             return Errc::ok;
         }
     }
+}
+
+Errc FileBuffer::write_back() {
+    // A function that refers to one variable is kept without an allocation, which a commit must not
+    // make here.
+    struct {
+        FileBuffer& buffer;
+        u64 from = 0;
+        u64 batches = 0;
+        std::atomic<Errc> failed{Errc::ok};
+    } all{*this};
+    {
+        const Lock lock(mutex_);
+        all.batches = dirty_blocks_ / batch_blocks + 1;
+    }
+    run_once(static_cast<u32>(std::min<u64>(all.batches, usable_processors())), [&all](u32) {
+        const Errc code = all.buffer.write_back_from(all.from);
+        if (code != Errc::ok) all.failed.store(code, std::memory_order_relaxed);
+    });
+    return all.failed.load(std::memory_order_relaxed);
 }
 
 void FileBuffer::keep_all() {

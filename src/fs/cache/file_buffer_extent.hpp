@@ -15,6 +15,7 @@
 #include <atomic>
 #include <bit>
 
+#include "fs/cache/content_lock.hpp"
 #include "fs/cache/file_buffer.hpp"
 
 namespace warren {
@@ -58,7 +59,7 @@ struct alignas(64) FileBuffer::Extent {
     format::Block* memory = nullptr;
     std::list<Extent*>::iterator position;
     Map::iterator entry;
-    std::shared_mutex content;
+    ContentLock content;
     ExtentBits dirty{};
     ExtentBits taken{};   // blocks that are being written
     ExtentBits logged{};  // blocks that are in a journal, but not at their places yet

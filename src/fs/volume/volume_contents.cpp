@@ -117,29 +117,6 @@ bool VolumeImplementation::still_maps(Handle file, u64 block, u64 place, u64 blo
            now->blocks >= blocks;
 }
 
-Errc VolumeImplementation::read_data(u64 place, std::span<std::byte> target, u64 run_end) {
-    return file_buffer_ == nullptr ? disk_.read(place, target)
-                                   : file_buffer_->read(place, target, run_end);
-}
-
-Errc VolumeImplementation::write_data(u64 place, std::span<const std::byte> source) {
-    // Overwriting in place runs no operation that would check this.
-    if (relaxed_load(store().state->read_only) != 0) return Errc::read_only;
-    return file_buffer_ == nullptr ? disk_.write(place, source)
-                                   : file_buffer_->write(place, source);
-}
-
-Errc VolumeImplementation::take_data_room(u64 blocks) {
-    if (file_buffer_ == nullptr) return Errc::ok;
-    while (file_buffer_->take_room(blocks) == Errc::need_commit)
-        WARREN_TRY(commit());
-    return Errc::ok;
-}
-
-void VolumeImplementation::give_back_data_room(u64 blocks) {
-    if (file_buffer_ != nullptr) file_buffer_->give_back_room(blocks);
-}
-
 Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     return or_no_memory([&]() -> Errc {
         if (size > format::file_size_max) return Errc::file_too_big;

@@ -20,25 +20,6 @@ namespace warren {
 
 using format::FrameKind;
 
-namespace {
-
-// The default size of the file buffer with DataMode::journal.
-constexpr u64 journal_file_buffer_bytes = 32 * mib;
-
-/// Whether the block at `place` belongs to a file's contents, or is reserved for some.
-bool holds_contents(const core::Store& store, u64 place) {
-    const u64 frame = place / format::frame_size;
-    const u64 block = place / format::block_size % format::blocks_per_frame;
-    if (core::kind_of(store, frame) != FrameKind::data) return false;
-    // Acquire: pairs with the release in give_back_bits(): used bits are visible.
-    const u64 reserved = device_atomic<u64>(store.overlays[frame].reserved[block / 64])
-                             .load(hd::memory_order_acquire);
-    const u64 used = relaxed_load(store.frame(frame).used[block / 64]);
-    return ((reserved | used) >> block % 64 & 1) != 0;
-}
-
-}  // namespace
-
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
                                            const format::Superblock& superblock,
                                            const OpenOptions& options, u64 hash_mask)
@@ -113,27 +94,6 @@ Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
     committer_->keep_data(file_buffer_.get(), options_.data);
     committer_->copy_with(thread_pool_.width());
     return start_engine();
-}
-
-void VolumeImplementation::make_file_buffer() {
-    const bool logs_data = options_.data == DataMode::journal && committer_ != nullptr;
-    FileBufferShape shape;
-    shape.size_bytes = options_.file_buffer_bytes;
-    if (shape.size_bytes == 0 && logs_data) shape.size_bytes = journal_file_buffer_bytes;
-    if (shape.size_bytes == 0) return;
-    shape.size_bytes = std::max(shape.size_bytes, FileBuffer::size_bytes_min);
-    shape.writes_itself = !logs_data;
-    // For an engine with its own memory the host knows only what was in use at the last snapshot.
-    shape.is_wanted = [this](u64 place) {
-        return !works_on_host() || holds_contents(store(), place);
-    };
-    if (logs_data) {
-        // Blocks for the journal cannot be evicted: half of the buffer is kept for other blocks.
-        shape.room_blocks =
-            std::min(committer_->data_capacity_blocks(), shape.size_bytes / 2 / format::block_size);
-        data_step_bytes_ = std::max<u64>(1, shape.room_blocks / 4) * format::block_size;
-    }
-    file_buffer_ = std::make_unique<FileBuffer>(disk_, shape);
 }
 
 /// Reads the table blocks that describe frames in use. The others stay zero, which means free.

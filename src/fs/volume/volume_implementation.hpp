@@ -275,7 +275,9 @@ class VolumeImplementation {
     /// Reads from `offset` on into `target`. Returns the number of bytes, fewer at the end of the
     /// file.
     Result<u64> read_contents(Handle file, u64 offset, std::span<std::byte> target);
-    /// Copies the bytes in an inode from `at` on into `target`, followed by zeros.
+    /// See Volume::hold().
+    Errc hold_contents(Handle file, u64 offset, u64 length, HeldContents& held);
+    /// Bytes of a file that lie in its inode, from `at` on, and zeros behind them.
     static void copy_inline(const ops::InlineBytes& bytes, u64 at, std::span<std::byte> target);
     Result<u64> write_contents(Handle file, u64 offset, std::span<const std::byte> source, u64 size,
                                i64 now);

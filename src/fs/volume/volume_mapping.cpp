@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapping a file: several threads fill memory of the engine, each slice under the file's data lock,
-// so that other threads can read and write the file between slices.
+// Mapping a file: all cores fill memory of the engine, a slice at a time under the file's data
+// lock, so that other threads can read and write the file meanwhile. They write it back under one
+// hold of the lock, which then is exclusive, for some slices.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <thread>
-#include <vector>
 
 #include "base/out_of_memory.hpp"
-#include "base/processors.hpp"
+#include "base/workers.hpp"
 #include "fs/volume/inline_dedup.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -16,8 +15,29 @@
 namespace warren {
 namespace {
 
-constexpr u64 slice_bytes = 4 * mib;  // copied while the data lock is held once
-constexpr u64 loaders_max = 8;
+constexpr u64 slice_bytes = 4 * mib;  // copied under one hold of the data lock
+
+/// As many threads as processors, for at most so many slices.
+u32 workers_for(u64 slices) {
+    return static_cast<u32>(std::clamp<u64>(slices, 1, usable_processors()));
+}
+
+/// Calls move(begin, end) for the parts of [begin, end) that lie in one slice each, on the workers.
+/// Returns the first error, after which no further part begins.
+template <class Move>
+Errc in_slices(Workers& workers, u64 begin, u64 end, const Move& move) {
+    if (begin >= end) return Errc::ok;
+    const u64 first_slice = begin / slice_bytes;
+    std::atomic<Errc> failed{Errc::ok};
+    workers.run_ranges((end - 1) / slice_bytes + 1 - first_slice, 1, [&](u64 first, u64, u32) {
+        if (failed.load(std::memory_order_relaxed) != Errc::ok) return;
+        const u64 slice = (first_slice + first) * slice_bytes;
+        const Errc code = or_no_memory(
+            [&] { return move(std::max(begin, slice), std::min(end, slice + slice_bytes)); });
+        if (code != Errc::ok) failed.store(code, std::memory_order_relaxed);
+    });
+    return failed.load(std::memory_order_relaxed);
+}
 
 /// The part of a file of `size` bytes that `options` selects.
 Errc find_range(const MapOptions& options, u64 size, FileView& view) {
@@ -44,34 +64,11 @@ Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length
 
 /// Fills the first `length` bytes of a mapping. Requires: the mapping is in mapped_files().
 Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
-    const u64 slices = (length + slice_bytes - 1) / slice_bytes;
-    std::atomic<u64> next{0};
-    std::atomic<Errc> failed{Errc::ok};
-    const auto load_slices = [&] {
-        for (;;) {
-            const u64 slice = next.fetch_add(1, std::memory_order_relaxed);
-            if (slice >= slices || failed.load(std::memory_order_relaxed) != Errc::ok) return;
-            const u64 at = slice * slice_bytes;
-            const std::shared_lock lock(data_lock(mapping.file.inode));
-            const Errc code = or_no_memory(
-                [&] { return load_mapping(mapping, at, std::min(slice_bytes, length - at)); });
-            if (code != Errc::ok) failed.store(code, std::memory_order_relaxed);
-        }
-    };
-    const u64 loaders = std::min<u64>({slices, loaders_max, usable_processors()});
-    std::vector<std::thread> others(loaders - (slices > 0 ? 1 : 0));
-    for (std::thread& other : others) {
-        // If a thread cannot be started, the others do its work.
-        static_cast<void>(or_no_memory([&] {
-            other = std::thread(load_slices);
-            return Errc::ok;
-        }));
-    }
-    load_slices();
-    for (std::thread& other : others) {
-        if (other.joinable()) other.join();
-    }
-    return failed.load(std::memory_order_relaxed);
+    Workers workers(workers_for((length + slice_bytes - 1) / slice_bytes));
+    return in_slices(workers, 0, length, [&](u64 begin, u64 end) {
+        const std::shared_lock lock(data_lock(mapping.file.inode));
+        return load_mapping(mapping, begin, end - begin);
+    });
 }
 
 /// Allocates memory for a part of an open file, and fills it.
@@ -117,19 +114,26 @@ Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
     return Errc::ok;
 }
 
-/// Writes the bytes [offset, offset + length) of the file from its mapping.
+/// Writes [offset, offset + length) of the file from what its mapping has there. The slices of a
+/// hold of the data lock are of different blocks, so that several threads can write them.
 Errc VolumeImplementation::write_mapping(FileMapping& mapping, u64 offset, u64 length) {
-    for (u64 done = 0; done < length;) {
-        const u64 count = std::min(slice_bytes, length - done);
-        const u64 at = offset + done;
-        const std::unique_lock lock(data_lock(mapping.file.inode));
-        WARREN_TRY(mapping.memory->get(at - mapping.view.offset, count,
-                                       [&](u64 behind, std::span<const std::byte> piece) {
-                                           return write_all(mapping, at + behind, piece);
-                                       }));
-        done += count;
-    }
-    return Errc::ok;
+    const u64 stop = offset + length;
+    return or_no_memory([&]() -> Errc {
+        // Sharing blocks is for one thread alone.
+        Workers workers(dedup_ == nullptr ? workers_for(length / slice_bytes + 2) : 1);
+        const u64 turn_bytes = workers.threads() * slice_bytes;
+        for (u64 begin = offset, end = 0; begin < stop; begin = end) {
+            end = std::min(stop, begin / slice_bytes * slice_bytes + turn_bytes);
+            const std::unique_lock lock(data_lock(mapping.file.inode));
+            WARREN_TRY(in_slices(workers, begin, end, [&](u64 from, u64 to) {
+                return mapping.memory->get(from - mapping.view.offset, to - from,
+                                           [&](u64 behind, std::span<const std::byte> piece) {
+                                               return write_all(mapping, from + behind, piece);
+                                           });
+            }));
+        }
+        return Errc::ok;
+    });
 }
 
 Errc Volume::map_file(Handle file, const MapOptions& options, std::unique_ptr<MappedFile>& mapped) {

@@ -60,10 +60,14 @@ class ReadGroup {
                 one.done = mapping.code();
             } else if (mapping->kind == ops::MappingKind::bytes) {
                 one.done = read_inline(*mapping, one);
-            } else if (volume_.file_buffer() == nullptr && is_one_run(*mapping, one)) {
+            } else if (!is_one_run(*mapping, one)) {
+                others_.push_back(&one);
+            } else if (volume_.file_buffer() == nullptr) {
                 in_blocks_.push_back({place_in(*mapping, one), &one});
             } else {
-                others_.push_back(&one);
+                const u64 run_end = mapping->place + mapping->blocks * block_size;
+                note(one, place_in(*mapping, one),
+                     volume_.read_data(place_in(*mapping, one), one.target, run_end) == Errc::ok);
             }
         }
         read_blocks();
@@ -104,14 +108,17 @@ class ReadGroup {
             requests.push_back({one.place, one.read->target});
         // One request that fails must not spoil the others: all are repeated one by one.
         const bool is_read = volume_.disk().read_many(requests) == Errc::ok;
-        for (const auto& [place, one] : in_blocks_) {
-            const u64 begin = one->offset % block_size;
-            if (is_read && volume_.still_maps(one->file, one->offset / block_size, place - begin,
-                                              ops::blocks_of(begin + one->target.size()))) {
-                one->done = one->target.size();
-            } else {
-                others_.push_back(one);
-            }
+        for (const auto& [place, one] : in_blocks_)
+            note(*one, place, is_read);
+    }
+    /// The bytes at `place` were read: they are the file's if it still has them there.
+    void note(FileRead& one, u64 place, bool is_read) {
+        const u64 begin = one.offset % block_size;
+        if (is_read && volume_.still_maps(one.file, one.offset / block_size, place - begin,
+                                          ops::blocks_of(begin + one.target.size()))) {
+            one.done = one.target.size();
+        } else {
+            others_.push_back(&one);
         }
     }
 

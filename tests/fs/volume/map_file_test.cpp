@@ -366,6 +366,29 @@ TEST(MapFile, keepsWhatCouldNotBeWrittenBack) {
     EXPECT_EQ(volume->release(file), Errc::ok);
 }
 
+/// Threads share the slices of a long range, also where these begin within a block.
+TEST(MapFile, writesBackALongRange) {
+    const Seed seed;
+    Random random(seed.value());
+    MemoryVolume volume(128 * mib);
+    const Handle file = create_open(*volume, "file");
+    Bytes model = some_bytes(random, 21 * mib + 777);
+    ASSERT_TRUE(volume->write(file, 0, model));
+    const u64 begin = 1000 + random.below(5000);
+    const auto mapped = map(*volume, file, {.offset = begin});
+    const Bytes changed = some_bytes(random, model.size() - begin);
+    ASSERT_EQ(mapped->copy_in(begin, changed), Errc::ok);
+    const u64 first = begin + random.below(5 * mib);
+    const u64 length = 15 * mib + random.below(mib);
+    ASSERT_EQ(mapped->write_back(first, length), Errc::ok);
+    std::copy_n(changed.begin() + static_cast<i64>(first - begin), length,
+                model.begin() + static_cast<i64>(first));
+    Bytes found(model.size());
+    ASSERT_TRUE(volume->read(file, 0, found));
+    EXPECT_TRUE(found == model);
+    EXPECT_EQ(volume->release(file), Errc::ok);
+}
+
 /// Writers and a mapping that is created and dropped: in the end each mapping equals the file.
 TEST(MapFile, followsConcurrentWriters) {
     MemoryVolume volume(64 * mib);

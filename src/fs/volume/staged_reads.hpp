@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads parts of many files to where only a device can write. Bytes that the volume has in memory
+// which the device can read are copied from there; all others are first read into staging memory,
+// with few requests for what adjoins on the disk.
+//
+// Threads take pieces of the reads in the order given, each with a lane of its own: two buffers of
+// staging memory, of which the one is filled while the other is copied.
+//
+// Invariant: a thread that holds contents waits only for its lane, because a writer that waits for
+// these contents may have any lock.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/copy_piece.hpp"
+#include "base/out_of_memory.hpp"
+#include "warren/volume.hpp"
+
+namespace warren {
+
+/// The staging memory of a thread.
+class StagingLane {
+ public:
+    static constexpr u64 alignment = 16;  // of where copies begin
+
+    virtual ~StagingLane() = default;
+    /// Bytes and pieces for which a buffer has room, with `alignment` bytes more for each piece.
+    virtual u64 room_bytes() const = 0;
+    virtual u64 pieces_max() const = 0;
+    /// Whether copies can begin in these contents.
+    virtual bool can_read(const HeldContents& held) const = 0;
+    /// The next of two buffers, when its copies have ended.
+    virtual Errc next(std::span<std::byte>& room, std::span<CopyPiece>& pieces) = 0;
+    /// Queues the copies of that buffer's first pieces.
+    virtual Errc copy(u64 count) = 0;
+    /// Waits until all copies have ended.
+    virtual Errc wait() = 0;
+};
+
+/// Bytes [offset, offset + bytes) of a file, and where they go. The file need not be open.
+struct StagedRead {
+    Handle file;
+    u64 offset = 0;
+    std::byte* target = nullptr;
+    u64 bytes = 0;
+    u64 done = 0;  // of them, from the first on, if the code is Errc::ok
+    Errc code = Errc::ok;
+};
+
+/// What goes where a file ends before its read does.
+enum class AtEnd : u8 { nothing, zeros };
+
+class StagedReads {
+ public:
+    StagedReads(Volume& volume, std::span<StagedRead> reads, AtEnd at_end)
+        : volume_(volume), reads_(reads), at_end_(at_end) {
+        for (StagedRead& read : reads) {
+            read.done = read.bytes;
+            bytes_ += read.bytes;
+        }
+    }
+
+    /// How many threads can have work with such buffers.
+    u64 threads_max(u64 room_bytes, u64 pieces_max) const {
+        return std::max(bytes_ / room_bytes, 2 * reads_.size() / pieces_max) + 1;
+    }
+    /// Reads that are done or under way.
+    u64 taken() const { return taken_.load(std::memory_order_relaxed); }
+
+    /// The work of a thread, until nothing is left or goes_on(), which may use the volume, returns
+    /// false. Returns the error of the lane; those of the files are in the reads.
+    Errc run(StagingLane& lane, const std::function<bool()>& goes_on) {
+        Turns turns{lane, {}};
+        const Errc code = or_no_memory([&] { return run_turns(turns, goes_on); });
+        const Errc ended = code == Errc::ok ? turns.release() : lane.wait();
+        return code == Errc::ok ? ended : code;
+    }
+
+ private:
+    /// A part of a read.
+    struct Piece {
+        StagedRead* read;
+        u64 begin;
+        u64 bytes;
+    };
+    /// What a thread holds for the copies of both buffers.
+    struct Turns {
+        StagingLane& lane;
+        std::vector<HeldContents> held[2];
+
+        /// Waits for the copies of contents that are held, and releases these.
+        Errc release() {
+            if (held[0].empty() && held[1].empty()) return Errc::ok;
+            const Errc ended = lane.wait();
+            held[0].clear();
+            held[1].clear();
+            return ended;
+        }
+    };
+    /// A buffer that is being filled.
+    struct Filling {
+        std::span<std::byte> room;
+        std::span<CopyPiece> pieces;
+        u64 count = 0;  // of pieces
+        u64 used = 0;   // of the room
+        bool last_is_staged = false;
+
+        std::span<std::byte> take(u64 bytes) {
+            constexpr u64 alignment = StagingLane::alignment;
+            const std::span<std::byte> taken = room.subspan(used, bytes);
+            used += (bytes + alignment - 1) / alignment * alignment;
+            return taken;
+        }
+        void add_shown(std::span<const std::byte> bytes, std::byte* to) {
+            pieces[count++] = {bytes.data(), to, bytes.size()};
+            last_is_staged = false;
+        }
+        void add_staged(std::span<const std::byte> bytes, std::byte* to) {
+            if (bytes.empty()) return;
+            CopyPiece* const last = last_is_staged ? &pieces[count - 1] : nullptr;
+            if (last != nullptr && last->from + last->bytes == bytes.data() &&
+                last->to + last->bytes == to) {
+                last->bytes += bytes.size();
+                return;
+            }
+            pieces[count++] = {bytes.data(), to, bytes.size()};
+            last_is_staged = true;
+        }
+    };
+
+    Errc run_turns(Turns& turns, const std::function<bool()>& goes_on) {
+        constexpr u32 turns_at_once = 16;  // between two questions whether to go on
+        std::vector<Piece> batch;
+        for (u32 turn = 0;; ++turn) {
+            if (turn % turns_at_once == 0) {
+                WARREN_TRY(turns.release());
+                if (!goes_on()) return Errc::ok;
+            }
+            take(turns.lane, batch);
+            if (batch.empty()) return Errc::ok;
+            Filling filling;
+            WARREN_TRY(turns.lane.next(filling.room, filling.pieces));
+            turns.held[turn % 2].clear();
+            WARREN_TRY(fill(turns, batch, filling, turns.held[turn % 2]));
+            WARREN_TRY(turns.lane.copy(filling.count));
+        }
+    }
+
+    /// Takes as many pieces as a buffer has room for, even if each needs some copies.
+    void take(const StagingLane& lane, std::vector<Piece>& batch) {
+        batch.clear();
+        const u64 pieces_max = lane.pieces_max() / 2;
+        const u64 piece_bytes = lane.room_bytes();
+        u64 room = piece_bytes;
+        const std::lock_guard lock(mutex_);
+        for (; next_ < reads_.size() && batch.size() < pieces_max; taken_ = next_) {
+            StagedRead& read = reads_[next_];
+            u64 bytes = read.bytes - begin_;
+            // A long read is divided at multiples of a piece.
+            if (begin_ > 0 || bytes > piece_bytes)
+                bytes = std::min(bytes, piece_bytes - (read.offset + begin_) % piece_bytes);
+            if (bytes > room) return;
+            room -= bytes;
+            if (bytes > 0) batch.push_back({&read, begin_, bytes});
+            begin_ += bytes;
+            if (begin_ < read.bytes) continue;
+            begin_ = 0;
+            ++next_;
+        }
+    }
+
+    /// Fills a buffer with the list of copies, and with what has to be read for them.
+    Errc fill(Turns& turns, std::span<const Piece> batch, Filling& filling,
+              std::vector<HeldContents>& held) {
+        std::vector<FileRead> requests;
+        std::vector<const Piece*> owners;
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            const Piece& piece = batch[i];
+            // A copy stays for each piece that is not shown.
+            const u64 copies = filling.pieces.size() - filling.count - (batch.size() - i);
+            const u64 shown = show(turns.lane, piece, copies, filling, held);
+            if (shown == piece.bytes) continue;
+            requests.push_back({piece.read->file, piece.read->offset + piece.begin + shown,
+                                filling.take(piece.bytes - shown)});
+            owners.push_back(&piece);
+        }
+        if (requests.empty()) return Errc::ok;
+        if (filling.count > 0) WARREN_TRY(turns.lane.copy(std::exchange(filling.count, 0)));
+        filling.last_is_staged = false;
+        WARREN_TRY(turns.release());
+        volume_.read_many(requests);
+        for (std::size_t i = 0; i < requests.size(); ++i)
+            add(requests[i], *owners[i], filling);
+        return Errc::ok;
+    }
+
+    /// Adds copies of bytes where they are, at most so many; returns how many bytes.
+    u64 show(const StagingLane& lane, const Piece& piece, u64 copies, Filling& filling,
+             std::vector<HeldContents>& held) {
+        u64 done = 0;
+        if ((piece.read->offset + piece.begin) % StagingLane::alignment != 0) return done;
+        for (; done < piece.bytes && copies > 0; --copies) {
+            HeldContents part;
+            const u64 begin = piece.begin + done;
+            const Errc code = volume_.hold(piece.read->file, piece.read->offset + begin,
+                                           piece.bytes - done, part);
+            if (code != Errc::ok || !lane.can_read(part)) break;
+            held.push_back(std::move(part));
+            const std::span<const std::byte> bytes = held.back().bytes();
+            filling.add_shown(bytes, piece.read->target + begin);
+            done += bytes.size();
+        }
+        return done;
+    }
+
+    /// Adds the copy of what was read.
+    void add(const FileRead& request, const Piece& piece, Filling& filling) {
+        const u64 begin = piece.begin + piece.bytes - request.target.size();
+        if (!request.done) {
+            const std::lock_guard lock(mutex_);
+            piece.read->code = request.done.code();
+            return;
+        }
+        std::span<std::byte> bytes = request.target;
+        const std::span<std::byte> rest = bytes.subspan(*request.done);
+        if (!rest.empty()) {
+            const std::lock_guard lock(mutex_);
+            piece.read->done = std::min(piece.read->done, begin + *request.done);
+        }
+        if (at_end_ == AtEnd::zeros) {
+            std::memset(rest.data(), 0, rest.size());
+        } else {
+            bytes = bytes.first(*request.done);
+        }
+        filling.add_staged(bytes, piece.read->target + begin);
+    }
+
+    Volume& volume_;
+    const std::span<StagedRead> reads_;
+    const AtEnd at_end_;
+    u64 bytes_ = 0;
+    std::atomic<u64> taken_{0};
+    std::mutex mutex_;  // guards what follows, and the results of the reads
+    std::size_t next_ = 0;
+    u64 begin_ = 0;  // of the next piece of the next read
+};
+
+}  // namespace warren
