@@ -4,18 +4,23 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <compare>
 #include <cstring>
 #include <functional>
+#include <optional>
+
+#include <nanobind/stl/optional.h>
 
 #include "base/check.hpp"
 #include "base/workers.hpp"
 #include "fs/volume/open_while.hpp"
 #include "python/src/files.hpp"
+#include "python/src/gpu_memory.hpp"
 
 namespace warren::python {
 namespace {
 
-using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig>;
 using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -128,6 +133,7 @@ class Ranges {
 struct Place {
     u64 address;
     u64 file;
+    friend auto operator<=>(const Place&, const Place&) = default;
 };
 
 /// The state of one read call.
@@ -159,7 +165,8 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
             const Result<u64> address = volume.address_of(reading.found[i]->handle, begin);
             if (address) reading.places[i].address = *address;
         });
-        std::ranges::sort(reading.places, {}, &Place::address);
+        // What has no address stays in order, so that it goes to one place after the other.
+        if (!std::ranges::is_sorted(reading.places)) std::ranges::sort(reading.places);
         i64* offsets = reading.offsets.data<i64>();
         i64 end = 0;
         for (std::size_t i = 0; i < count; ++i) {
@@ -205,34 +212,89 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
     }
 }
 
+void read_to_host(Shared& shared, Reading& reading, const Ranges& ranges, std::byte* base,
+                  LongCall& call) {
+    with_volume(shared, [&](Volume& volume, const Caller&) {
+        const std::span places(reading.places);
+        ranges_on_all_cores(call, places.size(), [&](u64 first, u64 last, bool is_caller) {
+            read_range(volume, reading, places.subspan(first, last - first), ranges, base,
+                       [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
+        });
+        return 0;
+    });
+}
+
+/// Reads to the memory of a GPU.
+void read_to_gpu(Shared& shared, Reading& reading, const Ranges& ranges, const GpuBytes& target,
+                 LongCall& call) {
+    const Errc code = with_volume(shared, [&](Volume& volume, const Caller&) -> Errc {
+        const i64* offsets = reading.offsets.data<i64>();
+        std::vector<StagedRead> reads;
+        reads.reserve(reading.places.size());
+        for (const auto [address, i] : reading.places) {
+            // Files without an address may be of no bytes, or cannot be read.
+            const auto bytes = static_cast<u64>(offsets[i + 1] - offsets[i]);
+            if (bytes == 0) continue;
+            const Attributes& file = *reading.found[i];
+            reads.push_back({.file = file.handle,
+                             .offset = ranges.of(i, file.size).first,
+                             .target = target.data + offsets[i],
+                             .bytes = bytes});
+        }
+        WARREN_TRY(read_many_to_gpu(volume, reads, target.gpu, target.stream, call));
+        if (target.stream == own_stream) WARREN_TRY(wait_for_stream(target.gpu, own_stream));
+        auto read = reads.begin();
+        for (const auto [address, i] : reading.places) {
+            if (offsets[i] != offsets[i + 1]) reading.codes[i] = (read++)->code;
+        }
+        return Errc::ok;
+    });
+    if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+}
+
+/// An array of bytes in host memory, or in that of a GPU.
+Array make_bytes(i64 count, std::optional<i32> gpu) {
+    if (!gpu) return Array::make<u8>({count});
+    Array made;
+    Errc code = Errc::ok;
+    {
+        const GilRelease release;
+        code = make_on_gpu(*gpu, type_of<u8>(), {count}, made);
+    }
+    if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+    return made;
+}
+
 nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::handle starts,
-                    nb::handle ends, nb::object out, bool strict, nb::object progress) {
+                    nb::handle ends, nb::object out, std::optional<i32> gpu,
+                    std::optional<u64> stream, bool strict, nb::object progress) {
     const Files files(given);
     const Start start(directory);
     Bytes room;
     if (!out.is_none() && !nb::try_cast(out, room, false))
         throw nb::type_error("out: a writable, contiguous uint8 array of one dimension is needed");
     const Ranges ranges(starts, ends, files.size());
+    std::optional<GpuBytes> target;
+    if (!out.is_none()) target = gpu_bytes(room, stream, "out");
+    if (out.is_none() && stream) throw nb::value_error("stream: it needs `out` on a GPU");
     Reading reading = measure(*self, files, ranges, start);
-    const i64* offsets = reading.offsets.data<i64>();
-    const i64 total = offsets[files.size()];
+    const i64 total = reading.offsets.data<i64>()[files.size()];
     if (!out.is_none() && static_cast<i64>(room.shape(0)) < total)
         throw nb::value_error(("out: the files have " + std::to_string(total) +
                                " bytes, there is "
                                "room for " +
                                std::to_string(room.shape(0)))
                                   .c_str());
-    const Array values = out.is_none() ? Array::make<u8>({total}) : Array();
-    auto* base = reinterpret_cast<std::byte*>(out.is_none() ? values.data<u8>() : room.data());
+    const Array values = out.is_none() ? make_bytes(total, gpu) : Array();
+    auto* base =
+        out.is_none() ? values.data<std::byte>() : reinterpret_cast<std::byte*>(room.data());
+    if (out.is_none() && gpu) target = GpuBytes{base, values.size_bytes(), *gpu, own_stream};
     LongCall call(std::move(progress));
-    with_volume(*self, [&](Volume& volume, const Caller&) {
-        ranges_on_all_cores(call, files.size(), [&](u64 first, u64 last, bool is_caller) {
-            read_range(volume, reading, std::span(reading.places).subspan(first, last - first),
-                       ranges, base,
-                       [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
-        });
-        return 0;
-    });
+    if (target) {
+        read_to_gpu(*self, reading, ranges, *target, call);
+    } else {
+        read_to_host(*self, reading, ranges, base, call);
+    }
     call.finish(files.size());
     if (strict) files.raise_first(reading.codes);
     const nb::object shown = out.is_none() ? nb::cast(values) : out;
@@ -315,7 +377,7 @@ void add_bulk_contents(VolumeClass& volume) {
     using nb::arg;
     volume
         .def("read_many", &read_many, arg(), arg().none(), arg().none(), arg().none(), arg().none(),
-             arg(), arg().none())
+             arg().none(), arg().none(), arg(), arg().none())
         .def("write_many", &write_many, arg(), arg().noconvert(), arg().noconvert(), arg().none(),
              arg(), arg(), arg().none());
 }

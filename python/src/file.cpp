@@ -57,21 +57,6 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     }));
 }
 
-/// The GPU memory of an array; none for host memory. Raises TypeError for other devices.
-template <class Target>
-std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream,
-                                  const char* what) {
-    const i32 type = array.device_type();
-    if (type == nb::device::cpu::value) {
-        if (stream) throw nb::value_error("stream: not allowed with host memory");
-        return std::nullopt;
-    }
-    if (type != nb::device::cuda::value)
-        throw nb::type_error((std::string(what) + ": must be in host or CUDA memory").c_str());
-    auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
-    return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
-}
-
 template <class Move>
 u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
     LongCall call{nb::none()};

@@ -14,6 +14,11 @@ Failure gpu_failure(Errc code) {
     return {code, "this build of warren has no CUDA engine: install warren-cu13"};
 }
 
+Errc make_on_gpu(i32 /*gpu*/, const ElementType& /*type*/, std::vector<i64> /*shape*/,
+                 Array& /*made*/) {
+    return Errc::no_device;
+}
+
 Errc copy_to_gpu(const Array& /*from*/, i32 /*gpu*/, Array& /*to*/) {
     return Errc::no_device;
 }
@@ -24,6 +29,11 @@ Errc copy_to_host(const Array& /*from*/, void* /*to*/) {
 
 Result<u64> read_to_gpu(Volume& /*volume*/, Handle /*file*/, u64 /*offset*/,
                         const GpuBytes& /*target*/, LongCall& /*call*/) {
+    return Errc::no_device;
+}
+
+Errc read_many_to_gpu(Volume& /*volume*/, std::span<StagedRead> /*reads*/, i32 /*gpu*/,
+                      u64 /*stream*/, LongCall& /*call*/) {
     return Errc::no_device;
 }
 

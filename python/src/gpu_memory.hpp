@@ -2,6 +2,10 @@
 // Memory of a GPU, for arrays and for the contents of files. In a build without CUDA there is none.
 #pragma once
 
+#include <optional>
+#include <span>
+
+#include "fs/volume/staged_reads.hpp"
 #include "python/src/array.hpp"
 #include "warren/volume.hpp"
 
@@ -12,14 +16,19 @@ class LongCall;
 /// The number of the GPU whose memory `at` points into; -1 for host memory.
 i32 gpu_of(const void* at);
 
-/// Copies an array to the memory of GPU number `gpu`. Errc::no_device, Errc::no_memory;
-/// gpu_failure() has the details. Requires: the caller does not hold the GIL.
+/// Allocates an array in the memory of GPU number `gpu`, not initialized. Errc::no_device,
+/// Errc::no_memory; gpu_failure() has the details. Requires: the caller does not hold the GIL.
+Errc make_on_gpu(i32 gpu, const ElementType& type, std::vector<i64> shape, Array& made);
+/// Copies an array to such memory.
 Errc copy_to_gpu(const Array& from, i32 gpu, Array& to);
 /// Copies an array from a GPU to `to`, which has room for all of it.
 Errc copy_to_host(const Array& from, void* to);
 
 /// The last failure of this thread.
 Failure gpu_failure(Errc code);
+
+/// The default stream of the calling thread (cudaStreamPerThread).
+inline constexpr u64 own_stream = 2;
 
 /// A range of a GPU's memory, and the cudaStream_t on which copies from and to it are queued.
 struct GpuBytes {
@@ -29,11 +38,31 @@ struct GpuBytes {
     u64 stream = 0;
 };
 
-/// Reads a file into `target` on all cores, through pinned host memory, and returns the number of
-/// bytes read. The last copies may still be queued on the stream.
+/// The range of an array; none for host memory. Raises ValueError for a stream there, and TypeError
+/// for other devices; `what` names the array.
+template <class Target>
+std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream,
+                                  const char* what) {
+    const i32 type = array.device_type();
+    if (type == nb::device::cpu::value) {
+        if (stream) throw nb::value_error("stream: not allowed with host memory");
+        return std::nullopt;
+    }
+    if (type != nb::device::cuda::value)
+        throw nb::type_error((std::string(what) + ": must be in host or CUDA memory").c_str());
+    auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
+    return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
+}
+
+/// Reads a file into `target` on all cores and returns the number of bytes read. Copies may still
+/// be under way; what is queued on the stream after this waits for them.
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,
                         LongCall& call);
-/// Writes `source` to a file after the work queued on its stream, and returns the number of bytes.
+/// Reads parts of many files likewise. Their errors are in the reads.
+Errc read_many_to_gpu(Volume& volume, std::span<StagedRead> reads, i32 gpu, u64 stream,
+                      LongCall& call);
+/// Writes `source` to a file on all cores after the work queued on its stream, and returns the
+/// number of bytes.
 Result<u64> write_from_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& source,
                            LongCall& call);
 /// Waits for the work queued on the stream.

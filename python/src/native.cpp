@@ -23,7 +23,8 @@ void NativeVolume::format(const nb::bytes& path, u64 size, const std::string& la
     if (failure.code != Errc::ok) raise_failure(failure, text);
 }
 
-NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine)
+NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine,
+                           u64 host_memory)
     : shared_(std::make_shared<Shared>()) {
     EngineChoice choice = EngineChoice::automatic;
     if (!find_engine(engine, choice)) throw nb::value_error("engine: it is auto, cpu or cuda");
@@ -31,7 +32,11 @@ NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::str
     Failure failure;
     {
         const GilRelease release;
-        shared_->volume = Volume::open(text, {.read_only = read_only, .engine = choice}, failure);
+        const OpenOptions options{.read_only = read_only,
+                                  .file_buffer_bytes = host_memory,
+                                  .pins_file_buffer = true,
+                                  .engine = choice};
+        shared_->volume = Volume::open(text, options, failure);
     }
     if (!shared_->volume) raise_failure(failure, text);
 }
@@ -78,7 +83,7 @@ NB_MODULE(_native, module) {
     add_array(module);
     add_file(module);
     VolumeClass volume(module, "Volume");
-    volume.def(nb::init<const nb::bytes&, bool, const std::string&>())
+    volume.def(nb::init<const nb::bytes&, bool, const std::string&, warren::u64>())
         .def_static("format", &NativeVolume::format)
         .def("is_closed", &NativeVolume::is_closed)
         .def("is_forked", &NativeVolume::is_forked)

@@ -46,7 +46,7 @@ class NativeFile {
 class NativeVolume {
  public:
     static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);
-    NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine);
+    NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine, u64 host_memory);
 
     bool is_closed() const { return !shared_->volume; }
     bool is_forked() const { return shared_->is_forked(); }

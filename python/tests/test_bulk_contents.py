@@ -192,3 +192,15 @@ def test_permission(tmp_path: Path) -> None:
             assert opened.read_many(["private"]).errno.tolist() == [errno.EACCES]
     finally:
         os.seteuid(0)
+
+
+def test_devices(volume: warren.Volume) -> None:
+    volume.write_many(["a"], [b"data"], strict=True)
+    assert volume.read_many(["a"], device="cpu")[0] == b"data"
+    for arguments in ({"device": "gpu"}, {"out": bytearray(9), "device": "cpu"}, {"stream": 1},
+                      {"out": bytearray(9), "stream": 1}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"device|stream"):
+            volume.read_many(["a"], **arguments)  # type: ignore[arg-type]
+    with pytest.raises(OSError) as caught:
+        volume.read_many(["a"], device="cuda:99")
+    assert caught.value.errno == errno.ENODEV and caught.value.strerror

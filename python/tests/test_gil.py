@@ -66,7 +66,10 @@ class Site:
         self.map = self.native.map(b"/d/002", "uint8", None, 0, True)
         self.large = np.zeros(4 << 20, np.uint8)
         self.volume.write_many(["/large"], [self.large], strict=True)
-        self.array = self.native.read_many(["/large"], None, None, None, None, True, None)[0]
+        found = self.native.read_many(
+            ["/large"], None, None, None, None, None, None, True, None
+        )
+        self.array = found[0]
         closed = warren.Volume.create(path.with_suffix(".closed"), 16 << 20)
         closed.close()
         self.closed = closed._native
@@ -137,7 +140,9 @@ LET_GO: dict[str, Call] = {
     "Volume.create_many": lambda s: s.native.create_many(NAMES, None, 0o100644, False, None),
     "Volume.remove_many": lambda s: s.native.remove_many([b"/none"], None, False, False, None),
     "Volume.move_many": lambda s: s.native.move_many([b"/d/004"], [b"/d/004"], None, False, None),
-    "Volume.read_many": lambda s: s.native.read_many(NAMES, None, None, None, None, False, None),
+    "Volume.read_many": lambda s: s.native.read_many(
+        NAMES, None, None, None, None, None, None, False, None
+    ),
     "Volume.write_many": lambda s: s.native.write_many(
         [b"/d/005"], s.large, np.array([0, 4]), None, 0o100644, False, None
     ),

@@ -207,6 +207,92 @@ def test_read_into(gpu: warren.Volume, tmp_path: Path, engine: str) -> None:
         assert caught.value.errno == errno.ENOSPC
 
 
+@pytest.mark.parametrize("host_memory", [0, 8 << 20, 256 << 20])
+def test_read_many(gpu: warren.Volume, tmp_path: Path, host_memory: int) -> None:
+    """From the page cache, from pinned memory that is too small for all, and from enough of it."""
+    torch = pytest.importorskip("torch")
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    sizes = rng.choice([0, 1, 100, 128, 129, 4096, 5000, 70_000, 3_000_001], 3000,
+                       p=[0.05, 0.1, 0.2, 0.05, 0.1, 0.3, 0.1, 0.09, 0.01])  # fmt: skip
+    ends = np.cumsum([0, *sizes])
+    data = rng.integers(0, 256, ends[-1], np.uint8)
+    names = [f"/{i}" for i in range(len(sizes))]
+    with warren.Volume.create(tmp_path / "w.img", 1 << 30, host_memory=host_memory) as volume:
+        handles = np.asarray(volume.write_many(names, data, ends, strict=True).handles)
+        for round in range(6):
+            order = rng.permutation(len(sizes)) if round % 2 else np.arange(len(sizes))
+            wanted = np.concatenate([data[ends[i] : ends[i + 1]] for i in order])
+            found = volume.read_many(handles[order], device="cuda", strict=True)
+            assert found.values.__dlpack_device__() == (2, 0)
+            assert (torch.from_dlpack(found.values).cpu().numpy() == wanted).all()
+            assert np.diff(found.offsets).tolist() == sizes[order].tolist()
+            out = torch.zeros(len(wanted) + 10, dtype=torch.uint8, device="cuda")
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                out += 5  # the reads come behind this, and go before what follows
+                volume.read_many(handles[order], out=out, stream=stream, strict=True)
+                out += 1
+            stream.synchronize()
+            assert (out[: len(wanted)].cpu().numpy() == wanted + 1).all() and (out[-10:] == 6).all()
+            starts, stops = rng.integers(0, 3000, (2, len(sizes)))
+            parts = volume.read_many(handles, starts=starts, ends=stops, device="cuda:0")
+            wanted = np.concatenate(
+                [
+                    data[begin : begin + size][start:stop]
+                    for begin, size, start, stop in zip(ends, sizes, starts, stops, strict=False)
+                ]
+            )
+            assert (torch.from_dlpack(parts.values).cpu().numpy() == wanted).all()
+            changed = int(rng.integers(0, len(sizes)))
+            data[ends[changed] : ends[changed + 1]] ^= 255
+            part = data[ends[changed] : ends[changed + 1]].tobytes()
+            volume.write_many([names[changed]], [part], strict=True)
+        contents = volume.read_many(["/1", "/none"], device="cuda")
+        assert contents.errno.tolist() == [0, errno.ENOENT]
+        with pytest.raises(ValueError, match="device"):
+            volume.read_many(names, out=out, device="cuda")
+        with pytest.raises(ValueError, match="room"):
+            volume.read_many(names, out=out[:7])
+
+
+def test_host_memory(gpu: warren.Volume, tmp_path: Path) -> None:
+    """Tensors go to files that wait in pinned memory, and come back from there."""
+    torch = pytest.importorskip("torch")
+    size = (200 << 20) + 77
+    path = tmp_path / "w.img"
+    with warren.Volume.create(path, 1 << 30, host_memory=600 << 20) as volume:
+        source = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda")
+        for offset in (0, 1234):
+            with volume.open("/f", "w+") as file:
+                assert file.write_from(source, offset) == size
+                for _ in range(2):
+                    back = torch.zeros_like(source)
+                    assert file.read_into(back, offset) == size and torch.equal(back, source)
+                middle = torch.zeros(50 << 20, dtype=torch.uint8, device="cuda")
+                file.write_from(middle, 33_333_333 + offset)
+                source[33_333_333:][: 50 << 20] = 0
+                assert file.read_into(back, offset) == size and torch.equal(back, source)
+    with warren.Volume(path, read_only=True, host_memory=1 << 20) as volume:
+        back = torch.zeros_like(source)
+        assert volume.open("/f").read_into(back, 1234) == size and torch.equal(back, source)
+
+
+def test_batches_on_the_gpu(gpu: warren.Volume) -> None:
+    pytest.importorskip("torch")
+    from warren.torch import FileDataset
+
+    data = [bytes([i % 256]) * (1 + i % 700) for i in range(1000)]
+    gpu.write_many([f"/{i:04}" for i in range(1000)], data, strict=True)
+    dataset = FileDataset(gpu, batch_size=300, shuffle=True, device="cuda")
+    for batch in dataset:
+        assert batch.values.is_cuda and batch.offsets.is_cuda
+        assert len(batch.offsets) == len(batch.rows) + 1
+        firsts = batch.values[batch.offsets[:-1]].cpu().tolist()
+        assert firsts == [int(dataset.path(row)[1:]) % 256 for row in batch.rows]
+
+
 def test_kernels_on_files(gpu: warren.Volume, tmp_path: Path) -> None:
     pytest.importorskip("cupy")
     kernels: Any = example("kernels_on_files")

@@ -144,3 +144,24 @@ def test_closed_forked_pickled(volume: warren.Volume) -> None:
         volume.listdir()
     with pytest.raises(ValueError):
         file.write(b"x")
+
+
+def test_host_memory(tmp_path: Path) -> None:
+    path = tmp_path / "v.img"
+    for size in (-1, 1000):
+        with pytest.raises(ValueError, match="host_memory"):
+            warren.Volume.create(path, 64 << 20, host_memory=size)
+        with pytest.raises(ValueError, match="host_memory"):
+            warren.Volume(path, host_memory=size)
+    data = os.urandom(3_000_001)
+    path.unlink(missing_ok=True)
+    with warren.Volume.create(path, 64 << 20, host_memory=1 << 20) as volume:
+        names = [f"/{i}" for i in range(300)]
+        parts = [data[i * 10_000 :][: i * 31] for i in range(300)]
+        volume.write_many([*names, "/long"], [*parts, data], strict=True)
+        for _ in range(2):
+            found = volume.read_many(names, strict=True)
+            assert [bytes(found[i]) for i in range(300)] == parts
+            assert volume.open("/long").readall() == data
+    with warren.Volume(path, read_only=True, host_memory=256 << 10) as volume:
+        assert volume.open("/long").readall() == data

@@ -92,7 +92,9 @@ class File:
     def sync(self) -> None: ...
 
 class Volume:
-    def __init__(self, path: bytes, read_only: bool, engine: str, /) -> None: ...
+    def __init__(
+        self, path: bytes, read_only: bool, engine: str, host_memory: int, /
+    ) -> None: ...
     @staticmethod
     def format(path: bytes, size: int, label: str, force: bool, /) -> None: ...
     def is_closed(self) -> bool: ...
@@ -150,6 +152,8 @@ class Volume:
         starts: _Array | None,
         ends: _Array | None,
         out: _Array | None,
+        gpu: int | None,
+        stream: int | None,
         strict: bool,
         progress: _Progress,
         /,

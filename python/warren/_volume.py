@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn, Union, cast
 
 from . import _native
-from ._file import READ, WRITE, File
+from ._file import READ, WRITE, File, stream_address
 from ._native import Array, Map
 from ._paths import Path, Paths, Progress
 from ._program import Finding, examine
@@ -55,17 +55,28 @@ class Volume(Paths):
     call between two names: what was done before stays done.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False, engine: str = "cpu") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        engine: str = "cpu",
+        host_memory: int = 0,
+    ) -> None:
         """Opens the volume in a file or device. Nobody else may have it open, unless all open it
         read-only.
 
         engine: what runs the operations: cpu; cuda, a GPU, whose memory then holds the metadata and
         what map() shows (OSError ENODEV: there is none that can be used); or auto, a GPU if there
         is one.
+        host_memory: bytes of memory for contents, at least 256 KiB, or 0: they are read from and
+        written to the file at once. Where there is a GPU, the memory is pinned when it is first
+        used, and copies to the GPU begin there. Writes wait there until sync(), or for room.
         """
+        _check_host_memory(host_memory)
         self._name = os.path.abspath(os.fsencode(path))
         self._read_only = read_only
-        self._native = _native.Volume(self._name, read_only, engine)
+        self._native = _native.Volume(self._name, read_only, engine, host_memory)
 
     @classmethod
     def create(
@@ -76,6 +87,7 @@ class Volume(Paths):
         label: str = "",
         force: bool = False,
         engine: str = "cpu",
+        host_memory: int = 0,
     ) -> Volume:
         """Makes an empty volume of `size` bytes in a file or device and opens it.
 
@@ -83,8 +95,9 @@ class Volume(Paths):
         """
         if size < 0:
             raise ValueError(f"negative size: {size}")
+        _check_host_memory(host_memory)
         _native.Volume.format(os.fsencode(path), size, label, force)
-        return cls(path, engine=engine)
+        return cls(path, engine=engine, host_memory=host_memory)
 
     def close(self) -> None:
         """Makes all changes durable and closes the volume; a second call does nothing."""
@@ -242,6 +255,8 @@ class Volume(Paths):
         starts: Buffer | HasDLPack | None = None,
         ends: Buffer | HasDLPack | None = None,
         out: Buffer | HasDLPack | None = None,
+        device: str | None = None,
+        stream: object = None,
         strict: bool = False,
         progress: Progress = None,
     ) -> Contents:
@@ -252,10 +267,17 @@ class Volume(Paths):
         `files` are names, or handles as int64[n, 2]. `out`: a writable uint8 array of one dimension
         to read into, at least as long as the files together (ValueError says how long). A file
         that shrinks meanwhile ends in zeros.
+
+        In the memory of a CUDA GPU: without `out`, `device` is cuda or cuda:N. An `out` there has
+        the bytes when `stream` has come to them, as with File.read_into().
         """
+        gpu = gpu_number(device)
+        if out is not None and device is not None:
+            raise ValueError("device: it is that of `out`")
         values, offsets, codes = self._native.read_many(
-            files, _start(directory), starts, ends, out, strict, progress
-        )
+            files, _start(directory), starts, ends, out, gpu, stream_address(stream), strict,
+            progress,
+        )  # fmt: skip
         return Contents(values, offsets, codes)
 
     def write_many(
@@ -462,6 +484,11 @@ class Volume(Paths):
     def rebuild(self, directory: Directory, *, progress: Progress = None) -> Rebuilt:
         """Packs a directory's names into as few blocks as they need. Ctrl-C leaves the rest."""
         return Rebuilt(*self._native.rebuild(_start(directory), progress))
+
+
+def _check_host_memory(size: int) -> None:
+    if size < 0 or 0 < size < 256 << 10:
+        raise ValueError(f"host_memory: must be 0 or at least 256 KiB, not {size}")
 
 
 def _start(directory: Directory) -> bytes | tuple[int, int] | None:

@@ -19,6 +19,7 @@ from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
 
 from ._paths import Path
 from ._shared import shared_volume
+from ._table import gpu_number
 from ._volume import Volume
 
 
@@ -54,6 +55,7 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     shuffle: each epoch has an order of its own, which follows from `seed` and set_epoch(); else
     files come in the order of their inode numbers.
     rank, ranks: this process takes each batch whose number leaves the remainder `rank`.
+    device: where `values` and `offsets` are to be: cpu (the default), cuda or cuda:N.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
         rank: int = 0,
         ranks: int = 1,
         prefetch: int = 2,
+        device: str | None = None,
     ) -> None:
         super().__init__()
         if batch_size < 1 or prefetch < 0 or not 0 <= rank < ranks:
@@ -84,6 +87,8 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
         self.epoch = 0
         self.prefetch = prefetch
         self._part = rank, ranks
+        self._device = device or "cpu"
+        gpu_number(device)
         self._volume = volume if isinstance(volume, Volume) else None
         self._image = volume.path if isinstance(volume, Volume) else os.path.abspath(volume)
         self._read_only = isinstance(volume, Volume) and volume.read_only
@@ -137,8 +142,9 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
 
     def read(self, rows: Any) -> Batch:
         """The batch of the files of these rows (int64[n])."""
-        found = self.volume.read_many(self.handles[rows], strict=True)
-        return Batch(torch.from_dlpack(found.values), torch.from_dlpack(found.offsets), rows)
+        found = self.volume.read_many(self.handles[rows], device=self._device, strict=True)
+        offsets = torch.from_dlpack(found.offsets).to(self._device)
+        return Batch(torch.from_dlpack(found.values), offsets, rows)
 
     def __iter__(self) -> Iterator[Batch]:
         if self.prefetch == 0:

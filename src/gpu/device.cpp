@@ -55,4 +55,15 @@ Errc describe_device(int index, DeviceInfo& info) {
     return Errc::ok;
 }
 
+DeviceScope::DeviceScope(int index) {
+    int now = index;
+    code_ = check(cudaGetDevice(&now), "cudaGetDevice");
+    if (code_ == Errc::ok) code_ = use_device(index);
+    if (now != index) before_ = now;
+}
+
+DeviceScope::~DeviceScope() {
+    if (before_ >= 0) static_cast<void>(use_device(before_));
+}
+
 }  // namespace warren::gpu

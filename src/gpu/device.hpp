@@ -37,4 +37,20 @@ Errc describe_device(int index, DeviceInfo& info);
 /// Makes GPU `index` the current device of the calling thread.
 Errc use_device(int index);
 
+/// Selects GPU `index` for the calling thread, which may belong to a host program that has another
+/// one selected, for the lifetime of this object.
+class DeviceScope {
+ public:
+    explicit DeviceScope(int index);
+    ~DeviceScope();
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+    /// Whether it is selected.
+    Errc code() const { return code_; }
+
+ private:
+    int before_ = -1;  // another one
+    Errc code_;
+};
+
 }  // namespace warren::gpu

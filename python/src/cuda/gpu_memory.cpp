@@ -1,113 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contents pass through two pieces of pinned memory: while one is copied over the bus, the cores
-// fill or empty the other.
+// Contents pass through the staging memory of the GPU, on all cores, each with two buffers.
 #include "python/src/gpu_memory.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
-#include <map>
+#include <functional>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/workers.hpp"
+#include "fs/volume/staged_write.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
-#include "gpu/stream.hpp"
+#include "gpu/gather.hpp"
+#include "gpu/staging.hpp"
 #include "python/src/shared.hpp"
 
 namespace warren::python {
 namespace {
 
-constexpr u64 piece_bytes = 32 * mib;  // copied in one call
-constexpr u64 slice_bytes = 2 * mib;   // read by one core in one call
+using gpu::Staging;
+using gpu::StagingPool;
 
-/// Pinned memory, and an event recorded after the last copy from or to it.
-struct Piece {
-    gpu::PinnedBuffer<std::byte> memory;
-    gpu::Event copied;
+/// Pieces of at least so many bytes on average are copied one by one.
+constexpr u64 long_piece_bytes = 256 * kib;
 
-    Errc open() {
-        WARREN_TRY(copied.open());
-        return memory.reserve(piece_bytes);
-    }
-    Errc queue(void* to, const void* from, u64 bytes, cudaStream_t stream) const {
-        WARREN_TRY(gpu::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
-                              "cudaMemcpyAsync"));
-        return gpu::check(cudaEventRecord(copied.get(), stream), "cudaEventRecord");
-    }
-};
-struct Staging {
-    Piece pieces[2];
-};
-
-/// Staging memory that no call uses, by GPU. Never freed, because at the end of the process the
-/// driver may already have shut down.
-struct Idle {
-    std::mutex mutex;
-    std::multimap<i32, std::unique_ptr<Staging>> all;
-};
-Idle& idle() {
-    static Idle& one = *new Idle;
-    return one;
-}
-
-/// Holds the staging memory of a GPU for the lifetime of this object.
-class StagingHold {
+class GpuLane final : public StagingLane {
  public:
-    explicit StagingHold(i32 gpu) : gpu_(gpu) {
-        const std::lock_guard lock(idle().mutex);
-        auto found = idle().all.extract(gpu);
-        staging_ = found ? std::move(found.mapped()) : std::make_unique<Staging>();
-    }
-    ~StagingHold() {
-        const std::lock_guard lock(idle().mutex);
-        idle().all.emplace(gpu_, std::move(staging_));
-    }
-    StagingHold(const StagingHold&) = delete;
-    StagingHold& operator=(const StagingHold&) = delete;
+    explicit GpuLane(Staging& staging) : staging_(staging) {}
 
-    Errc open() {
-        WARREN_TRY(gpu::use_device(gpu_));
-        for (Piece& piece : staging_->pieces)
-            WARREN_TRY(piece.open());
+    u64 room_bytes() const override { return Staging::buffer_bytes; }
+    u64 pieces_max() const override { return Staging::pieces_max; }
+    bool can_read(const HeldContents& held) const override { return held.is_pinned(); }
+    Errc next(std::span<std::byte>& room, std::span<CopyPiece>& pieces) override {
+        WARREN_TRY(staging_.next(buffer_));
+        room = {buffer_->memory.data(), buffer_->memory.count()};
+        pieces = {buffer_->pieces.data(), buffer_->pieces.count()};
         return Errc::ok;
     }
-    Piece& piece(u64 number) { return staging_->pieces[number % 2]; }
+    Errc copy(u64 count) override {
+        const std::span pieces(buffer_->pieces.data(), count);
+        u64 bytes = 0;
+        for (const CopyPiece& piece : pieces)
+            bytes += piece.bytes;
+        if (bytes < count * long_piece_bytes && count > 1) {
+            WARREN_TRY(gpu::gather(pieces, staging_.stream()));
+        } else {
+            for (const CopyPiece& piece : pieces)
+                WARREN_TRY(staging_.stream().copy(piece.to, piece.from, piece.bytes));
+        }
+        return staging_.queued(*buffer_);
+    }
+    Errc wait() override { return staging_.wait(); }
 
  private:
-    i32 gpu_;
-    std::unique_ptr<Staging> staging_;
+    static_assert(StagingLane::alignment == gpu::gather_alignment);
+
+    Staging& staging_;
+    Staging::Buffer* buffer_ = nullptr;
 };
 
-cudaStream_t stream_of(const GpuBytes& bytes) {
-    return reinterpret_cast<cudaStream_t>(bytes.stream);
+/// Calls work(worker, staging) on at most `threads` threads. What they queue waits for what the
+/// stream has to do by now, and the stream then for that. Returns the first error, of which
+/// gpu_failure() knows on this thread.
+template <class Work>
+Errc with_stagings(u64 threads, i32 gpu, u64 stream_address, const Work& work) {
+    // It may be the default stream of the calling thread, which only this thread can name.
+    const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
+    const gpu::DeviceScope scope(gpu);
+    WARREN_TRY(scope.code());
+    gpu::Event begin;
+    WARREN_TRY(begin.open());
+    WARREN_TRY(gpu::check(cudaEventRecord(begin.get(), stream), "cudaEventRecord"));
+    std::vector<gpu::Event> ends(std::clamp<u64>(threads, 1, usable_processors()));
+    std::mutex mutex;
+    Failure failure;
+    run_once(static_cast<u32>(ends.size()), [&](u32 worker) {
+        const Errc code = StagingPool::of(gpu).with([&](Staging& staging) -> Errc {
+            WARREN_TRY(staging.stream().wait_for(begin));
+            WARREN_TRY(work(worker, staging));
+            WARREN_TRY(ends[worker].open());
+            return ends[worker].record(staging.stream());
+        });
+        const std::lock_guard lock(mutex);
+        if (failure.code == Errc::ok && code != Errc::ok) failure = gpu_failure(code);
+    });
+    for (const gpu::Event& end : ends) {
+        if (end.get() == nullptr) continue;  // a thread that took no part
+        WARREN_TRY(gpu::check(cudaStreamWaitEvent(stream, end.get()), "cudaStreamWaitEvent"));
+    }
+    return failure.code == Errc::ok ? Errc::ok : gpu::fail(failure.code, failure.message);
 }
 
-/// Reads a file into `target` on all cores and returns the number of bytes read.
-Result<u64> read_slices(Workers& workers, Volume& volume, Handle file, u64 offset,
-                        std::span<std::byte> target) {
-    std::atomic<u64> end{target.size()};
-    std::atomic<Errc> failed{Errc::ok};
-    const u64 slices = (target.size() + slice_bytes - 1) / slice_bytes;
-    workers.run_ranges(slices, 1, [&](u64 first, u64 last, u32) {
-        for (u64 i = first; i < last && failed == Errc::ok; ++i) {
-            const u64 begin = i * slice_bytes;
-            const u64 count = std::min(slice_bytes, target.size() - begin);
-            const Result<u64> got = volume.read(file, offset + begin, target.subspan(begin, count));
-            if (!got) {
-                failed.store(got.code());
-            } else if (*got < count) {
-                u64 before = end;
-                while (begin + *got < before && !end.compare_exchange_weak(before, begin + *got)) {
-                }
-            }
-        }
+Errc run(StagedReads& reads, i32 gpu, u64 stream, LongCall& call) {
+    const u64 threads = reads.threads_max(Staging::buffer_bytes, Staging::pieces_max);
+    return with_stagings(threads, gpu, stream, [&](u32 worker, Staging& staging) {
+        GpuLane lane(staging);
+        return reads.run(
+            lane, [&] { return worker == 0 ? call.goes_on(reads.taken()) : !call.is_stopped(); });
     });
-    if (failed != Errc::ok) return failed.load();
-    return end.load();
+}
+
+/// The work of a thread: fetches a piece while it writes the one before.
+Errc write_pieces(StagedWrite& write, Staging& staging, const std::byte* source,
+                  const std::function<bool()>& goes_on) {
+    struct Fetched {
+        StagedWrite::Piece piece;
+        Staging::Buffer* buffer = nullptr;  // null: there is no piece
+    };
+    const auto fetch = [&](Fetched& next) -> Errc {
+        next.buffer = nullptr;
+        if (!goes_on() || !write.take(next.piece)) return Errc::ok;
+        return staging.fetch(source + next.piece.begin, next.piece.bytes, next.buffer);
+    };
+    Fetched now;
+    Fetched next;
+    WARREN_TRY(fetch(now));
+    for (; now.buffer != nullptr; now = next) {
+        WARREN_TRY(fetch(next));
+        WARREN_TRY(now.buffer->copied.wait());
+        write.put(now.piece, {now.buffer->memory.data(), now.piece.bytes});
+    }
+    return Errc::ok;
 }
 
 }  // namespace
@@ -126,23 +143,32 @@ Failure gpu_failure(Errc code) {
     return last.code == code ? last : Failure{code, "the GPU cannot be used"};
 }
 
-Errc copy_to_gpu(const Array& from, i32 gpu, Array& to) {
+Errc make_on_gpu(i32 gpu, const ElementType& type, std::vector<i64> shape, Array& made) {
     if (gpu < 0 || gpu >= gpu::device_count())
         return gpu::fail(Errc::no_device, "there is no GPU " + std::to_string(gpu));
-    WARREN_TRY(gpu::use_device(gpu));
+    const gpu::DeviceScope scope(gpu);
+    WARREN_TRY(scope.code());
     auto memory = std::make_shared<gpu::DeviceBuffer<std::byte>>();
-    WARREN_TRY(memory->allocate(std::max<u64>(from.size_bytes(), 1)));
-    gpu::Stream stream;
-    WARREN_TRY(stream.open());
-    WARREN_TRY(stream.copy(memory->data(), from.data<void>(), from.size_bytes()));
-    WARREN_TRY(stream.wait());
-    to = Array(memory, memory->data(), from.type(), from.shape());
-    to.set_gpu(gpu);
+    Array array(memory, nullptr, type, std::move(shape));
+    WARREN_TRY(memory->allocate(std::max<u64>(array.size_bytes(), 1)));
+    made = Array(memory, memory->data(), type, array.shape());
+    made.set_gpu(gpu);
     return Errc::ok;
 }
 
+Errc copy_to_gpu(const Array& from, i32 gpu, Array& to) {
+    WARREN_TRY(make_on_gpu(gpu, from.type(), from.shape(), to));
+    const gpu::DeviceScope scope(gpu);
+    WARREN_TRY(scope.code());
+    gpu::Stream stream;
+    WARREN_TRY(stream.open());
+    WARREN_TRY(stream.copy(to.data<void>(), from.data<void>(), from.size_bytes()));
+    return stream.wait();
+}
+
 Errc copy_to_host(const Array& from, void* to) {
-    WARREN_TRY(gpu::use_device(from.gpu()));
+    const gpu::DeviceScope scope(from.gpu());
+    WARREN_TRY(scope.code());
     gpu::Stream stream;
     WARREN_TRY(stream.open());
     WARREN_TRY(stream.copy(to, from.data<void>(), from.size_bytes()));
@@ -151,57 +177,39 @@ Errc copy_to_host(const Array& from, void* to) {
 
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,
                         LongCall& call) {
-    StagingHold staging(target.gpu);
-    WARREN_TRY(staging.open());
-    Workers workers(0);
-    u64 done = 0;
-    for (u64 turn = 0; done < target.bytes && call.goes_on(done); ++turn) {
-        Piece& piece = staging.piece(turn);
-        WARREN_TRY(piece.copied.wait());
-        const u64 count = std::min(piece_bytes, target.bytes - done);
-        const std::span room(piece.memory.data(), count);
-        const Result<u64> got = read_slices(workers, volume, file, offset + done, room);
-        if (!got) return got;
-        WARREN_TRY(piece.queue(target.data + done, room.data(), *got, stream_of(target)));
-        done += *got;
-        if (*got < count) break;
-    }
-    return done;
+    StagedRead read{.file = file, .offset = offset, .target = target.data, .bytes = target.bytes};
+    StagedReads reads(volume, std::span(&read, 1), AtEnd::nothing);
+    WARREN_TRY(run(reads, target.gpu, target.stream, call));
+    WARREN_TRY(read.code);
+    return read.done;
+}
+
+Errc read_many_to_gpu(Volume& volume, std::span<StagedRead> reads, i32 gpu, u64 stream,
+                      LongCall& call) {
+    StagedReads all(volume, reads, AtEnd::zeros);
+    return run(all, gpu, stream, call);
 }
 
 Result<u64> write_from_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& source,
                            LongCall& call) {
-    StagingHold staging(source.gpu);
-    WARREN_TRY(staging.open());
-    const u64 pieces = (source.bytes + piece_bytes - 1) / piece_bytes;
-    const auto part = [&](u64 number) {
-        return std::min(piece_bytes, source.bytes - number * piece_bytes);
-    };
-    const auto fetch = [&](u64 number) {
-        Piece& piece = staging.piece(number);
-        return piece.queue(piece.memory.data(), source.data + number * piece_bytes, part(number),
-                           stream_of(source));
-    };
-    if (pieces > 0) WARREN_TRY(fetch(0));
-    u64 done = 0;
-    for (u64 number = 0; number < pieces && call.goes_on(done); ++number) {
-        const Piece& piece = staging.piece(number);
-        if (number + 1 < pieces) WARREN_TRY(fetch(number + 1));
-        WARREN_TRY(piece.copied.wait());
-        for (u64 at = 0; at < part(number);) {
-            const std::span rest(piece.memory.data() + at, part(number) - at);
-            const Result<u64> put = volume.write(file, offset + done, rest);
-            if (!put) return put;
-            if (*put == 0) return Errc::io;
-            at += *put;
-            done += *put;
-        }
+    StagedWrite write(volume, file, offset, source.bytes, Staging::buffer_bytes);
+    Errc moved = Errc::ok;
+    if (write.begin() == Errc::ok) {
+        moved = with_stagings(write.pieces(), source.gpu, source.stream,
+                              [&](u32 worker, Staging& staging) {
+                                  return write_pieces(write, staging, source.data, [&] {
+                                      return worker == 0 ? call.goes_on(0) : !call.is_stopped();
+                                  });
+                              });
     }
-    return done;
+    WARREN_TRY(write.end());
+    WARREN_TRY(moved);
+    return source.bytes;
 }
 
 Errc wait_for_stream(i32 gpu, u64 stream) {
-    WARREN_TRY(gpu::use_device(gpu));
+    const gpu::DeviceScope scope(gpu);
+    WARREN_TRY(scope.code());
     return gpu::check(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(stream)),
                       "cudaStreamSynchronize");
 }

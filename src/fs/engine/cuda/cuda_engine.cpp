@@ -132,7 +132,6 @@ class CudaEngine final : public Engine,
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
-    std::shared_ptr<cuda_engine::StagingPool> staging_;  // of mapped files, which may outlive this
     ring::RingPool pool_;
     std::unique_ptr<ring::RingClient> client_;  // null: there is no server
     cuda_engine::ResidentServer server_;        // last member: it stops before the others go
@@ -187,7 +186,6 @@ Errc CudaEngine::open(std::string& failure) {
         return Errc::not_supported;
     }
     loss_.set_device(info_.index);
-    staging_ = std::make_shared<cuda_engine::StagingPool>(info_.index);
     opened = cuda_engine::prepare_fault_record();
     if (opened == Errc::ok) load_metadata();
     if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
@@ -284,7 +282,7 @@ Errc CudaEngine::add_frames(u64 count) {
 Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
     if (loss_.is_lost()) return Errc::io;
     if (bytes > info_.memory_bytes) return Errc::no_memory;  // else the driver would report a fault
-    auto made = std::make_unique<cuda_engine::DeviceFileMemory>(staging_);
+    auto made = std::make_unique<cuda_engine::DeviceFileMemory>(info_.index);
     WARREN_TRY(loss_.answer(made->open(bytes)));
     memory = std::move(made);
     return Errc::ok;
