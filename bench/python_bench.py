@@ -59,7 +59,8 @@ def mounted(arguments, point):
 class Rows:
     """The times of each scenario and subject, and what must hold."""
 
-    def __init__(self):
+    def __init__(self, program):
+        self.program = program
         self.times = {}
         self.items = {}
         self.bounds = []
@@ -76,7 +77,7 @@ class Rows:
         self.bounds.append((f"{name}: {value:.3g}, {word} {bound:g}", kept))
 
     def write(self, file):
-        for line in origin.heads("bench/python_bench.py"):
+        for line in origin.heads(self.program):
             print("#", line, file=file)
         for text, kept in self.bounds:
             print(f"# must: {text}: {'met' if kept else 'MISSED'}", file=file)
@@ -182,7 +183,7 @@ def main():
     parser.add_argument("--folder", default="/dev/shm")
     parser.add_argument("--csv")
     options = parser.parse_args()
-    rows = Rows()
+    rows = Rows("bench/python_bench.py")
     measure_import(rows, options.runs)
     for size in (4096, 100):
         measure_files(rows, options.runs, options.files, size, options.folder)
