@@ -18,7 +18,7 @@ from warren import _native
 
 WAITERS = 8
 NAMES = [f"/d/{i:03}" for i in range(64)]
-ROWS = np.frombuffer(b"".join(b"d/%03d" % i for i in range(65)), np.uint8).reshape(65, 5)
+ROWS = np.frombuffer(b"".join(b"d/%04d" % i for i in range(4097)), np.uint8).reshape(-1, 6)
 
 
 def lets_go(call: Callable[[], object], seconds: float) -> bool:
@@ -136,7 +136,7 @@ LET_GO: dict[str, Call] = {
     ),
     "Volume.statistics": lambda s: s.native.statistics(),
     "Volume.lookup_many": lambda s: s.native.lookup_many(ROWS, None, True, False, None),
-    "Volume.exists_many of 65": lambda s: s.native.exists_many(ROWS, None, None),
+    "Volume.exists_many of 4097": lambda s: s.native.exists_many(ROWS, None, None),
     "Volume.create_many": lambda s: s.native.create_many(NAMES, None, 0o100644, False, None),
     "Volume.remove_many": lambda s: s.native.remove_many([b"/none"], None, False, False, None),
     "Volume.move_many": lambda s: s.native.move_many([b"/d/004"], [b"/d/004"], None, False, None),
