@@ -52,6 +52,7 @@ FileBuffer::FileBuffer(Disk& disk, const FileBufferShape& shape)
       extent_blocks_max_(std::clamp<u64>(std::min(capacity_blocks_ / 8, shape.load_blocks_max), 1,
                                          extent_blocks_limit)),
       hints_(std::bit_ceil(capacity_blocks_ / shape.hint_blocks)),
+      hint_shift_(std::countl_zero(hints_.size()) + 1),
       memory_(make_memory()) {
     WARREN_CHECK(shape.size_bytes >= size_bytes_min);
 }
@@ -69,7 +70,8 @@ FileBuffer::~FileBuffer() {
 
 std::atomic<FileBuffer::Extent*>& FileBuffer::hint(u64 block) {
     const u64 mixed = block / shape_.hint_blocks * 0x9E3779B97F4A7C15;
-    return hints_[(mixed >> 32) % hints_.size()];
+    // Its highest bits: blocks of a run have hints of their own.
+    return hints_[mixed >> hint_shift_];
 }
 
 FileBuffer::Extent* FileBuffer::find(u64 block) {

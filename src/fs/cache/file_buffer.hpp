@@ -138,7 +138,8 @@ class FileBuffer {
     const FileBufferShape shape_;
     const u64 capacity_blocks_;
     const u64 extent_blocks_max_;
-    std::vector<std::atomic<Extent*>> hints_;  // by a hash of the block: its extent
+    std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
+    const int hint_shift_;
     std::atomic<u64> hits_{0};
     std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
     mutable std::mutex mutex_;          // guards all below

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -75,6 +78,43 @@ TEST(HeldContents, areGivenWithoutWaiting) {
     held.clear();
     Bytes bytes(block);
     EXPECT_EQ(buffer.read(100 * block, bytes, 101 * block), Errc::ok);
+}
+
+/// Where each block has a hint, those of a run do not share them: nothing that was found once is
+/// looked up in the table, which a thread has locked here.
+TEST(HeldContents, areFoundByHints) {
+    constexpr u64 blocks = 512;
+    MemoryDisk disk(disk_bytes);
+    std::binary_semaphore is_asked(0);
+    std::binary_semaphore may_answer(0);
+    FileBufferShape shape;
+    shape.size_bytes = 2 * blocks * block;
+    shape.hint_blocks = 1;
+    shape.is_wanted = [&](u64) {  // with the table locked
+        is_asked.release();
+        may_answer.acquire();
+        return true;
+    };
+    FileBuffer buffer(disk, shape);
+    const auto find_all = [&] {
+        HeldContents held;
+        for (u64 at = 0; at < blocks; ++at)
+            EXPECT_EQ(buffer.hold(at * block, block, blocks * block, held), Errc::ok);
+    };
+    find_all();
+    ASSERT_EQ(buffer.write(4 * mib + block, Bytes(block, std::byte{5})), Errc::ok);
+    std::thread keeper([&] { buffer.keep_all(); });
+    is_asked.acquire();
+    std::promise<void> found;
+    std::thread reader([&] {
+        find_all();
+        found.set_value();
+    });
+    const auto status = found.get_future().wait_for(std::chrono::seconds(20));
+    may_answer.release();
+    keeper.join();
+    reader.join();
+    EXPECT_EQ(status, std::future_status::ready);
 }
 
 }  // namespace
