@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "base/workers.hpp"
 #include "fs/volume/open_while.hpp"
+#include "python/src/crew.hpp"
 #include "python/src/files.hpp"
 #include "python/src/gpu_memory.hpp"
 
@@ -38,7 +39,7 @@ void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
     }
     Counter counter(count, files_at_once);
     std::atomic<u64> done{0};
-    run_once(0, [&](u32 worker) {
+    run_on_crew(0, [&](u32 worker) {
         for (u64 first = 0, last = 0; counter.take(first, last);) {
             if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
                             : call.is_stopped())
@@ -136,6 +137,31 @@ struct Place {
     friend auto operator<=>(const Place&, const Place&) = default;
 };
 
+/// Calls work(first, last) for ranges of all items on all cores: for what takes milliseconds, so
+/// that no signal need be handled meanwhile.
+template <class Work>
+void briefly_on_all_cores(u64 count, u64 step, const Work& work) {
+    Counter counter(count, step);
+    run_on_crew(count <= step ? 1 : 0, [&](u32) {
+        for (u64 first = 0, last = 0; counter.take(first, last);)
+            work(first, last);
+    });
+}
+
+/// Sorts parts on all cores, and merges them. What has no address stays in order.
+void sort_places(std::vector<Place>& places) {
+    constexpr u64 part = 8192;
+    if (std::ranges::is_sorted(places)) return;
+    const auto at = [&](u64 i) { return places.begin() + static_cast<i64>(i); };
+    briefly_on_all_cores(places.size(), part,
+                         [&](u64 first, u64 last) { std::sort(at(first), at(last)); });
+    for (u64 sorted = part; sorted < places.size(); sorted *= 2) {
+        briefly_on_all_cores(places.size(), 2 * sorted, [&](u64 first, u64 last) {
+            std::inplace_merge(at(first), at(std::min(first + sorted, last)), at(last));
+        });
+    }
+}
+
 /// The state of one read call.
 struct Reading {
     std::vector<Result<Attributes>> found;
@@ -165,8 +191,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
             const Result<u64> address = volume.address_of(reading.found[i]->handle, begin);
             if (address) reading.places[i].address = *address;
         });
-        // What has no address stays in order, so that it goes to one place after the other.
-        if (!std::ranges::is_sorted(reading.places)) std::ranges::sort(reading.places);
+        sort_places(reading.places);
         i64* offsets = reading.offsets.data<i64>();
         i64 end = 0;
         for (std::size_t i = 0; i < count; ++i) {
@@ -229,24 +254,27 @@ void read_to_gpu(Shared& shared, Reading& reading, const Ranges& ranges, const G
                  LongCall& call) {
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller&) -> Errc {
         const i64* offsets = reading.offsets.data<i64>();
-        std::vector<StagedRead> reads;
-        reads.reserve(reading.places.size());
-        for (const auto [address, i] : reading.places) {
-            // Files without an address may be of no bytes, or cannot be read.
-            const auto bytes = static_cast<u64>(offsets[i + 1] - offsets[i]);
-            if (bytes == 0) continue;
+        std::vector<StagedRead> reads(reading.places.size());
+        const auto for_each = [&](const auto& work) {
+            briefly_on_all_cores(reads.size(), 1024, [&](u64 first, u64 last) {
+                for (u64 k = first; k < last; ++k) {
+                    const u64 i = reading.places[k].file;
+                    // Files that cannot be read have no bytes.
+                    const auto bytes = static_cast<u64>(offsets[i + 1] - offsets[i]);
+                    if (bytes > 0) work(reads[k], i, bytes);
+                }
+            });
+        };
+        for_each([&](StagedRead& read, u64 i, u64 bytes) {
             const Attributes& file = *reading.found[i];
-            reads.push_back({.file = file.handle,
-                             .offset = ranges.of(i, file.size).first,
-                             .target = target.data + offsets[i],
-                             .bytes = bytes});
-        }
+            read = {.file = file.handle,
+                    .offset = ranges.of(i, file.size).first,
+                    .target = target.data + offsets[i],
+                    .bytes = bytes};
+        });
         WARREN_TRY(read_many_to_gpu(volume, reads, target.gpu, target.stream, call));
         if (target.stream == own_stream) WARREN_TRY(wait_for_stream(target.gpu, own_stream));
-        auto read = reads.begin();
-        for (const auto [address, i] : reading.places) {
-            if (offsets[i] != offsets[i + 1]) reading.codes[i] = (read++)->code;
-        }
+        for_each([&](const StagedRead& read, u64 i, u64) { reading.codes[i] = read.code; });
         return Errc::ok;
     });
     if (code != Errc::ok) raise_failure(gpu_failure(code), "");

@@ -8,6 +8,8 @@
 #include <set>
 #include <thread>
 
+#include "python/src/crew.hpp"
+
 namespace warren::python {
 namespace {
 
@@ -73,7 +75,10 @@ GilRelease::~GilRelease() {
 void prepare_exit() {
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
     // The threads that the parent process has counted do not exist in the child.
-    pthread_atfork(nullptr, nullptr, [] { returning = 0; });
+    pthread_atfork(nullptr, nullptr, [] {
+        returning = 0;
+        forget_crew();
+    });
 }
 
 int errno_of(Errc code) {

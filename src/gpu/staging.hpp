@@ -20,8 +20,8 @@ namespace warren::gpu {
 /// Two buffers and a stream. One thread at a time uses it.
 class Staging {
  public:
-    /// Two of these for each of 16 threads fit into the caches of a server.
-    static constexpr u64 buffer_bytes = mib;
+    /// Long enough that the few microseconds between two copies matter little.
+    static constexpr u64 buffer_bytes = 4 * mib;
     static constexpr u64 pieces_max = 1024;
 
     /// Pinned memory, with room for a list of copies and to align each of them.

@@ -17,6 +17,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+constexpr u64 unit = Staging::buffer_bytes;
+
 class StagingTest : public testing::Test {
  protected:
     void SetUp() override {
@@ -67,8 +69,8 @@ TEST_F(StagingTest, GathersPiecesOfAnyLengthAndPlace) {
 
 TEST_F(StagingTest, PutsAndGets) {
     DeviceBuffer<std::byte> device;
-    ASSERT_EQ(device.allocate(5 * mib), Errc::ok);
-    for (const u64 length : {u64{0}, u64{1}, mib, mib + 1, 5 * mib - 3}) {
+    ASSERT_EQ(device.allocate(5 * unit), Errc::ok);
+    for (const u64 length : {u64{0}, u64{1}, unit, unit + 1, 5 * unit - 3}) {
         Bytes source(length);
         randomize(source.data(), length);
         Bytes found(length);
@@ -125,10 +127,10 @@ TEST_F(StagingTest, KeepsTheOrderOfTheCallersStream) {
 
 TEST_F(StagingTest, EndsWithTheErrorOfItsCaller) {
     DeviceBuffer<std::byte> device;
-    ASSERT_EQ(device.allocate(3 * mib), Errc::ok);
+    ASSERT_EQ(device.allocate(3 * unit), Errc::ok);
     const Errc code = StagingPool::of(0).with([&](Staging& staging) {
-        return staging.put(device.data(), 3 * mib, [](u64 at, std::span<std::byte>) {
-            return at < 2 * mib ? Errc::ok : Errc::no_data;
+        return staging.put(device.data(), 3 * unit, [](u64 at, std::span<std::byte>) {
+            return at < 2 * unit ? Errc::ok : Errc::no_data;
         });
     });
     EXPECT_EQ(code, Errc::no_data);

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/workers.hpp"
 #include "fs/volume/staged_write.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "gpu/gather.hpp"
 #include "gpu/staging.hpp"
+#include "python/src/crew.hpp"
 #include "python/src/shared.hpp"
 
 namespace warren::python {
@@ -78,7 +78,7 @@ Errc with_stagings(u64 threads, i32 gpu, u64 stream_address, const Work& work) {
     std::vector<gpu::Event> ends(std::clamp<u64>(threads, 1, usable_processors()));
     std::mutex mutex;
     Failure failure;
-    run_once(static_cast<u32>(ends.size()), [&](u32 worker) {
+    run_on_crew(static_cast<u32>(ends.size()), [&](u32 worker) {
         const Errc code = StagingPool::of(gpu).with([&](Staging& staging) -> Errc {
             WARREN_TRY(staging.stream().wait_for(begin));
             WARREN_TRY(work(worker, staging));
