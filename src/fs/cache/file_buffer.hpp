@@ -12,6 +12,7 @@
 // if writes fail, unless its file is removed.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -140,7 +141,12 @@ class FileBuffer {
     const u64 extent_blocks_max_;
     std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
     const int hint_shift_;
-    std::atomic<u64> hits_{0};
+    /// Counts of several threads would share a cache line.
+    struct alignas(64) Count {
+        std::atomic<u64> value{0};
+    };
+    static constexpr u64 counts = 16;
+    std::array<Count, counts> hits_;
     std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
     mutable std::mutex mutex_;          // guards all below
     const std::unique_ptr<BlockMemory> memory_;
