@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "warren/disk_refusal.hpp"
 #include "warren/failure.hpp"
 #include "warren/held_contents.hpp"
 #include "warren/mapped_file.hpp"
@@ -222,23 +223,6 @@ struct DirectoryUsage {
     u64 entries = 0;   // the directory itself and the names below it
     u64 blocks = 0;    // 4 KiB blocks
     u64 bytes = 0;     // sum of the sizes; devices count 0
-};
-
-/// A write or flush that the volume's disk refused, or a write that was not made because the disk
-/// had become smaller.
-struct DiskRefusal {
-    Errc code = Errc::ok;
-    u64 offset = 0;         // of the first byte
-    u64 bytes = 0;          // in total; 0: a flush
-    u64 places = 1;         // ranges written at once, at least one of which was refused
-    u64 found_size = 0;     // current size of the disk
-    u64 expected_size = 0;  // the size that it should have
-
-    bool has_shrunk() const { return found_size < expected_size; }
-    /// Describes for the user what was refused and why.
-    std::string text() const;
-    /// Tells the user what can be done about it.
-    std::string remedy() const;
 };
 
 struct OpenOptions {
