@@ -60,7 +60,6 @@ void add_names(Alphabet& set) {
     add_clone(set.with("/b/e"), "/a", "/b/e");
     add_clone(set.with("/a/n"), "/a/f", "/a/n");
     add_share(set.with("/b/h"), "/a/f", "/b/h", 4096);
-    add_dedupe(set.with("/b/h"), "/a/f", "/b/h", 4096);
 }
 
 void add_contents(Alphabet& set) {
