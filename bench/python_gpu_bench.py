@@ -120,26 +120,26 @@ def peers_of_large(rows, runs, folder, tensor, want):
         peer = PinnedThreads(threads)
         peer.write([plain], want)
         for _ in range(runs):
-            rows.add("read, GB", f"preadv and copy, {threads} threads", size / 1e9,
+            rows.add("read", f"preadv and copy, {threads} threads", size,
                      done(lambda p=peer: p.read(plain, tensor)))  # fmt: skip
         assert torch.equal(tensor, want)
         if kvikio is not None:
             with kvikio.defaults.set("num_threads", threads):
                 for _ in range(runs + 1):
                     seconds = done(lambda: kvikio_read(plain, tensor))
-                    rows.add("read, GB", f"KvikIO, {threads} threads", size / 1e9, seconds)
+                    rows.add("read", f"KvikIO, {threads} threads", size, seconds)
     for count in (1, THREADS):
         paths = [folder / f"plain{i}" for i in range(count)]
         peer = PinnedThreads(THREADS)
         for _ in range(runs):
-            rows.add("write, GB", f"copy and pwritev, {THREADS} threads, {count} files", size / 1e9,
+            rows.add("write", f"copy and pwritev, {THREADS} threads, {count} files", size,
                      done(lambda p=peer, n=paths: p.write(n, want)))  # fmt: skip
             for path in paths:
                 path.unlink()
     if kvikio is not None:
         with kvikio.defaults.set("num_threads", THREADS):
             for _ in range(runs):
-                rows.add("write, GB", f"KvikIO, {THREADS} threads", size / 1e9,
+                rows.add("write", f"KvikIO, {THREADS} threads", size,
                          done(lambda: kvikio_write(plain, want)))  # fmt: skip
     plain.unlink()
 
@@ -162,11 +162,11 @@ def measure_large(rows, runs, folder, options):
                 synced = time.perf_counter() - begin
                 # The first one pins memory, and lets the image grow.
                 which = "first" if run == 0 else "again"
-                rows.add("write, GB", f"write_from, {kind}, {which}", size / 1e9, seen)
-                rows.add("write, GB", f"write_from, {kind}, {which}, synced", size / 1e9, synced)
+                rows.add("write", f"write_from, {kind}, {which}", size, seen)
+                rows.add("write", f"write_from, {kind}, {which}, synced", size, synced)
             for _ in range(runs + 1):
                 seconds = done(lambda f=file: f.read_into(tensor))
-                rows.add("read, GB", f"read_into, {kind}", size / 1e9, seconds)
+                rows.add("read", f"read_into, {kind}", size, seconds)
             assert torch.equal(tensor, want)
         image.unlink()
     peers_of_large(rows, runs, folder, tensor, want)
@@ -319,18 +319,18 @@ def judge(rows):
 
     def least(name, seconds, amount, bound):
         if seconds is not None:
-            rows.must(f"{name}, GB/s", amount / seconds, bound)
+            rows.must(f"{name}, GB/s", amount / seconds / 1e9, bound)
 
     def most(scenario, subject, bound):
         if (scenario, subject) in rows.times:
             rows.must(f"{scenario}, {subject}, ms", rows.median(scenario, subject) * 1e3, bound,
                       is_least=False)  # fmt: skip
 
-    large = rows.items.get("read, GB", 0)
-    least("read_into, page cache", fastest("read, GB", "read_into, page"), large, 45)
-    least("read_into, pinned memory", fastest("read, GB", "read_into, pinned"), large, 50)
+    large = rows.items.get("read", 0)
+    least("read_into, page cache", fastest("read", "read_into, page"), large, 45)
+    least("read_into, pinned memory", fastest("read", "read_into, pinned"), large, 50)
     least("write_from, visible in pinned memory",
-          fastest("write, GB", "write_from, pinned memory, again"), large, 40)  # fmt: skip
+          fastest("write", "write_from, pinned memory, again"), large, 40)  # fmt: skip
     for scenario, bounds in (("100,000 files of 4,096 bytes", (25, 35, 45)),
                              ("100,000 files of 100 bytes", (8, 10, 28))):  # fmt: skip
         for subject, bound in zip(("handles", "handles in random order", "list of str"), bounds,
