@@ -7,7 +7,7 @@
 
 namespace warren {
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Host, ReplicaTest, HostReplica);
+INSTANTIATE_TYPED_TEST_SUITE_P(ReplicaOnHost, ReplicaTest, HostReplica);
 
 namespace {
 
