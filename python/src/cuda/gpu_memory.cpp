@@ -25,7 +25,7 @@ namespace {
 using gpu::Staging;
 using gpu::StagingPool;
 
-/// Pieces of at least so many bytes on average are copied one by one.
+/// Pieces of at least this many bytes on average are copied one by one.
 constexpr u64 long_piece_bytes = 256 * kib;
 
 class GpuLane final : public StagingLane {

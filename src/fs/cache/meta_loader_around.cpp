@@ -11,7 +11,7 @@ using format::Block;
 
 namespace {
 
-/// Blocks that are brought together lie in an aligned run of so many bytes.
+/// Blocks that are loaded together lie in an aligned run of this many bytes.
 constexpr u64 around_bytes = MetaLoader::batch_max * format::block_size;
 static_assert(format::frame_size % around_bytes == 0);
 

@@ -201,7 +201,7 @@ class StagedReads {
         return Errc::ok;
     }
 
-    /// Adds copies of bytes where they are, at most so many; returns how many bytes.
+    /// Adds at most `copies` copies of bytes where they are; returns how many bytes.
     u64 show(const StagingLane& lane, const Piece& piece, u64 copies, Filling& filling,
              std::vector<HeldContents>& held) {
         u64 done = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a replica keeps its image of a volume's metadata: a device's memory, or the host's in its
-// place. One thread at a time calls these functions, and nobody reads the image meanwhile.
+// place. One thread at a time calls these functions, and no thread reads the image meanwhile.
 #pragma once
 
 #include <span>

@@ -23,7 +23,7 @@ class ReplicaScans {
     virtual ~ReplicaScans() = default;
 
     /// See BulkCommands::scan(). Sees every change that ended before the call, in the state of one
-    /// moment. Errc::not_supported: nobody was told anything, and the caller must scan by itself.
+    /// moment. Errc::not_supported: nothing was visited, and the caller scans by itself.
     virtual Errc scan(const ScanCall& call) = 0;
     /// What keeps the replica, for users.
     virtual std::string name() const = 0;
