@@ -29,16 +29,17 @@ class ContentLock {
             state_.wait(writer, std::memory_order_relaxed);
     }
     void unlock_shared() {
-        // Pairs with the acquire in take().
-        if (state_.fetch_sub(1, std::memory_order_release) == 1) state_.notify_all();
+        // Pairs with the acquire in take(). Sequentially consistent as in unlock().
+        if (state_.fetch_sub(1, std::memory_order_seq_cst) == 1) state_.notify_all();
     }
     void lock() {
         for (u32 holder = 0; !take(holder); holder = 0)
             state_.wait(holder, std::memory_order_relaxed);
     }
     void unlock() {
-        // Pairs with the acquires in take() and try_lock_shared().
-        state_.store(0, std::memory_order_release);
+        // Pairs with the acquires in take() and try_lock_shared(). Sequentially consistent, so that
+        // notify_all() looks for waiting threads after the store.
+        state_.store(0, std::memory_order_seq_cst);
         state_.notify_all();
     }
 

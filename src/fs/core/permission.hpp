@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fs/core/attribute_block.hpp"
+#include "fs/core/change_marks.hpp"
 
 namespace warren::core {
 
@@ -153,10 +154,14 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
 // While the count does not change, a caller that may read, write and search all directories of a
 // tree, none of them sticky for that caller, may do so in all directories that are added to it.
 
-/// Counts such a change. One lane, within apply. Apply holds the locks of what readers of the
-/// rights read, so a reader that sees the new count finds either the change or a lock.
-WARREN_HD inline void note_rights_change(const Store& store) {
-    device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_relaxed);
+/// Counts such a change, and marks the block at `place`, which the same apply changes. One lane,
+/// within apply. Apply holds the locks of what readers of the rights read, so a reader that sees
+/// the new count finds either the change or a lock. A replica has no locks: there the mark, which
+/// is set first, makes the reader wait for the end of the apply.
+WARREN_HD inline void note_rights_change(const Store& store, u64 place) {
+    note_changed(store, place);
+    // Release: pairs with the acquire in rights_changes(), for the mark.
+    device_atomic<u64>(store.state->rights_changes).fetch_add(1, hd::memory_order_release);
 }
 
 /// The number of changes so far. One lane. Acquire: later reads see at least what this count saw.

@@ -298,7 +298,8 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     once(op.team, [&] {
         relaxed_store(inode.at->mode, mode);
         relaxed_store(inode.at->changed, now);
-        if (is_access && type == format::type_directory) note_rights_change(op.store);
+        if (is_access && type == format::type_directory)
+            note_rights_change(op.store, inode.block_place());
     });
     op.end_apply();
     return Errc::ok;

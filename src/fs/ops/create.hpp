@@ -157,7 +157,8 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     }
     if (is_directory) {
         once(op.team, [&] {
-            if (grants_less(at, *parent.at)) note_rights_change(op.store);
+            if (grants_less(at, *parent.at))
+                note_rights_change(op.store, fresh.inode.block_place());
         });
     }
     if (arguments.references != 0) add_references(op, fresh.inode, 0, arguments.references);

@@ -163,7 +163,7 @@ WARREN_HD void apply_arrival(Operation<Team>& op, const InodeRef& inode, bool is
     once(op.team, [&] {
         relaxed_store(inode.at->changed, now);
         if (!is_directory) return;
-        note_rights_change(op.store);
+        note_rights_change(op.store, inode.block_place());
         if (from.number == to.number) return;
         relaxed_store(inode.at->parent, to.number);
         drop_parent_link(from);

@@ -189,7 +189,7 @@ WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentia
         const bool is_directory = (old->mode & format::type_mask) == format::type_directory;
         const bool moves_rights =
             wanted.mode != old->mode || wanted.user != old->user || wanted.group != old->group;
-        if (is_directory && moves_rights) note_rights_change(op.store);
+        if (is_directory && moves_rights) note_rights_change(op.store, inode->block_place());
     });
     op.mark_dirty(inode->block_place());
     const Attributes after = once(op.team, [&] { return read_attributes(*inode); });

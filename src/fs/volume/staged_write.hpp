@@ -72,7 +72,8 @@ class StagedWrite {
         const u64 written = next_ == 0 ? 0 : (offset_ / piece_bytes_ + next_) * piece_bytes_;
         const Result<Attributes> now = volume_.attributes(file_);
         const u64 size = std::max(old_size_, written);
-        if (now && now->size > size) {
+        // A larger file was extended by another writer, whose bytes stay.
+        if (now && now->size > size && now->size <= offset_ + bytes_) {
             const AttributeChange change{.which = AttributeChange::size, .new_size = size};
             static_cast<void>(volume_.set_attributes({.check = false}, file_, change));
         }

@@ -54,6 +54,21 @@ TEST(Replica, readersJoinAVersionOrWaitForTheNext) {
 }
 
 /// After an error of the memory nobody reads the image until all of it was sent again.
+/// The check before a removal reads the count of changes first: it must not find the replica
+/// current while a change that is counted already is not marked.
+TEST(Replica, isNotCurrentOnceAChangeOfRightsIsCounted) {
+    ReplicatedVolume<HostReplica> volume(64 * mib);
+    ASSERT_TRUE(volume.expect_equal());
+    const core::Store& store = volume.inside().store();
+    const u64 place = volume->root().inode * format::inode_size;
+    const u64 before = core::rights_changes(store);
+    core::note_rights_change(store, place);
+    EXPECT_EQ(core::rights_changes(store), before + 1);
+    const u64 block = place / format::block_size;
+    EXPECT_NE(store.changed[block / 64] & u64{1} << block % 64, 0u);
+    EXPECT_NE(store.changed_frames[0] & u64{1} << place / format::frame_size, 0u);
+}
+
 TEST(Replica, isLoadedAgainAfterAFailure) {
     ReplicatedVolume<HostReplica> volume(64 * mib);
     ASSERT_TRUE(volume.expect_equal());

@@ -118,6 +118,23 @@ TEST_P(StagedWriteTest, keepsWhatWasWrittenInOneGo) {
     volume_.close_and_check();
 }
 
+TEST_P(StagedWriteTest, keepsWhatAnotherWriterAppendedWhenItFails) {
+    const Bytes source = some_bytes(500'000);
+    StagedWrite write(*volume_, file_, 0, source.size(), piece_bytes);
+    ASSERT_EQ(write.begin(), Errc::ok);
+    StagedWrite::Piece piece;
+    ASSERT_TRUE(write.take(piece));  // and never written
+    const Bytes appended = some_bytes(1000);
+    ASSERT_TRUE(volume_->write(file_, source.size(), appended));
+    ASSERT_EQ(write.end(), Errc::ok);
+    const Bytes found = contents();
+    ASSERT_EQ(found.size(), source.size() + appended.size());
+    EXPECT_TRUE(std::equal(appended.begin(), appended.end(),
+                           found.begin() + static_cast<i64>(source.size())));
+    ASSERT_EQ(volume_->release(file_), Errc::ok);
+    volume_.close_and_check();
+}
+
 TEST_P(StagedWriteTest, tellsOfAFileThatIsGone) {
     const Bytes source = some_bytes(500'000);
     StagedWrite write(*volume_, {file_.inode, file_.generation + 1}, 0, source.size(), piece_bytes);

@@ -240,7 +240,7 @@ struct WriteInodes : Phase {
             count_up(parent.new_directories);
             const u64 above = parent.number * format::inode_size;
             if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {
-                note_rights_change(store);
+                note_rights_change(store, number * format::inode_size);
             }
         }
         constexpr u64 in_block = format::inodes_per_block;
