@@ -303,6 +303,10 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
         if (!option.empty() && !take_option(option, options, error)) return false;
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
+    if (options.engine == EngineChoice::cuda && options.device_memory_bytes != 0) {
+        error = "'device_memory=' puts a GPU beside the CPU engine; leave out 'engine=cuda'";
+        return false;
+    }
     return true;
 }
 

@@ -245,6 +245,7 @@ struct OpenOptions {
     EngineChoice engine = EngineChoice::automatic;
     /// Memory of a GPU for a copy of the metadata beside the CPU engine, from which scan() and
     /// usage() are answered. 0: none; else EngineChoice::automatic, too, means the CPU engine.
+    /// EngineChoice::cuda ignores it.
     u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If

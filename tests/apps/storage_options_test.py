@@ -131,6 +131,9 @@ class StorageOptions(unittest.TestCase):
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)
+        done = run("mount", "-o", "device_memory=64M", "-o", "engine=cuda", self.volume.image,
+                   self.volume.root, code=1)
+        self.assertIn("leave out 'engine=cuda'", done.stderr)
 
     def test_a_way_that_does_not_exist_is_refused(self):
         done = run("mount", "-o", "disk=fast", self.volume.image, self.volume.root, code=1)
