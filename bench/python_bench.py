@@ -88,6 +88,14 @@ class Rows:
             rounded = (float(f"{figure:.6g}") for figure in figures)
             writer.writerow([scenario, subject, self.items[scenario], len(times), *rounded])
 
+    def finish(self, path):
+        """Prints all, and writes it to the file `path` if that is given. The program's status."""
+        self.write(sys.stdout)
+        if path:
+            with open(path, "w", encoding="utf-8") as file:
+                self.write(file)
+        return 0 if all(kept for _, kept in self.bounds) else 1
+
 
 def fill(folder, image, names, sizes):
     """A volume and an image of ext4 with the same random contents."""
@@ -187,11 +195,7 @@ def main():
     measure_import(rows, options.runs)
     for size in (4096, 100):
         measure_files(rows, options.runs, options.files, size, options.folder)
-    rows.write(sys.stdout)
-    if options.csv:
-        with open(options.csv, "w", encoding="utf-8") as file:
-            rows.write(file)
-    return 0 if all(kept for _, kept in rows.bounds) else 1
+    return rows.finish(options.csv)
 
 
 if __name__ == "__main__":

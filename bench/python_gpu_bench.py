@@ -369,11 +369,7 @@ def main():
             MEASURES[name](rows, options.runs, pathlib.Path(folder), options)
         print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     judge(rows)
-    rows.write(sys.stdout)
-    if options.csv:
-        with open(options.csv, "w", encoding="utf-8") as file:
-            rows.write(file)
-    return 0 if all(kept for _, kept in rows.bounds) else 1
+    return rows.finish(options.csv)
 
 
 if __name__ == "__main__":

@@ -45,11 +45,11 @@ class DeviceScope {
     ~DeviceScope();
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;
-    /// Whether it is selected.
+    /// Errc::ok if it is selected.
     Errc code() const { return code_; }
 
  private:
-    int before_ = -1;  // another one
+    int before_ = -1;  // the GPU to select again; -1: none
     Errc code_;
 };
 

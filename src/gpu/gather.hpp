@@ -10,11 +10,11 @@
 
 namespace warren::gpu {
 
-/// A piece's `from` is a multiple of this. Up to the next multiple behind its end, memory is read.
+/// A piece's `from` is a multiple of this.
 inline constexpr u64 gather_alignment = 16;
 
 /// Queues the copies. Requires: `pieces` and what they are copied from are in pinned host memory,
-/// and stay as they are until the stream has come to its end.
+/// and stay as they are until the copies have ended.
 Errc gather(std::span<const CopyPiece> pieces, const Stream& stream);
 
 }  // namespace warren::gpu

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "fs/volume/staged_write.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
@@ -42,6 +43,7 @@ class GpuLane final : public StagingLane {
         return Errc::ok;
     }
     Errc copy(u64 count) override {
+        WARREN_CHECK(count <= buffer_->pieces.count());
         const std::span pieces(buffer_->pieces.data(), count);
         u64 bytes = 0;
         for (const CopyPiece& piece : pieces)

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "base/check.hpp"
 #include "warren/types.hpp"
 
 namespace warren {
@@ -17,6 +18,7 @@ class ContentLock {
     bool try_lock_shared() {
         u32 readers = state_.load(std::memory_order_relaxed);
         while (readers != writer) {
+            WARREN_CHECK(readers + 1 != writer);
             // Pairs with the release in unlock().
             if (state_.compare_exchange_weak(readers, readers + 1, std::memory_order_acquire,
                                              std::memory_order_relaxed))

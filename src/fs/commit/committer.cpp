@@ -105,9 +105,9 @@ void Committer::open_barrier() {
 
 void Committer::freeze(const std::function<void()>& action) {
     const std::lock_guard no_steps(steps_);
-    close_barrier();
+    if (engine_ == nullptr) close_barrier();
     action();
-    open_barrier();
+    if (engine_ == nullptr) open_barrier();
 }
 
 void Committer::use_engine(EngineMemory& engine, WithoutPieces without_pieces) {
@@ -187,17 +187,14 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
         // An error is ignored: an operation that needs the block will report it.
         each_frame([&](u64 frame) { static_cast<void>(loader_.load(frame * format::frame_size)); });
     }
-    {
-        // The barrier is closed because an operation that removes an inode first clears its bit and
-        // then marks the bitmap dirty: between the two the frame would look empty and clean.
-        const std::lock_guard no_steps(steps_);
-        if (engine_ == nullptr) close_barrier();
+    // An operation that removes an inode first clears its bit and then marks the bitmap dirty:
+    // between the two the frame would look empty and clean.
+    freeze([&] {
         each_frame([&](u64 frame) {
             if (!ops::has_dirty_block(store_, frame) && is_empty_inode_frame(loader_, frame))
                 empty.push_back(frame);
         });
-        if (engine_ == nullptr) open_barrier();
-    }
+    });
     for (const u64 frame : empty)
         WARREN_TRY(publisher_.end_inode_frame(frame));
     return publisher_.publish_noted();

@@ -107,7 +107,8 @@ class Committer {
     /// barrier until it has left it.
     FairLock& steps() { return steps_; }
 
-    /// Calls `action` while nothing applies: no operation, no bulk step and no commit snapshot.
+    /// Calls `action` while nothing applies to the host's Store: no operation, no bulk step and no
+    /// commit snapshot. `action` throws nothing.
     void freeze(const std::function<void()>& action);
     /// Keeps operations from applying until open_barrier(), and waits until none is applying.
     void close_barrier();

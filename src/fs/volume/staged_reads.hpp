@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/copy_piece.hpp"
 #include "base/out_of_memory.hpp"
 #include "warren/volume.hpp"
@@ -114,12 +115,17 @@ class StagedReads {
 
         std::span<std::byte> take(u64 bytes) {
             constexpr u64 alignment = StagingLane::alignment;
+            WARREN_CHECK(used + bytes <= room.size());
             const std::span<std::byte> taken = room.subspan(used, bytes);
             used += (bytes + alignment - 1) / alignment * alignment;
             return taken;
         }
+        void add(const CopyPiece& piece) {
+            WARREN_CHECK(count < pieces.size());
+            pieces[count++] = piece;
+        }
         void add_shown(std::span<const std::byte> bytes, std::byte* to) {
-            pieces[count++] = {bytes.data(), to, bytes.size()};
+            add({bytes.data(), to, bytes.size()});
             last_is_staged = false;
         }
         void add_staged(std::span<const std::byte> bytes, std::byte* to) {
@@ -130,7 +136,7 @@ class StagedReads {
                 last->bytes += bytes.size();
                 return;
             }
-            pieces[count++] = {bytes.data(), to, bytes.size()};
+            add({bytes.data(), to, bytes.size()});
             last_is_staged = true;
         }
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one long range of a file on several threads, which get the bytes from a device piece by
 // piece. The blocks are reserved first: then the pieces can be written in any order at once, the
-// file gets long extents, and a lack of space is known before anything is written.
+// file gets long extents, and a lack of space is known before any byte is written.
 //
 // Invariant: a range that was not written whole does not make the file longer than what was written
 // from its start on.
@@ -23,7 +23,8 @@ class StagedWrite {
     StagedWrite(Volume& volume, Handle file, u64 offset, u64 bytes, u64 piece_bytes)
         : volume_(volume), file_(file), offset_(offset), bytes_(bytes), piece_bytes_(piece_bytes) {}
 
-    /// Errc::no_space: nothing was written. end() must follow in any case.
+    /// Errc::no_space: no byte was written, though holes below the old size may have got blocks.
+    /// end() must follow in any case.
     Errc begin() {
         if (bytes_ == 0) return Errc::ok;
         done_.resize((offset_ + bytes_ - 1) / piece_bytes_ - offset_ / piece_bytes_ + 1);

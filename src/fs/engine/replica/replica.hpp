@@ -34,8 +34,8 @@ class Replica {
     /// Calls `body(i)` for each i below `count`, by many threads or by one. It must not wait for a
     /// thread that may wait for this replica.
     using ForEach = std::function<void(u64 count, const std::function<void(u64)>& body)>;
-    /// Works on the image, beside others, until it ends or unlocks `hold`; so long it calls nothing
-    /// that waits for this replica.
+    /// Works on the image, beside others, until it ends or unlocks `hold`. Until then it calls
+    /// nothing that waits for this replica.
     using Reader = std::function<Errc(const core::Store& image, std::shared_lock<FairLock>& hold)>;
 
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).

@@ -37,7 +37,7 @@ class ReplicaMemory {
     virtual Errc send(u64 count) = 0;
     /// Waits until all that was sent has arrived, and sets the values.
     virtual Errc finish(const ReplicaValues& values) = 0;
-    /// The image, with the addresses of the volume. Nobody locks or reserves anything there.
+    /// The image, with the addresses of the volume. No thread locks or reserves anything there.
     virtual const core::Store& image() const = 0;
 };
 

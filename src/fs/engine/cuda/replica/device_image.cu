@@ -111,6 +111,7 @@ Errc DeviceImage::map_frames(const u64* places, u64 count) {
 
 Errc DeviceImage::send(u64 count) {
     WARREN_TRY(gpu::use_device(device_));
+    WARREN_CHECK(count <= stage_blocks);
     const Stage& stage = stages_[stage_];
     WARREN_TRY(map_frames(stage.places.data(), count));
     place_blocks<<<static_cast<u32>(std::min(count, copy_blocks_max)), copy_threads, 0,
