@@ -77,7 +77,7 @@ class StagedReadsTest : public testing::TestWithParam<u64> {
         ASSERT_EQ(read.done, *single.done);
         if (at_end == AtEnd::zeros)
             std::fill(wanted.begin() + static_cast<i64>(read.done), wanted.end(), std::byte{0});
-        ASSERT_EQ(std::memcmp(read.target, wanted.data(), read.bytes), 0);
+        ASSERT_TRUE(std::ranges::equal(std::span(read.target, read.bytes), wanted));
     }
 
     const Seed seed_;
