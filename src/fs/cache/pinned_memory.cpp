@@ -81,10 +81,13 @@ void PinnedMemory::release_range(u64 first, u64 blocks) {
 /// False if all is pinned, or no more can be.
 bool PinnedMemory::pin_more() {
     const u64 blocks = std::min(area_blocks, end_ - pinned_);
-    if (base_ == nullptr || blocks == 0) return false;
+    if (base_ == nullptr || blocks == 0 || unasked_ > 0) return false;
     pins_.reserve(pins_.size() + 1);
     std::shared_ptr<void> pin = pin_(base_ + pinned_, blocks * block_size);
-    if (pin == nullptr) return false;
+    if (pin == nullptr) {
+        unasked_ = area_blocks;
+        return false;
+    }
     pins_.push_back(std::move(pin));
     pinned_ += blocks;
     release_range(pinned_ - blocks, blocks);
@@ -99,7 +102,10 @@ Block* PinnedMemory::take(u64 blocks) {
     };
     auto list = enough();
     if (list == free_.end() && pin_more()) list = enough();
-    if (list == free_.end()) return new (std::nothrow) Block[blocks];
+    if (list == free_.end()) {
+        unasked_ -= std::min(unasked_, blocks);
+        return new (std::nothrow) Block[blocks];
+    }
     const auto length = static_cast<u32>(list - free_.begin());
     Block* const memory = reinterpret_cast<Block*>(*list);
     const auto first = static_cast<u64>(memory - base_);

@@ -28,7 +28,9 @@ class PinnedMemory final : public BlockMemory {
     PinnedMemory(u64 limit_blocks, u64 extent_blocks_max, PinRange pin);
     ~PinnedMemory() override;
 
-    /// Where no piece is long enough, and no more can be pinned, the blocks are not pinned.
+    /// Where no piece is long enough, and no more can be pinned, the blocks are not pinned. After a
+    /// refusal the next attempt comes after as many blocks as an area has, so that not every call
+    /// waits for one.
     format::Block* take(u64 blocks) override;
     void give_back(format::Block* memory, u64 blocks) override;
     bool is_pinned(const format::Block* memory) const override {
@@ -56,7 +58,8 @@ class PinnedMemory final : public BlockMemory {
     const PinRange pin_;
     const u64 end_;
     format::Block* base_ = nullptr;
-    u64 pinned_ = 0;  // blocks from the start on
+    u64 pinned_ = 0;   // blocks from the start on
+    u64 unasked_ = 0;  // after a refusal: blocks to take from other memory before asking again
     std::vector<std::shared_ptr<void>> pins_;
     std::array<Free*, lengths> free_{};  // by the binary logarithm of the length
     std::vector<u8> length_at_;  // for each block: 1 + that of a free piece that begins there, or 0
