@@ -11,6 +11,7 @@
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/keeping_disk.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -22,7 +23,7 @@ constexpr u64 metadata_blocks_max = 8;
 
 class Space : public testing::TestWithParam<u64> {
  protected:
-    static constexpr u64 size_bytes = 32 * mib;
+    static constexpr u64 size_bytes = is_sanitized ? 12 * mib : 32 * mib;
 
     /// Available space after a commit: an engine with memory of its own updates it only then.
     Statistics settled() {
