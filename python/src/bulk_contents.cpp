@@ -14,9 +14,9 @@
 #include "base/check.hpp"
 #include "base/workers.hpp"
 #include "fs/volume/open_while.hpp"
-#include "python/src/crew.hpp"
 #include "python/src/files.hpp"
 #include "python/src/gpu_memory.hpp"
+#include "python/src/kept_threads.hpp"
 
 namespace warren::python {
 namespace {
@@ -39,7 +39,7 @@ void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
     }
     Counter counter(count, files_at_once);
     std::atomic<u64> done{0};
-    run_on_crew(0, [&](u32 worker) {
+    run_on_kept_threads(0, [&](u32 worker) {
         for (u64 first = 0, last = 0; counter.take(first, last);) {
             if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
                             : call.is_stopped())
@@ -142,7 +142,7 @@ struct Place {
 template <class Work>
 void briefly_on_all_cores(u64 count, u64 step, const Work& work) {
     Counter counter(count, step);
-    run_on_crew(count <= step ? 1 : 0, [&](u32) {
+    run_on_kept_threads(count <= step ? 1 : 0, [&](u32) {
         for (u64 first = 0, last = 0; counter.take(first, last);)
             work(first, last);
     });

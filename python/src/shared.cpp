@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "python/src/crew.hpp"
+#include "python/src/kept_threads.hpp"
 
 namespace warren::python {
 namespace {
@@ -77,7 +77,7 @@ void prepare_exit() {
     // The threads that the parent process has counted do not exist in the child.
     pthread_atfork(nullptr, nullptr, [] {
         returning = 0;
-        forget_crew();
+        forget_kept_threads();
     });
 }
 

@@ -70,13 +70,13 @@ Result<ops::BatchMemory> HostBatch::open(const ops::BatchShape& shape) {
     ops::batch::lay_out(batch_, ops::batch::records_for(shape),
                         [&]<class T>(T*& at, u64 count) { at = take<T>(count); });
     memory_ = {};
-    memory_.ends = take<ops::BatchEnd>(shape.ends());
+    memory_.operands = take<ops::BatchOperand>(shape.operands());
     memory_.names = take<u64>(shape.name_words);
     memory_.modes = shape.has_modes ? take<u16>(shape.items) : nullptr;
     memory_.codes = take<Errc>(shape.items);
     memory_.made = take<ops::BatchMade>(shape.items);
     memory_.attributes = take<Attributes>(shape.items);
-    batch_.ends = memory_.ends;
+    batch_.operands = memory_.operands;
     batch_.names = memory_.names;
     batch_.modes = memory_.modes;
     batch_.codes = memory_.codes;

@@ -13,16 +13,16 @@ ops::BatchMemory HostLookups::memory(u32 slot) {
 Errc HostLookups::start(u32 slot, u64 items, u64 /*words*/) {
     Slot& one = slots_[slot];
     for (u64 i = 0; i < items; ++i) {
-        const ops::BatchEnd& end = one.ends[i];
+        const ops::BatchOperand& operand = one.operands[i];
         one.codes[i] = Errc::retry;
         // The stream has no bytes of an overlong name; some of the other lookups are left, too.
-        if (end.length() > format::name_length_max || end.length() % 7 == 1) continue;
+        if (operand.length() > format::name_length_max || operand.length() % 7 == 1) continue;
         ops::Command command;
         command.verb = ops::Verb::lookup;
         command.caller = caller_;
-        command.handle = {end.directory(), end.generation};
-        command.name = reinterpret_cast<const char*>(one.names.data() + end.name);
-        command.name_length = end.length();
+        command.handle = {operand.directory(), operand.generation};
+        command.name = reinterpret_cast<const char*>(one.names.data() + operand.name);
+        command.name_length = operand.length();
         ops::Reply reply;
         engine_->attempt(command, reply);
         if (reply.code != Errc::ok && reply.code != Errc::no_entry) continue;

@@ -12,7 +12,7 @@ namespace warren {
 
 struct LookupMemory {
     explicit LookupMemory(const LookupStreamShape& shape)
-        : ends(shape.items_max),
+        : operands(shape.items_max),
           names(shape.words_max),
           codes(shape.items_max),
           attributes(shape.items_max) {}
@@ -20,14 +20,14 @@ struct LookupMemory {
     /// In the form that LookupStream::memory() returns.
     ops::BatchMemory shown() {
         ops::BatchMemory memory;
-        memory.ends = ends.data();
+        memory.operands = operands.data();
         memory.names = names.data();
         memory.codes = codes.data();
         memory.attributes = attributes.data();
         return memory;
     }
 
-    std::vector<ops::BatchEnd> ends;
+    std::vector<ops::BatchOperand> operands;
     std::vector<u64> names;
     std::vector<Errc> codes;
     std::vector<Attributes> attributes;

@@ -39,8 +39,8 @@ Errc TwinStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     }
     const u64 frame_words = host.frame_count / 64 + 1;
     std::copy_n(host.frames_free, frame_words, mine.frames_free);
-    for (u32 kind = 0; kind < std::size(host.frames_with_room); ++kind)
-        std::copy_n(host.frames_with_room[kind], frame_words, mine.frames_with_room[kind]);
+    for (u32 kind = 0; kind < std::size(host.frames_with_space); ++kind)
+        std::copy_n(host.frames_with_space[kind], frame_words, mine.frames_with_space[kind]);
     copy_frames(0, relaxed_load(host.state->metadata_frames_end));
     copy_frames(relaxed_load(host.state->data_frames_begin), host.frame_count);
     return Errc::ok;

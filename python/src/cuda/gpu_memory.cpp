@@ -17,7 +17,7 @@
 #include "gpu/failure.hpp"
 #include "gpu/gather.hpp"
 #include "gpu/staging.hpp"
-#include "python/src/crew.hpp"
+#include "python/src/kept_threads.hpp"
 #include "python/src/shared.hpp"
 
 namespace warren::python {
@@ -80,7 +80,7 @@ Errc with_stagings(u64 threads, i32 gpu, u64 stream_address, const Work& work) {
     std::vector<gpu::Event> ends(std::clamp<u64>(threads, 1, usable_processors()));
     std::mutex mutex;
     Failure failure;
-    run_on_crew(static_cast<u32>(ends.size()), [&](u32 worker) {
+    run_on_kept_threads(static_cast<u32>(ends.size()), [&](u32 worker) {
         const Errc code = StagingPool::of(gpu).with([&](Staging& staging) -> Errc {
             WARREN_TRY(staging.stream().wait_for(begin));
             WARREN_TRY(work(worker, staging));

@@ -131,7 +131,7 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     if ((own >> block % 64 & 1) != 0) op.clear_dirty(place);
     device_atomic<u64>(store.frame(frame).used[block % format::blocks_per_frame / 64])
         .fetch_and(~(u64{1} << block % 64), hd::memory_order_relaxed);
-    set_bit(room_of(store, kind), frame);
+    set_bit(space_hints(store, kind), frame);
     ++tally.blocks;
     mark_read(op, table, (noted >> table / format::block_size % 64 & 1) != 0);
 }
@@ -162,7 +162,7 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
 /// Sets the hint that `frame` has a free inode, and marks its bitmap as dirty. Most often both are
 /// set already. Both loads are issued before either result is used.
 WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_place) {
-    u64* const room = room_of(op.store, FrameKind::inodes);
+    u64* const room = space_hints(op.store, FrameKind::inodes);
     const u64 block = bitmap_place / format::block_size;
     const u64 frames = relaxed_load(room[frame / 64]);
     const u64 dirty = relaxed_load(op.store.dirty[block / 64]);

@@ -88,7 +88,7 @@ void Committer::keep_data(FileBuffer* buffer, DataMode mode) {
 void Committer::close_barrier() {
     core::StoreState& state = *store_.state;
     // Sequentially consistent: pairs with JournalCredits::pass_barrier().
-    device_atomic<u32>(state.gate_closed).store(1, hd::memory_order_seq_cst);
+    device_atomic<u32>(state.barrier_closed).store(1, hd::memory_order_seq_cst);
     for (core::BarrierSlot& slot : state.freeze_barrier) {
         // Acquire within seq_cst: pairs with the release in JournalCredits::leave().
         while (device_atomic<u64>(slot.inside).load(hd::memory_order_seq_cst) != 0) {
@@ -100,7 +100,7 @@ void Committer::close_barrier() {
 void Committer::open_barrier() {
     // Release: pairs with the sequentially consistent load in
     // JournalCredits::pass_barrier().
-    device_atomic<u32>(store_.state->gate_closed).store(0, hd::memory_order_release);
+    device_atomic<u32>(store_.state->barrier_closed).store(0, hd::memory_order_release);
 }
 
 void Committer::freeze(const std::function<void()>& action) {

@@ -156,7 +156,7 @@ WARREN_HD inline void publish_frame(const Store& store, u64 frame, FrameKind kin
     // Release: orders the bound, and what the caller wrote into the frame, before the kind.
     device_atomic<u64>(store.frame(frame).kind)
         .store(static_cast<u64>(kind), hd::memory_order_release);
-    set_bit(room_of(store, kind), frame);
+    set_bit(space_hints(store, kind), frame);
 }
 
 /// Makes an empty frame free: none of its blocks is in use, committed or reserved. Returns false if
@@ -180,7 +180,7 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     }
     if (empty) {
         const FrameKind kind = kind_of(store, frame);
-        clear_bit(room_of(store, kind), frame);
+        clear_bit(space_hints(store, kind), frame);
         relaxed_store(store.frame(frame).kind, static_cast<u64>(FrameKind::free));
     }
     for (u32 w = 0; w < taken; ++w) {
@@ -192,7 +192,7 @@ WARREN_HD inline bool release_frame(const Store& store, u64 frame) {
     } else if (taken > 0) {
         // A worker that searched meanwhile saw all blocks reserved and may have cleared the
         // free-space hint.
-        set_bit(room_of(store, kind_of(store, frame)), frame);
+        set_bit(space_hints(store, kind_of(store, frame)), frame);
     }
     return empty;
 }
@@ -204,7 +204,7 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     // Acquire: pairs with the release below, so that a frame that another worker has added is
     // visible.
     if (claims.exchange(1, hd::memory_order_acquire) != 0) return Errc::retry;
-    u64* room = room_of(store, FrameKind::metadata);
+    u64* room = space_hints(store, FrameKind::metadata);
     Result<u64> frame = find_bit_up(room, 0, store.frame_count);
     if (*frame == store.frame_count) {
         frame = claim_frame(store, FrameKind::metadata);
@@ -216,11 +216,11 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
 
 /// Takes a frame without free blocks out of the search for blocks. One lane.
 WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind kind) {
-    unmark_room(store, kind, frame);
+    clear_space_hint(store, kind, frame);
     // give_back_bits() in another thread may have freed blocks just before the hint was cleared.
     for (u32 w = 0; w < 8 && kind_of(store, frame) == kind; ++w) {
         if (free_bits(store, frame, w) == 0) continue;
-        set_bit(room_of(store, kind), frame);
+        set_bit(space_hints(store, kind), frame);
         return;
     }
 }
@@ -248,7 +248,7 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
                 return Run{frame * format::frame_size + first * format::block_size, count};
         }
     }
-    u64* room = room_of(store, kind);
+    u64* room = space_hints(store, kind);
     u64 frame = relaxed_load(hinted);
     if (frame >= store.frame_count || kind_of(store, frame) != kind) frame = 0;
     bool wrapped = frame == 0;
@@ -338,7 +338,7 @@ WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
         for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
             device_atomic<u64>(op.store.frame(frame).used[w])
                 .fetch_and(~mask, hd::memory_order_relaxed);
-            set_bit(room_of(op.store, kind_of(op.store, frame)), frame);
+            set_bit(space_hints(op.store, kind_of(op.store, frame)), frame);
         });
     });
     mark_tables(op, place, blocks);

@@ -436,7 +436,7 @@ WARREN_HD bool try_fast_lookup(const Team& team, const Store& store, const Crede
     found.entry.leaf_seen = leaf_view.seen;
     found.entry.key = format::first_key(found.name.hash);
     if (leaf_view.slot != slot_none) return peek_entry(team, store, words, found);
-    return stands(team, store, leaf_view.seen);
+    return is_unchanged(team, store, leaf_view.seen);
 }
 
 /// Finds a name in a directory where `caller` may do `wanted`. If the name does not exist,

@@ -59,8 +59,8 @@ WARREN_HD inline format::FrameKind kind_of(const Store& store, u64 frame) {
 
 /// The free-space hints of the frames of `kind`: a bitmap with a bit set for each frame that may
 /// have room.
-WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
-    return store.frames_with_room[static_cast<u32>(kind)];
+WARREN_HD inline u64* space_hints(const Store& store, format::FrameKind kind) {
+    return store.frames_with_space[static_cast<u32>(kind)];
 }
 
 // A thread that frees blocks or inodes does not set the frame's free-space hint if the hint is set
@@ -69,18 +69,18 @@ WARREN_HD inline u64* room_of(const Store& store, format::FrameKind kind) {
 
 /// Sets the free-space hint of `frame`, even if it seems to be set, so that searches for blocks or
 /// inodes include the frame. One lane.
-WARREN_HD inline void mark_room(const Store& store, format::FrameKind kind, u64 frame) {
-    // Release: pairs with the acquire in unmark_room(), so that a thread that clears the hint sees
-    // the freed bits.
-    device_atomic<u64>(room_of(store, kind)[frame / 64])
+WARREN_HD inline void set_space_hint(const Store& store, format::FrameKind kind, u64 frame) {
+    // Release: pairs with the acquire in clear_space_hint(), so that a thread that clears the hint
+    // sees the freed bits.
+    device_atomic<u64>(space_hints(store, kind)[frame / 64])
         .fetch_or(u64{1} << frame % 64, hd::memory_order_release);
 }
 
 /// Clears the free-space hint, so that searches skip the frame. The caller then checks the frame
 /// once more, and sets the hint again if something is free. One lane.
-WARREN_HD inline void unmark_room(const Store& store, format::FrameKind kind, u64 frame) {
-    // Acquire: pairs with the release in mark_room().
-    device_atomic<u64>(room_of(store, kind)[frame / 64])
+WARREN_HD inline void clear_space_hint(const Store& store, format::FrameKind kind, u64 frame) {
+    // Acquire: pairs with the release in set_space_hint().
+    device_atomic<u64>(space_hints(store, kind)[frame / 64])
         .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
 }
 
@@ -97,7 +97,7 @@ WARREN_HD inline void give_back_bits(const Store& store, u64 frame, u32 w, u64 b
     // Release: pairs with the acquire in reserve_bits().
     device_atomic<u64>(store.overlays[frame].reserved[w])
         .fetch_and(~bits, hd::memory_order_release);
-    set_bit(room_of(store, kind_of(store, frame)), frame);
+    set_bit(space_hints(store, kind_of(store, frame)), frame);
 }
 
 /// Tries to reserve the bits of `wanted` in word `w`; returns those that it has reserved.

@@ -23,7 +23,7 @@ WARREN_HD inline bool shows_version(const WordPair& pair, const Seen& seen) {
 /// Whether the version of `seen` has not changed. Requires: what it guards was read through
 /// Gathered, whose loads come before this one.
 template <class Team>
-WARREN_HD bool stands(const Team& team, const Store& store, const Seen& seen) {
+WARREN_HD bool is_unchanged(const Team& team, const Store& store, const Seen& seen) {
     return load(team, store.versions[stripe_of(seen.place)]) == seen.version;
 }
 

@@ -180,7 +180,7 @@ WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBi
         held.fetch_and(~bit, hd::memory_order_release);
         // The slot may be free by now, and a worker that searched meanwhile may have seen it held
         // and cleared the free-space hint.
-        set_bit(room_of(store, FrameKind::inodes), frame);
+        set_bit(space_hints(store, FrameKind::inodes), frame);
     }
 }
 
@@ -226,10 +226,10 @@ WARREN_HD bool has_free_slot(const Team& team, const format::InodeBitmap& bitmap
 template <class Team>
 WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
                                 const format::InodeBitmap& bitmap) {
-    once(team, [&] { unmark_room(store, FrameKind::inodes, frame); });
+    once(team, [&] { clear_space_hint(store, FrameKind::inodes, frame); });
     // A thread that freed a slot just before the hint was cleared may have left the hint as it was.
     if (has_free_slot(team, bitmap))
-        once(team, [&] { set_bit(room_of(store, FrameKind::inodes), frame); });
+        once(team, [&] { set_bit(space_hints(store, FrameKind::inodes), frame); });
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
@@ -263,7 +263,7 @@ WARREN_HD inline u32 generation_of_removed(const Inode& at) {
 /// Takes a frame that no longer holds inodes out of the search for inode numbers: the thread that
 /// freed its last inode may have set the hint after the frame's kind had changed. One lane.
 WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
-    u64* room = room_of(store, FrameKind::inodes);
+    u64* room = space_hints(store, FrameKind::inodes);
     if (frame >= store.frame_count || kind_of(store, frame) == FrameKind::inodes) return;
     clear_bit(room, frame);
     // It may have become an inode frame again before the hint was cleared.
@@ -286,7 +286,7 @@ struct ReservedInode {
 template <class Team>
 WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     const Store& store = op.store;
-    u64* room = room_of(store, FrameKind::inodes);
+    u64* room = space_hints(store, FrameKind::inodes);
     u64& last_number = store.state->hints[op.team.worker % barrier_slots].inode;
     constexpr u64 spent = ~u64{0};
     const u64 last = once(op.team, [&] {
@@ -398,7 +398,7 @@ WARREN_HD void clear_inode(Operation<Team>& op, const InodeRef& inode,
     const bool held = once(op.team, [&] {
         const bool known = relaxed_load(inode.at->references) != 0;
         clear_inode_alone(op.store, inode, inode.generation, bitmap, known);
-        set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+        set_bit(space_hints(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
         return known;
     });
     if (held) op.leave_pinned(bitmap_place);
@@ -423,7 +423,8 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
     WARREN_CHECK(block);  // reserve_inode() pinned it and finish() has not run yet
     once(op.team, [&] {
         let_go_slot(*reinterpret_cast<format::InodeBitmap*>(*block), bit);
-        set_bit(room_of(op.store, FrameKind::inodes), op.reserved_inode / format::inodes_per_frame);
+        set_bit(space_hints(op.store, FrameKind::inodes),
+                op.reserved_inode / format::inodes_per_frame);
     });
     op.reserved_inode = 0;
 }

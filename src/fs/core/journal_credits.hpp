@@ -106,12 +106,12 @@ class JournalCredits {
     WARREN_HD Errc pass_barrier(StoreState& state, u32 worker) {
         state_ = &state;
         inside_ = &state.freeze_barrier[worker % barrier_slots].inside;
-        // Sequentially consistent: pairs with Committer::close_barrier(), which sets gate_closed
+        // Sequentially consistent: pairs with Committer::close_barrier(), which sets barrier_closed
         // and then reads the slots. So either the committer sees this operation in its slot, or
         // this operation sees the barrier closed.
         device_atomic<u64>(*inside_).fetch_add(1, hd::memory_order_seq_cst);
         const bool is_closed =
-            device_atomic<u32>(state.gate_closed).load(hd::memory_order_seq_cst) != 0;
+            device_atomic<u32>(state.barrier_closed).load(hd::memory_order_seq_cst) != 0;
         if (!is_closed) return Errc::ok;
         leave();
         return Errc::retry;

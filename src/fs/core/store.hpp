@@ -59,7 +59,7 @@ struct StoreState {
     u64 reserved_credits;  // of operations that are applying now
     u64 journal_room;      // blocks that one commit can hold
 
-    u32 gate_closed;      // 1: the freeze barrier is closed
+    u32 barrier_closed;   // 1: the freeze barrier is closed
     u32 read_only;        // set by an I/O error or an overrun: no operation writes any more
     u32 overrun_blocks;   // dirtied by an operation or bulk step with fewer credits; 0: none
     u32 overrun_credits;  // the credits that it had
@@ -83,12 +83,12 @@ struct Store {
 
     StoreState* state;
     format::FrameTableBlock* frame_table;
-    FrameOverlay* overlays;    // one for each frame
-    u64* frames_free;          // bit for each frame: it is free and not claimed
-    u64* frames_with_room[5];  // by FrameKind, bit for each frame: it may have room
-    u64* versions;             // version_stripes words: version << 1 | locked
-    u64* dirty;                // bit for each block of the volume
-    u64* dirty_frames;         // bit for each frame: it has a dirty block
+    FrameOverlay* overlays;     // one for each frame
+    u64* frames_free;           // bit for each frame: it is free and not claimed
+    u64* frames_with_space[5];  // by FrameKind, bit for each frame: it may have room
+    u64* versions;              // version_stripes words: version << 1 | locked
+    u64* dirty;                 // bit for each block of the volume
+    u64* dirty_frames;          // bit for each frame: it has a dirty block
     // Of a Store with a replica, else null; see core/change_marks.hpp.
     u64* changed;         // bit for each block of the volume
     u64* changed_frames;  // bit for each frame: it has such a block

@@ -116,7 +116,7 @@ WARREN_HD void mark_free_inodes(const Team& team, const Store& store, u64 place,
     const u64 frame = place / format::frame_size;
     if (load(team, store.frame(frame).kind) != static_cast<u64>(FrameKind::inodes)) return;
     if (!has_free_slot(team, reinterpret_cast<const format::InodeBitmap&>(copy))) return;
-    once(team, [&] { mark_room(store, FrameKind::inodes, frame); });
+    once(team, [&] { set_space_hint(store, FrameKind::inodes, frame); });
 }
 
 /// Ends a snapshot: records the counters and resets those of dirty blocks. One team runs this.
@@ -218,7 +218,7 @@ WARREN_HD void publish_committed(const Team& team, const Store& store, Committed
             unclaim_frame(store, what.frame);
             return;
         }
-        mark_room(store, what.kind, what.frame);
+        set_space_hint(store, what.kind, what.frame);
         if (any == 0 && release_frame(store, what.frame)) what.was_released = 1;
     });
 }

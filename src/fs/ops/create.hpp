@@ -59,16 +59,16 @@ WARREN_HD Errc reserve_new_inode(Operation<Team>& op, const CreateArguments& arg
 /// Plans the owner, group, mode and ACLs of a new inode in `parent`, and reserves what it needs.
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
-                          const Heritage& heritage, const CreateArguments& arguments,
+                          const Inherited& inherited, const CreateArguments& arguments,
                           NewInode& fresh) {
     const u32 type = arguments.mode & format::type_mask;
     const bool is_directory = type == format::type_directory;
     fresh.user = caller.user;
-    fresh.group = new_group(caller, heritage);
-    const u32 mode = new_mode(caller, heritage, fresh.group, arguments.mode);
+    fresh.group = new_group(caller, inherited);
+    const u32 mode = new_mode(caller, inherited, fresh.group, arguments.mode);
     if (type == format::type_symlink) {
         fresh.inherit.mode = mode;
-    } else if (!heritage.may_have_acl) {
+    } else if (!inherited.may_have_acl) {
         fresh.inherit.mode = masked(caller, mode);
     } else {
         const Result<InheritPlan> inherit =
@@ -88,11 +88,11 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
 template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
                           const CreateArguments& arguments, NewInode& fresh) {
-    Heritage heritage;
-    heritage.mode = load(op.team, parent.at->mode);
-    heritage.group = load(op.team, parent.at->group);
+    Inherited inherited;
+    inherited.mode = load(op.team, parent.at->mode);
+    inherited.group = load(op.team, parent.at->group);
     WARREN_TRY(op.confirm(parent.seen));
-    return plan_inode(op, caller, parent, heritage, arguments, fresh);
+    return plan_inode(op, caller, parent, inherited, arguments, fresh);
 }
 
 /// Stores the target of a symbolic link. Only within apply.
@@ -169,11 +169,11 @@ struct NewName {
     InodeRef directory;
     Name name;
     Entry entry;
-    Heritage heritage;
+    Inherited inherited;
 };
 
 template <class Team>
-WARREN_HD WARREN_NOINLINE Errc plan_name_plainly(Operation<Team>& op, const Credentials& caller,
+WARREN_HD WARREN_NOINLINE Errc plan_name_general(Operation<Team>& op, const Credentials& caller,
                                                  Handle directory, const char* name, u32 length,
                                                  NewName& fresh) {
     const Result<Found> found = find(op, caller, directory, name, length, may_execute);
@@ -183,8 +183,8 @@ WARREN_HD WARREN_NOINLINE Errc plan_name_plainly(Operation<Team>& op, const Cred
     fresh.name = found->name;
     fresh.entry = found->entry;
     WARREN_TRY(check_permission(op, fresh.directory, caller, may_write));
-    fresh.heritage.mode = load(op.team, fresh.directory.at->mode);
-    fresh.heritage.group = load(op.team, fresh.directory.at->group);
+    fresh.inherited.mode = load(op.team, fresh.directory.at->mode);
+    fresh.inherited.group = load(op.team, fresh.directory.at->group);
     WARREN_TRY(op.confirm(fresh.directory.seen));
     return plan_link(op, fresh.directory, fresh.name, fresh.entry);
 }
@@ -199,14 +199,14 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
         if (fast_lookup(op.team, op.store, caller, directory, name, length, wanted, seen)) {
             if (seen.entry.exists) return Errc::exists;
             fresh = {seen.directory.inode, seen.name, seen.entry, {}};
-            fresh.heritage.mode = seen.directory.get(op.team, &Inode::mode);
-            fresh.heritage.group = seen.directory.get(op.team, &Inode::group);
-            fresh.heritage.may_have_acl = seen.directory.attributes(op.team) != 0;
+            fresh.inherited.mode = seen.directory.get(op.team, &Inode::mode);
+            fresh.inherited.group = seen.directory.get(op.team, &Inode::group);
+            fresh.inherited.may_have_acl = seen.directory.attributes(op.team) != 0;
             if (seen.leaf_view.counts.have_room(length)) return op.will_write(seen.leaf_view.seen);
             return op.need_structure(Errc::need_split, fresh.directory.number, fresh.entry.key);
         }
     }
-    return plan_name_plainly(op, caller, directory, name, length, fresh);
+    return plan_name_general(op, caller, directory, name, length, fresh);
 }
 
 /// Writes the new inode and its name. Only within apply. If the directory is being deleted, ends
@@ -261,7 +261,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     WARREN_TRY(plan_name(op, caller, directory, name, length, added));
     const InodeRef& parent = added.directory;
     NewInode fresh;
-    WARREN_TRY(plan_inode(op, caller, parent, added.heritage, arguments, fresh));
+    WARREN_TRY(plan_inode(op, caller, parent, added.inherited, arguments, fresh));
     const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));

@@ -131,13 +131,13 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     if (!is_empty) {
         // A worker that searched for a number meanwhile saw all slots held and may have cleared the
         // free-space hint.
-        once(op.team, [&] { set_bit(room_of(op.store, FrameKind::inodes), frame); });
+        once(op.team, [&] { set_bit(space_hints(op.store, FrameKind::inodes), frame); });
         op.cancel_apply();
         return Errc::not_empty;
     }
     once(op.team, [&] {
         StoreState& state = *op.store.state;
-        clear_bit(room_of(op.store, FrameKind::inodes), frame);
+        clear_bit(space_hints(op.store, FrameKind::inodes), frame);
         for (u32 w = 0; w < 8; ++w) {
             relaxed_store(op.store.overlays[frame].committed[w], ~u64{0});
             relaxed_store(op.store.frame(frame).used[w], 0);

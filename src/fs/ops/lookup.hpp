@@ -92,7 +92,7 @@ WARREN_HD Result<Attributes> end_plain_lookup(Operation<Team>& op, const InodeRe
 }
 
 template <class Team>
-WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_plainly(Operation<Team>& op,
+WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_general(Operation<Team>& op,
                                                             const Credentials& caller,
                                                             Handle directory, const char* name,
                                                             u32 length, u64 references) {
@@ -113,17 +113,17 @@ WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& call
         if (fast_lookup(op.team, op.store, caller, directory, name, length, may_execute, seen)) {
             if (!seen.entry.exists) return Errc::no_entry;
             const Attributes attributes = attributes_in(op.team, seen.inode);
-            if (references != 0 || stands(op.team, op.store, seen.inode.inode.seen)) {
+            if (references != 0 || is_unchanged(op.team, op.store, seen.inode.inode.seen)) {
                 const u64 held = seen.inode.get(op.team, &Inode::references);
                 return end_lookup(op, seen.inode.inode, attributes, held, references);
             }
         }
     }
-    return lookup_plainly(op, caller, directory, name, length, references);
+    return lookup_general(op, caller, directory, name, length, references);
 }
 
 template <class Team>
-WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_plainly(Operation<Team>& op,
+WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_general(Operation<Team>& op,
                                                                     Handle handle, u64 references) {
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode.code();
@@ -137,13 +137,13 @@ WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, 
         InodeImage<Team> image;
         if (op.store.heads == nullptr && peek_handle(op.team, op.store, handle, image)) {
             const Attributes attributes = attributes_in(op.team, image);
-            if (references != 0 || stands(op.team, op.store, image.inode.seen)) {
+            if (references != 0 || is_unchanged(op.team, op.store, image.inode.seen)) {
                 const u64 held = image.get(op.team, &Inode::references);
                 return end_lookup(op, image.inode, attributes, held, references);
             }
         }
     }
-    return get_attributes_plainly(op, handle, references);
+    return get_attributes_general(op, handle, references);
 }
 
 /// The handle of the inode with this number.

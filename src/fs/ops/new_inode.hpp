@@ -13,20 +13,20 @@ namespace warren::ops {
 using namespace warren::core;
 
 /// The properties of a directory that a new inode in it depends on.
-struct Heritage {
+struct Inherited {
     u32 mode = 0;
     u32 group = 0;
     bool may_have_acl = true;
 };
 
 /// The group of a new inode: the directory's if that has the set-group-id bit, else the caller's.
-WARREN_HD inline u32 new_group(const Credentials& caller, const Heritage& from) {
+WARREN_HD inline u32 new_group(const Credentials& caller, const Inherited& from) {
     return (from.mode & format::mode_setgid) != 0 ? from.group : caller.group;
 }
 
 /// The mode of a new inode of `group`, before an ACL or the umask clears bits. A directory inherits
 /// the set-group-id bit.
-WARREN_HD inline u32 new_mode(const Credentials& caller, const Heritage& from, u32 group,
+WARREN_HD inline u32 new_mode(const Credentials& caller, const Inherited& from, u32 group,
                               u32 wanted) {
     if ((wanted & format::type_mask) == format::type_directory) {
         return wanted | (from.mode & format::mode_setgid);

@@ -68,7 +68,8 @@ WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode
         const InodeBit bit = inode_bit(inode.number);
         once(op.team, [&] {
             let_go_slot(**bitmap, bit);
-            set_bit(room_of(op.store, FrameKind::inodes), inode.number / format::inodes_per_frame);
+            set_bit(space_hints(op.store, FrameKind::inodes),
+                    inode.number / format::inodes_per_frame);
         });
         op.drop_pinned(bit.bitmap_place);
     }

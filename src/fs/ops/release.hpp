@@ -48,12 +48,12 @@ WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
 /// for writing; the caller notes the inode.
 template <class Team>
 WARREN_HD Result<bool> releases_in_one_step(Operation<Team>& op, const InodeRef& inode) {
-    const Weight weight =
-        once(op.team, [&] { return weigh_contents(op.store, inode, InodeParts(*inode.at)); });
+    const FreeCost cost =
+        once(op.team, [&] { return cost_of_contents(op.store, inode, InodeParts(*inode.at)); });
     WARREN_TRY(op.confirm(inode.seen));
-    if (weight == Weight::damaged) return Errc::corrupt;
-    return weight == Weight::leaves ? note_leaves(op, inode)
-                                    : Result<bool>(weight == Weight::light);
+    if (cost == FreeCost::damaged) return Errc::corrupt;
+    return cost == FreeCost::leaves ? note_leaves(op, inode)
+                                    : Result<bool>(cost == FreeCost::light);
 }
 
 /// Frees a metadata block to which the inode pointed. Only within apply.

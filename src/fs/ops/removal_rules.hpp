@@ -56,50 +56,50 @@ struct InodeParts {
 
 /// How the contents of an inode can be freed. light: in one step; leaves: in one step if the leaves
 /// can be locked too; heavy: in several steps; damaged: not at all, because they are invalid.
-enum class Weight : u8 { light, leaves, heavy, damaged };
+enum class FreeCost : u8 { light, leaves, heavy, damaged };
 
-/// Weighs up to five extents by the number of frame-table blocks that freeing them dirties. Extents
-/// with shared blocks are heavy, because their reference counts are decremented in steps.
-WARREN_HD inline Weight weigh_extents(const Store& store, const InodeRef& inode, u32 count) {
-    if (count > format::inline_extents_max) return Weight::damaged;
+/// The cost of up to five extents, by the number of frame-table blocks that freeing them dirties.
+/// Extents with shared blocks are heavy: their reference counts are decremented in steps.
+WARREN_HD inline FreeCost cost_of_extents(const Store& store, const InodeRef& inode, u32 count) {
+    if (count > format::inline_extents_max) return FreeCost::damaged;
     u64 tables = 0;
     bool is_shared = false;
     for (u32 i = 0; i < count; ++i) {
         const Extent extent = read_extent(inode.at->area.extents[i]);
-        if (!is_sound(store, extent)) return Weight::damaged;
+        if (!is_sound(store, extent)) return FreeCost::damaged;
         is_shared = is_shared || (extent.flags & format::extent_shared) != 0;
         const u64 last = place_at(extent, end_of(extent) - 1);
         tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
     }
-    return tables <= release_tables_max && !is_shared ? Weight::light : Weight::heavy;
+    return tables <= release_tables_max && !is_shared ? FreeCost::light : FreeCost::heavy;
 }
 
-/// Weighs a tree. A directory's tree in which the root points directly to leaves can be freed in
-/// one step.
-WARREN_HD inline Weight weigh_tree(const InodeRef& inode, const InodeParts& seen) {
-    if (seen.count == 0) return Weight::light;
+/// The cost of a tree. A directory's tree in which the root points directly to leaves can be freed
+/// in one step.
+WARREN_HD inline FreeCost cost_of_tree(const InodeRef& inode, const InodeParts& seen) {
+    if (seen.count == 0) return FreeCost::light;
     const bool is_low = relaxed_load(inode.at->height) == 1 && seen.count <= format::root_pairs_max;
-    return seen.is_directory() && is_low ? Weight::leaves : Weight::heavy;
+    return seen.is_directory() && is_low ? FreeCost::leaves : FreeCost::heavy;
 }
 
-/// Weighs all that an inode holds.
-WARREN_HD inline Weight weigh_contents(const Store& store, const InodeRef& inode,
-                                       const InodeParts& seen) {
+/// The cost of everything that an inode holds.
+WARREN_HD inline FreeCost cost_of_contents(const Store& store, const InodeRef& inode,
+                                           const InodeParts& seen) {
     const auto is_block = [&](u64 pointer) {
         return format::pointer_is_sound({pointer}, false, store.size_bytes);
     };
-    if (seen.attributes != 0 && !is_block(seen.attributes)) return Weight::damaged;
+    if (seen.attributes != 0 && !is_block(seen.attributes)) return FreeCost::damaged;
     switch (seen.kind) {
         case AreaKind::bytes:
-            return Weight::light;
+            return FreeCost::light;
         case AreaKind::extents:
-            return weigh_extents(store, inode, seen.count);
+            return cost_of_extents(store, inode, seen.count);
         case AreaKind::tree:
-            return weigh_tree(inode, seen);
+            return cost_of_tree(inode, seen);
         case AreaKind::target:
-            return is_block(seen.target) ? Weight::light : Weight::damaged;
+            return is_block(seen.target) ? FreeCost::light : FreeCost::damaged;
     }
-    return Weight::damaged;
+    return FreeCost::damaged;
 }
 
 enum class Fate : u8 {
@@ -115,11 +115,11 @@ enum class Fate : u8 {
 WARREN_HD inline Fate fate_of(const Store& store, const InodeRef& inode, const InodeParts& seen,
                               bool is_directory, bool although_open) {
     if (!is_directory && seen.links > 1) return Fate::keep;
-    const Weight weight = weigh_contents(store, inode, seen);
-    if (weight == Weight::damaged) return Fate::damaged;
+    const FreeCost cost = cost_of_contents(store, inode, seen);
+    if (cost == FreeCost::damaged) return Fate::damaged;
     const bool is_held = seen.references >= one_open && !although_open;
-    if (is_held || weight == Weight::heavy) return Fate::orphan;
-    return weight == Weight::light ? Fate::free : Fate::free_leaves;
+    if (is_held || cost == FreeCost::heavy) return Fate::orphan;
+    return cost == FreeCost::light ? Fate::free : Fate::free_leaves;
 }
 
 }  // namespace warren::ops

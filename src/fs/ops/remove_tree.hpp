@@ -91,7 +91,7 @@ WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle 
 }
 
 template <class Team>
-WARREN_HD WARREN_NOINLINE Errc find_tree_plainly(Operation<Team>& op, const Credentials& caller,
+WARREN_HD WARREN_NOINLINE Errc find_tree_general(Operation<Team>& op, const Credentials& caller,
                                                  Handle directory, const char* name, u32 length,
                                                  FoundTree& tree) {
     const Result<Found> found = find_removable(op, caller, directory, name, length);
@@ -116,7 +116,7 @@ WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle 
     if constexpr (Team::width > 1) {
         is_found = peek_tree(op, caller, directory, name, length, tree);
     }
-    if (!is_found) WARREN_TRY(find_tree_plainly(op, caller, directory, name, length, tree));
+    if (!is_found) WARREN_TRY(find_tree_general(op, caller, directory, name, length, tree));
     WARREN_TRY(op.will_write(tree.entry.leaf_seen));
     return op.will_write(tree.inode.seen);
 }

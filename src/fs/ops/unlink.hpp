@@ -35,7 +35,7 @@ WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& c
 
 /// Blocks that apply_simple_unlink() marks dirty: the leaf, the directory's inode, the bitmap.
 inline constexpr u32 simple_unlink_blocks_max = entry_blocks_max + 1;
-/// Blocks that unlink_plainly() marks dirty: the name, and what the disposal of the inode marks.
+/// Blocks that unlink_general() marks dirty: the name, and what the disposal of the inode marks.
 inline constexpr u32 unlink_blocks_max = entry_blocks_max + disposal_blocks_max;
 
 /// Erases a name and frees its inode, which has no blocks. `is_held`: there are references to the
@@ -64,7 +64,7 @@ WARREN_HD void apply_simple_unlink(Operation<Team>& op, const FastEntry<Team>& s
     const auto dirty = [&](u32 i) {
         return i == 0 ? leaf_view.seen.place : i == 1 ? directory.block_place() : bitmap_place;
     };
-    op.mark_dirty_all(3, dirty, room_of(op.store, FrameKind::inodes),
+    op.mark_dirty_all(3, dirty, space_hints(op.store, FrameKind::inodes),
                       inode.number / format::inodes_per_frame);
 }
 
@@ -77,7 +77,7 @@ WARREN_HD bool is_simple(const Team& team, const Store& store, const InodeImage<
 }
 
 /// unlink() for teams of many lanes, for a file that is_simple() and whose leaf keeps other names.
-/// Returns false, with nothing changed, if unlink_plainly() must be used; otherwise stores the
+/// Returns false, with nothing changed, if unlink_general() must be used; otherwise stores the
 /// result in `outcome`. If the file was removed, `tell()` has been called, which may publish the
 /// result: the leaf is still locked, so a concurrent lookup of the name waits. `changed` is then
 /// the leaf with its next version, and the caller must end the apply.
@@ -114,7 +114,7 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
 }
 
 template <class Team>
-WARREN_HD WARREN_NOINLINE Result<Removed> unlink_plainly(Operation<Team>& op,
+WARREN_HD WARREN_NOINLINE Result<Removed> unlink_general(Operation<Team>& op,
                                                          const Credentials& caller,
                                                          Handle directory, const char* name,
                                                          u32 length, bool is_rmdir, i64 now) {
@@ -161,7 +161,7 @@ WARREN_HD Result<Removed> unlink(Operation<Team>& op, const Credentials& caller,
         if (done && outcome) op.end_apply();
         if (done) return outcome;
     }
-    return unlink_plainly(op, caller, directory, name, length, is_rmdir, now);
+    return unlink_general(op, caller, directory, name, length, is_rmdir, now);
 }
 
 }  // namespace warren::ops

@@ -86,18 +86,19 @@ inline u64 words_of(std::string_view name) {
 }
 
 /// Writes a name at `word`, advances `word`, and returns the operand for the name.
-inline ops::BatchEnd pack_end(u64* names, Handle directory, std::string_view name, u64& word) {
+inline ops::BatchOperand pack_operand(u64* names, Handle directory, std::string_view name,
+                                      u64& word) {
     const u64 words = words_of(name);
     if (words > 0) {
         names[word + words - 1] = 0;
         std::memcpy(names + word, name.data(), name.size());
     }
     // A number too large for any volume must remain invalid.
-    const u64 inode = std::min(directory.inode, ops::BatchEnd::number_mask);
-    const ops::BatchEnd end{inode | u64{length_of(name)} << 48, directory.generation,
-                            static_cast<u32>(word)};
+    const u64 inode = std::min(directory.inode, ops::BatchOperand::number_mask);
+    const ops::BatchOperand operand{inode | u64{length_of(name)} << 48, directory.generation,
+                                    static_cast<u32>(word)};
     word += words;
-    return end;
+    return operand;
 }
 
 }  // namespace warren

@@ -41,14 +41,14 @@ class TreeRemover::Step {
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
         if (task.kind() == ops::TreeTask::directory_kind) {
-            remover_.loose_.fetch_add(1, std::memory_order_relaxed);
+            remover_.detached_.fetch_add(1, std::memory_order_relaxed);
         }
         const Errc pushed = or_no_memory([&] {
             worker_.push({task.subject, task.part, nullptr});
             return Errc::ok;
         });
-        const bool is_loose = task.kind() == ops::TreeTask::directory_kind;
-        if (pushed != Errc::ok && is_loose) freed(task);
+        const bool is_detached = task.kind() == ops::TreeTask::directory_kind;
+        if (pushed != Errc::ok && is_detached) freed(task);
         return pushed == Errc::ok;
     }
     void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
@@ -56,7 +56,7 @@ class TreeRemover::Step {
         remover_.unfinished_.push_back({task.number(), has_leftovers});  // memory was reserved
     }
     void freed(const ops::TreeTask& /*task*/) const {
-        remover_.loose_.fetch_sub(1, std::memory_order_relaxed);
+        remover_.detached_.fetch_sub(1, std::memory_order_relaxed);
     }
     void emptied(const ops::TreeTask& task) const {
         const Errc ended = remover_.end_root(worker_.team(), task.number());
@@ -198,7 +198,7 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
     const u64 share = room / 4;
     // Directories that are detached at the end need leaves of the orphan directory, which are at
     // least half full. An entry may go to any existing leaf, and split it.
-    loose_max_ = share / 8 * (format::leaf_entries_max / 2);
+    detached_max_ = share / 8 * (format::leaf_entries_max / 2);
     const Result<ops::InodeRef> orphans = ops::find_inode(entry, volume_.store().orphan_directory);
     if (!orphans) return orphans.code() == Errc::stale ? Errc::corrupt : orphans.code();
     const u64 old_blocks = relaxed_load(orphans->at->blocks);
@@ -206,9 +206,9 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
                         ops::dirtied_when_full(volume_.store(), volume_.thread_pool().width());
     if (credits > ops::most_credits(room)) return Errc::no_space;
     orphan_room_.note_old_blocks(old_blocks);
-    WARREN_TRY(orphan_room_.hold(loosened_between_looks()));
+    WARREN_TRY(orphan_room_.hold(detached_between_looks()));
     WARREN_TRY(or_no_memory([&] {
-        unfinished_.reserve(rooted_.size() + loose_max_ +
+        unfinished_.reserve(rooted_.size() + detached_max_ +
                             unfinished_by_worker * volume_.thread_pool().width());
         for (const u64 directory : rooted_)
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
@@ -223,8 +223,8 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
     dirty_limit_ = relaxed_load(state.dirty_blocks) + share / 2;
     dropping_ = 0;
     deadline_ = now_nanoseconds() + step_nanoseconds;
-    loose_ = 0;
-    loose_limit_ = 0;
+    detached_ = 0;
+    detached_limit_ = 0;
     was_full_ = false;
     return Errc::ok;
 }
@@ -274,7 +274,7 @@ void TreeRemover::count_step(core::StoreState& state) {
 }
 
 bool TreeRemover::step_is_full() {
-    const bool is_full = error_.load(std::memory_order_relaxed) != Errc::ok || !may_loosen_more() ||
+    const bool is_full = error_.load(std::memory_order_relaxed) != Errc::ok || !may_detach_more() ||
                          relaxed_load(volume_.store().state->dirty_blocks) >= dirty_limit_ ||
                          now_nanoseconds() > deadline_;
     if (is_full) was_full_.store(true, std::memory_order_relaxed);
@@ -282,22 +282,22 @@ bool TreeRemover::step_is_full() {
 }
 
 /// How many directories all workers may detach between two checks of the limit.
-u64 TreeRemover::loosened_between_looks() const {
+u64 TreeRemover::detached_between_looks() const {
     return u64{format::leaf_entries_max} * volume_.thread_pool().width();
 }
 
 /// Whether more directories may be detached. Tries to reserve blocks for them in the orphan
 /// directory.
-bool TreeRemover::may_loosen_more() {
-    const u64 loose = loose_.load(std::memory_order_relaxed);
-    if (loose <= loose_limit_.load(std::memory_order_relaxed)) return true;
-    if (loose > loose_max_) return false;
-    const u64 ahead = loosened_between_looks();
-    static_cast<void>(orphan_room_.hold(loose + 2 * ahead));
+bool TreeRemover::may_detach_more() {
+    const u64 detached = detached_.load(std::memory_order_relaxed);
+    if (detached <= detached_limit_.load(std::memory_order_relaxed)) return true;
+    if (detached > detached_max_) return false;
+    const u64 ahead = detached_between_looks();
+    static_cast<void>(orphan_room_.hold(detached + 2 * ahead));
     const u64 names = orphan_room_.names();
     const u64 limit = names > ahead ? names - ahead : 0;
-    loose_limit_.store(limit, std::memory_order_relaxed);
-    return loose <= limit;
+    detached_limit_.store(limit, std::memory_order_relaxed);
+    return detached <= limit;
 }
 
 void TreeRemover::fail(Errc code) {

@@ -50,8 +50,8 @@ class TreeRemover {
     Errc adopt_unfinished();
     Errc prepare_next_step();
     bool step_is_full();
-    bool may_loosen_more();
-    u64 loosened_between_looks() const;
+    bool may_detach_more();
+    u64 detached_between_looks() const;
     void fail(Errc code);
     template <class Body>
     auto run_in_step(const ThreadTeam& team, const Body& body);
@@ -65,10 +65,10 @@ class TreeRemover {
     std::mutex mutex_;
     std::vector<Unfinished> unfinished_;  // directories that the step leaves
     std::atomic<Errc> error_{Errc::ok};
-    std::atomic<u64> loose_{0};          // directories detached but not yet freed
-    std::atomic<u64> loose_limit_{0};    // for this many the orphan directory has blocks
-    u64 loose_max_ = 0;                  // for this many the step has journal credits
-    std::atomic<bool> was_full_{false};  // the step ended before everything was done
+    std::atomic<u64> detached_{0};        // directories detached but not yet freed
+    std::atomic<u64> detached_limit_{0};  // for this many the orphan directory has blocks
+    u64 detached_max_ = 0;                // for this many the step has journal credits
+    std::atomic<bool> was_full_{false};   // the step ended before everything was done
     u64 dirty_limit_ = 0;
     u32 roomless_commits_ = 0;      // commits in a row after which the step had no room
     alignas(64) u64 dropping_ = 0;  // see LaneRules

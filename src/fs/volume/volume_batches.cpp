@@ -3,7 +3,7 @@
 // that depends on another one in it. Items of a window that the engine does not handle are run as
 // commands before the next window begins. Removals of directories are always commands, because
 // whether a directory is empty depends on the items before it. Large numbers of lookups use a
-// stream (lookup_pieces.hpp); a batch handles those that the stream leaves.
+// stream (lookup_segments.hpp); a batch handles those that the stream leaves.
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/item_parts.hpp"
-#include "fs/volume/lookup_pieces.hpp"
+#include "fs/volume/lookup_segments.hpp"
 
 namespace warren {
 namespace {
@@ -232,7 +232,7 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
     header.references = request.volume.references_for(options.hold, options.open);
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Creation& one = creations[i];
-        memory.ends[i] = pack_end(memory.names, one.directory, one.name, word);
+        memory.operands[i] = pack_operand(memory.names, one.directory, one.name, word);
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
     };
     return run_batch(
@@ -254,12 +254,12 @@ Progress move_batch(ItemBatches& batches, const Moves& request) {
         packer.measure([&](u64 i) { return words_of(moves[i].name) + words_of(second_name(i)); });
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Move& one = moves[i];
-        ops::BatchEnd* ends = memory.ends + 2 * i;
-        ends[0] = pack_end(memory.names, one.from, one.name, word);
-        ends[1] = pack_end(memory.names, one.to, second_name(i), word);
+        ops::BatchOperand* operands = memory.operands + 2 * i;
+        operands[0] = pack_operand(memory.names, one.from, one.name, word);
+        operands[1] = pack_operand(memory.names, one.to, second_name(i), word);
         if (one.name != one.new_name) return;
-        ends[1].name = ends[0].name;
-        ends[1].where |= u64{length_of(one.name)} << 48;
+        operands[1].name = operands[0].name;
+        operands[1].where |= u64{length_of(one.name)} << 48;
     };
     return run_batch(batches, request, packer, shape, header_of(request.caller), pack,
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
@@ -269,7 +269,7 @@ Progress move_batch(ItemBatches& batches, const Moves& request) {
 template <class Item>
 auto pack_name(std::span<const Item> items) {
     return [items](const ops::BatchMemory& memory, u64 i, u64& word) {
-        memory.ends[i] = pack_end(memory.names, items[i].directory, items[i].name, word);
+        memory.operands[i] = pack_operand(memory.names, items[i].directory, items[i].name, word);
     };
 }
 
@@ -322,10 +322,10 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     const auto turn = thread_pool.take_turn();
     const OpenLookups lookups(*streams, request.caller);
     if (lookups.stream() == nullptr) return false;
-    LookupPieces pieces(*lookups.stream(), request.items, request.answers, thread_pool.width());
+    LookupSegments segments(*lookups.stream(), request.items, request.answers, thread_pool.width());
     thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
-                            [&](ThreadPool::Worker&, const Task&) { pieces.work(); });
-    left = std::move(pieces.left());
+                            [&](ThreadPool::Worker&, const Task&) { segments.work(); });
+    left = std::move(segments.left());
     return true;
 }
 

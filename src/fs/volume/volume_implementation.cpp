@@ -151,13 +151,13 @@ void VolumeImplementation::adopt_frame(u64 frame) {
             break;
         case FrameKind::inodes:
             store.state->inode_slots += format::inodes_per_frame - format::inodes_per_block;
-            core::set_bit(core::room_of(store, kind), frame);
+            core::set_bit(core::space_hints(store, kind), frame);
             break;
         case FrameKind::metadata:
         case FrameKind::data:
             std::memcpy(store.overlays[frame].committed, store.frame(frame).used,
                         sizeof store.overlays[frame].committed);
-            core::set_bit(core::room_of(store, kind), frame);
+            core::set_bit(core::space_hints(store, kind), frame);
             break;
         default:
             break;
@@ -174,7 +174,7 @@ constexpr std::chrono::microseconds closed_gate_look{20};
 /// Waits until the cause of a retry may be over.
 void VolumeImplementation::wait_a_moment() {
     // While the freeze barrier is closed a commit copies blocks: leave the processor to it.
-    if (relaxed_load(store().state->gate_closed) != 0) {
+    if (relaxed_load(store().state->barrier_closed) != 0) {
         std::this_thread::sleep_for(closed_gate_look);
     } else {
         std::this_thread::yield();

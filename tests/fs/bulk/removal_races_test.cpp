@@ -99,7 +99,7 @@ TEST_F(RemovalRaces, ForgettingAStaleHandleLetsNoNumberGo) {
 /// The hint where to look for free inode numbers may be set after the frame has been freed.
 TEST_F(RemovalRaces, AFrameWithoutInodesIsNotLookedAtForEver) {
     const core::Store& store = volume_->store();
-    u64* room = core::room_of(store, format::FrameKind::inodes);
+    u64* room = core::space_hints(store, format::FrameKind::inodes);
     u64 stale = 0;
     while (core::kind_of(store, stale) != format::FrameKind::free)
         ++stale;

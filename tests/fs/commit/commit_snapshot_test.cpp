@@ -229,7 +229,7 @@ TYPED_TEST(CommitSnapshotBodies, publishWhatWasFreed) {
     ops::CommittedFrame some{5, FrameKind::metadata, {1, 2, 3, 4, 5, 6, 7, 8}, 1};
     EXPECT_FALSE(publish(some));
     EXPECT_TRUE(std::equal(some.used, some.used + 8, store.overlays[5].committed));
-    EXPECT_TRUE(core::test_bit(core::room_of(store, FrameKind::metadata), 5));
+    EXPECT_TRUE(core::test_bit(core::space_hints(store, FrameKind::metadata), 5));
     // The frame is empty, but a block of it is still held.
     std::fill_n(store.frame(6).used, 8, 0);
     store.overlays[6].reserved[3] = 4;

@@ -130,12 +130,12 @@ TEST_F(JournalCreditsTest, moveOutAndIn) {
 }
 
 TEST_F(JournalCreditsTest, closedBarrierSaysRetry) {
-    state().gate_closed = 1;
+    state().barrier_closed = 1;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::retry);
     EXPECT_EQ(inside(), 0u);
     EXPECT_EQ(state().reserved_credits, 0u);
     EXPECT_EQ(state().dirty_blocks, 0u);
-    state().gate_closed = 0;
+    state().barrier_closed = 0;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::ok);
 }
 

@@ -159,7 +159,7 @@ TEST_F(RoomMarks, blocksThatAreGivenBackAreLookedFor) {
     ASSERT_TRUE(run);
     core::unreserve(store(), run->place, 1);
     const u64 frame = run->place / format::frame_size;
-    u64* const room = core::room_of(store(), FrameKind::metadata);
+    u64* const room = core::space_hints(store(), FrameKind::metadata);
     const u64 bits = core::reserve_bits(store(), frame, 7, core::free_bits(store(), frame, 7));
     ASSERT_NE(bits, 0u);
     core::clear_bit(room, frame);
@@ -172,7 +172,7 @@ TEST_F(RoomMarks, blocksThatAreGivenBackAreLookedFor) {
 
 TEST_F(RoomMarks, inodesOfAFrameThatWasNotEmptyAreLookedFor) {
     const u64 frame = volume_->root().inode / format::inodes_per_frame;
-    u64* const room = core::room_of(store(), FrameKind::inodes);
+    u64* const room = core::space_hints(store(), FrameKind::inodes);
     ASSERT_EQ(volume_->sync(), Errc::ok);
     core::clear_bit(room, frame);
     core::Operation<ThreadTeam> op(ThreadTeam{}, store());
@@ -185,7 +185,7 @@ TEST_F(RoomMarks, inodesOfAFrameThatWasNotEmptyAreLookedFor) {
 TEST_F(RoomMarks, aMarkThatWasTakenTooLateIsBackWithTheNextCommit) {
     fill_frame();
     const u64 frame = volume_->root().inode / format::inodes_per_frame;
-    u64* const room = core::room_of(store(), FrameKind::inodes);
+    u64* const room = core::space_hints(store(), FrameKind::inodes);
     ASSERT_EQ(volume_->sync(), Errc::ok);
     ASSERT_EQ(unlink(7), Errc::ok);
     core::clear_bit(room, frame);
@@ -199,7 +199,7 @@ TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
     const u64 count = fill_frame();
     const u64 slots = store().state->inode_slots;
     const u64 rounds = 8000 * test_load();
-    u64* const room = core::room_of(store(), FrameKind::inodes);
+    u64* const room = core::space_hints(store(), FrameKind::inodes);
     const u64 frame = volume_->root().inode / format::inodes_per_frame;
     bool is_lost = false;  // written while all others wait
     std::barrier turn(2 * static_cast<std::ptrdiff_t>(pairs));

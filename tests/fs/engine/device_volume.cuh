@@ -192,7 +192,7 @@ inline void DeviceVolume::mirror_all() {
     mirror(device_.frame_table, host_->superblock().frame_table_blocks);
     mirror(device_.overlays, device_.frame_count);
     mirror(device_.frames_free, frame_words);
-    for (u64*& room : device_.frames_with_room)
+    for (u64*& room : device_.frames_with_space)
         mirror(room, frame_words);
     mirror(device_.versions, core::version_stripes);
     mirror(device_.dirty, block_words);

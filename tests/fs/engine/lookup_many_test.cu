@@ -76,23 +76,23 @@ LookupAnswers look_up(const core::Store& store, const core::Credentials& caller,
 }
 
 /// The same names in the form that a batch takes.
-LookupAnswers look_up_ends(const core::Store& store, const core::Credentials& caller,
-                           const std::vector<Asked>& asked) {
+LookupAnswers look_up_operands(const core::Store& store, const core::Credentials& caller,
+                               const std::vector<Asked>& asked) {
     std::vector<u64> words;
-    std::vector<ops::BatchEnd> ends;
+    std::vector<ops::BatchOperand> operands;
     for (const Asked& one : asked) {
-        ends.push_back({one.directory.inode | one.name.size() << 48, one.directory.generation,
-                        static_cast<u32>(words.size())});
+        operands.push_back({one.directory.inode | one.name.size() << 48, one.directory.generation,
+                            static_cast<u32>(words.size())});
         words.resize(words.size() + (one.name.size() + 7) / 8);
-        std::memcpy(words.data() + ends.back().name, one.name.data(), one.name.size());
+        std::memcpy(words.data() + operands.back().name, one.name.data(), one.name.size());
     }
     words.push_back(0);  // or there might be none
     const DeviceArray<u64> names(words);
-    const DeviceArray<ops::BatchEnd> device_ends(ends);
+    const DeviceArray<ops::BatchOperand> device_operands(operands);
     const DeviceArray<Attributes> attributes(asked.size());
     const DeviceArray<Errc> codes(std::vector<Errc>(asked.size(), Errc::io));
-    EXPECT_EQ(cuda_engine::launch_lookups(store, caller, device_ends.data(), names.data(),
-                                          static_cast<u32>(ends.size()), attributes.data(),
+    EXPECT_EQ(cuda_engine::launch_lookups(store, caller, device_operands.data(), names.data(),
+                                          static_cast<u32>(operands.size()), attributes.data(),
                                           codes.data(), nullptr),
               Errc::ok);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -164,7 +164,7 @@ void expect_lookups(const TreeRecipe& recipe) {
         if (testing::Test::HasFailure()) break;
     }
     const u64 left = expect_answers(*volume, anybody, asked,
-                                    look_up_ends(device.store(), {.check = false}, asked));
+                                    look_up_operands(device.store(), {.check = false}, asked));
     EXPECT_LE(left, asked.size() / 20);
     EXPECT_EQ(volume->close(), Errc::ok);
 }

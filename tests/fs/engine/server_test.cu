@@ -194,7 +194,7 @@ class SlowStore {
         EXPECT_EQ(cudaMemset(no_room_.data(), 0, no_room_.bytes()), cudaSuccess);
         store_.frame_count = no_room_.count() * 64;
         store_.frames_free = no_room_.data();
-        for (u64*& room : store_.frames_with_room)
+        for (u64*& room : store_.frames_with_space)
             room = no_room_.data();
     }
     const core::Store& store() const { return store_; }

@@ -30,7 +30,7 @@ TEST(NewInode, TakesTheGroupOfASetgidDirectory) {
 
 TEST(NewInode, OnlyDirectoriesInheritTheSetgidBit) {
     const Credentials caller = caller_in(7, own_group);
-    const Heritage from{format::mode_setgid | 0777, directory_group};
+    const Inherited from{format::mode_setgid | 0777, directory_group};
     EXPECT_EQ(new_mode(caller, from, directory_group, format::type_directory | 0755),
               format::type_directory | format::mode_setgid | 0755);
     EXPECT_EQ(new_mode(caller, from, directory_group, format::type_regular | 0644),

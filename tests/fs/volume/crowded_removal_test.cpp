@@ -28,7 +28,7 @@ class CrowdedDisk final : public PassingDisk {
 };
 
 TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
-    constexpr u32 workers = 8;  // a step promises blocks for each
+    constexpr u32 workers = 8;  // a step reserves credits for each
     const auto memory = make_memory_disk(16 * mib);
     auto owned = std::make_unique<CrowdedDisk>(*memory);
     CrowdedDisk& disk = *owned;

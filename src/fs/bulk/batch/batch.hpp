@@ -2,7 +2,7 @@
 // The data of a batch, which runs many lookups, creations, moves or removals at once: what the
 // caller packs, the result of each item, and what the phases (batch_run.hpp) pass to each other.
 //
-// The unit of work is an operand, an "end" in the code: one name in one directory. A move has two
+// The unit of work is an operand: one name in one directory. A move has two
 // operands, any other item one. A batch has exclusive access to the volume's metadata, so its
 // phases take no locks and check no versions: millions of operands are sorted by directory and
 // hash, and each changed directory is rewritten from its sorted entries.
@@ -22,7 +22,7 @@ inline constexpr u64 batch_items_max = u64{1} << 20;
 enum class BatchKind : u8 { look_up, create, move, remove };
 
 /// An operand: one name in one directory.
-struct BatchEnd {
+struct BatchOperand {
     u64 where;       // inode number of the directory; the name's length from bit 48 on
     u32 generation;  // of the directory
     u32 name;        // index of the name's first word; names are zero-padded to 8-byte words
@@ -31,7 +31,7 @@ struct BatchEnd {
     WARREN_HD u64 directory() const { return where & number_mask; }
     WARREN_HD u32 length() const { return static_cast<u32>(where >> 48); }
 };
-static_assert(sizeof(BatchEnd) == 16);
+static_assert(sizeof(BatchOperand) == 16);
 
 /// What a batch reports of a new inode; the caller knows its other attributes.
 struct BatchMade {
@@ -50,8 +50,8 @@ struct BatchShape {
     u64 name_words = 0;
     bool has_modes = false;  // each creation has a mode of its own
 
-    WARREN_HD u32 ends_per_item() const { return kind == BatchKind::move ? 2 : 1; }
-    WARREN_HD u64 ends() const { return items * ends_per_item(); }
+    WARREN_HD u32 operands_per_item() const { return kind == BatchKind::move ? 2 : 1; }
+    WARREN_HD u64 operands() const { return items * operands_per_item(); }
 };
 
 /// The arguments that all items share.
@@ -74,7 +74,7 @@ WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHe
 
 /// A batch in host memory: the caller's input, and the results.
 struct BatchMemory {
-    BatchEnd* ends = nullptr;  // operands; of a move: its source, then its target
+    BatchOperand* operands = nullptr;  // operands; of a move: its source, then its target
     u64* names = nullptr;
     u16* modes = nullptr;              // with BatchShape::has_modes
     Errc* codes = nullptr;             // per item; Errc::retry: run this item as a command
@@ -174,7 +174,7 @@ struct Batch {
     bool may_edit = false;  // whether moves and removals may be made in place
     bool is_small = false;  // directories that do not fit end the run with Errc::overflow
 
-    const BatchEnd* ends = nullptr;
+    const BatchOperand* operands = nullptr;
     const u64* names = nullptr;
     const u16* modes = nullptr;
     Errc* codes = nullptr;
@@ -191,7 +191,7 @@ struct Batch {
     // records, so they are valid only until records are written.
     u64* leaf_places = nullptr;
     u32* slots = nullptr;
-    Errc* end_codes = nullptr;
+    Errc* operand_codes = nullptr;
     u32* directory_of = nullptr;
     BatchDirectory* directories = nullptr;
     // Per item.
@@ -207,7 +207,7 @@ struct Batch {
     // The trees that are rewritten.
     BatchBlock* blocks = nullptr;       // blocks_max
     u32* leaf_blocks = nullptr;         // by leaf: its index in blocks; blocks_max
-    u32* ends_in_order = nullptr;       // operands in sorted order
+    u32* operands_in_order = nullptr;   // operands in sorted order
     u64* record_keys = nullptr;         // records_max
     u32* record_directories = nullptr;  // records_max
     u32* record_slots = nullptr;        // of entries of old leaves; records_max
@@ -225,10 +225,10 @@ struct Batch {
     u64 places_max = 0;
     u64 frames_max = 0;
 
-    WARREN_HD u64 item_of(u64 one_end) const { return one_end / shape.ends_per_item(); }
-    WARREN_HD bool is_source(u64 one_end) const {
+    WARREN_HD u64 item_of(u64 operand) const { return operand / shape.operands_per_item(); }
+    WARREN_HD bool is_source(u64 operand) const {
         return shape.kind == BatchKind::remove ||
-               (shape.kind == BatchKind::move && one_end % 2 == 0);
+               (shape.kind == BatchKind::move && operand % 2 == 0);
     }
     /// Whether an item belongs to this run, as far as is known before the limit is final.
     WARREN_HD bool is_in_play(u64 item) const { return item >= begin && item < end; }

@@ -84,7 +84,7 @@ struct PlanEdits : EditPhase {
         const u32 end = static_cast<u32>(limit());
         // Every second operand of a move is its target.
         const u32 target_bit = b.shape.kind == BatchKind::remove ? 0 : 1;
-        const u32 count = is_back ? p : static_cast<u32>(b.shape.ends()) - p;
+        const u32 count = is_back ? p : static_cast<u32>(b.shape.operands()) - p;
         const auto at = [&](u32 step) { return is_back ? p - 1 - step : p + step; };
         Neighbours found{0, p};
         for (u32 base = 0; base < count; base += together) {
@@ -93,14 +93,15 @@ struct PlanEdits : EditPhase {
             u32 edits = 0;
             u32 is_outside = 0;
             for (u32 i = 0; i < together; ++i)
-                others[i] = b.ends_in_order[at(base + i < count ? base + i : base)];
+                others[i] = b.operands_in_order[at(base + i < count ? base + i : base)];
             for (u32 i = 0; i < together; ++i) {
                 const u32 other = others[i];
                 const u32 item = static_cast<u32>(b.item_of(other));
                 const bool does = (b.does[item] != 0) & (item >= begin) & (item < end);
                 const bool is_beside = (base + i < count) & (b.directory_of[other] == directory);
                 const bool is_elsewhere = does & (b.leaf_places[other] != place);
-                parts[i] = LeafEdits::packed_of((other & target_bit) == 0, b.ends[other].length());
+                parts[i] =
+                    LeafEdits::packed_of((other & target_bit) == 0, b.operands[other].length());
                 edits |= u32{does} << i;
                 is_outside |= static_cast<u32>(!is_beside | is_elsewhere) << i;
             }
@@ -123,7 +124,7 @@ struct PlanEdits : EditPhase {
             for (u32 i = 0; i < together; ++i)
                 targets[i] = relaxed_load(leaf.slots[base + i].target);
             for (u32 i = 0; i < together; ++i) {
-                if ((targets[i] & BatchEnd::number_mask) == 0 && rank-- == 0) return base + i;
+                if ((targets[i] & BatchOperand::number_mask) == 0 && rank-- == 0) return base + i;
             }
         }
         return slot_none;
@@ -157,7 +158,7 @@ struct PlanEdits : EditPhase {
     }
 
     WARREN_HD void operator()(u64 p) const {
-        const u32 e = b.ends_in_order[p];
+        const u32 e = b.operands_in_order[p];
         if (has_failed() || !is_edit(e)) return;
         const u64 place = b.leaf_places[e];
         const DirectoryLeaf& leaf = leaf_at_place(place);
@@ -190,7 +191,7 @@ struct PlanEdits : EditPhase {
     /// all.
     WARREN_HD void mark_moved(u64 e) const {
         LaneOperation op(ThreadTeam{}, store);
-        const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchEnd::number_mask);
+        const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchOperand::number_mask);
         if (inode) return op.mark_dirty(inode->block_place());
         fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(), op.needed_place);
     }
@@ -236,14 +237,15 @@ struct DropEdits : Phase {
 /// counters of the leaf and its directory.
 struct WriteEdits : EditPhase {
     WARREN_HD void insert(DirectoryLeaf& leaf, u64 p, u64 e) const {
-        const BatchEnd& end = b.ends[e];
+        const BatchOperand& operand = b.operands[e];
         const u32 slot = b.slots[e];
         const u32 offset = b.offsets[p];
         const u64 moved = b.targets[e - 1];
-        const auto entry = DirectorySlot::make(moved & BatchEnd::number_mask,
-                                               static_cast<u8>(moved >> 48), end.length(), 0, 0);
-        const u64* name = b.names + end.name;
-        for (u32 i = 0; i < padded(end.length()) / 8; ++i)
+        const auto entry =
+            DirectorySlot::make(moved & BatchOperand::number_mask, static_cast<u8>(moved >> 48),
+                                operand.length(), 0, 0);
+        const u64* name = b.names + operand.name;
+        for (u32 i = 0; i < padded(operand.length()) / 8; ++i)
             relaxed_store(leaf.heap[offset / 8 + i], name[i]);
         write_slot(leaf, slot, entry.target, b.keys[e], offset);
     }
@@ -336,7 +338,7 @@ struct WriteEdits : EditPhase {
     }
 
     WARREN_HD void operator()(u64 p) const {
-        const u64 e = b.ends_in_order[p];
+        const u64 e = b.operands_in_order[p];
         if (!is_edit(e)) return;
         const u64 first = b.sums[p];
         const u64 old_place = b.leaf_places[e];

@@ -86,19 +86,19 @@ WARREN_HD inline u32 directory_bits(const Store& store) {
 
 /// Per operand: computes the hash, the first sort key. An invalid name gets a hash that no name
 /// has.
-struct HashEnds : Phase {
+struct HashOperands : Phase {
     WARREN_HD void operator()(u64 e) const {
-        const BatchEnd& end = b.ends[e];
+        const BatchOperand& operand = b.operands[e];
         b.order[e] = static_cast<u32>(e);
-        b.end_codes[e] = Errc::ok;
+        b.operand_codes[e] = Errc::ok;
         b.directory_of[e] = batch_none;
         b.targets[e] = 0;
         u64 hash = all_ones(hash_bits);
         if (b.is_in_play(b.item_of(e))) {
             LaneOperation op(ThreadTeam{}, store);
-            const auto* name = reinterpret_cast<const char*>(b.names + end.name);
-            const Result<Name> made = make_name(op, name, end.length());
-            b.end_codes[e] = made.code();
+            const auto* name = reinterpret_cast<const char*>(b.names + operand.name);
+            const Result<Name> made = make_name(op, name, operand.length());
+            b.operand_codes[e] = made.code();
             if (made) hash = made->hash;
         }
         b.hashes[e] = hash;
@@ -111,7 +111,7 @@ struct KeyByDirectory : Phase {
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.order[p];
         const u64 last = all_ones(directory_bits(store));
-        const u64 number = b.ends[e].directory();
+        const u64 number = b.operands[e].directory();
         const bool is_in = b.is_in_play(b.item_of(e));
         b.sort_keys[p] = is_in && number < last ? number : last;
     }
@@ -124,17 +124,17 @@ struct MarkDirectories : Phase {
 
     WARREN_HD void operator()(u64 p) const {
         const u64 e = b.order[p];
-        const u64 number = b.ends[e].directory();
-        const bool begins =
-            is_in(p) && (p == 0 || !is_in(p - 1) || b.ends[b.order[p - 1]].directory() != number);
-        b.ends_in_order[p] = static_cast<u32>(e);
+        const u64 number = b.operands[e].directory();
+        const bool begins = is_in(p) && (p == 0 || !is_in(p - 1) ||
+                                         b.operands[b.order[p - 1]].directory() != number);
+        b.operands_in_order[p] = static_cast<u32>(e);
         b.flags[p] = begins ? 1 : 0;
         // The order of lookups does not matter, because they change nothing.
-        const bool is_alone = b.shape.kind == BatchKind::look_up || b.end_codes[e] != Errc::ok;
+        const bool is_alone = b.shape.kind == BatchKind::look_up || b.operand_codes[e] != Errc::ok;
         if (!is_in(p) || begins || is_alone) return;
         for (u64 q = p; q-- > 0;) {
             const u64 before = b.order[q];
-            if (b.ends[before].directory() != number || b.hashes[before] != b.hashes[e]) return;
+            if (b.operands[before].directory() != number || b.hashes[before] != b.hashes[e]) return;
             if (b.item_of(before) == b.item_of(e)) continue;  // the other operand of this item
             lower_to(b.state->limit, b.item_of(e));
             return;
@@ -145,15 +145,15 @@ struct MarkDirectories : Phase {
 /// Per operand, by position: notes the index of its directory, and where each directory begins.
 struct NumberDirectories : Phase {
     WARREN_HD void operator()(u64 p) const {
-        const u64 e = b.ends_in_order[p];
-        const bool is_last = p + 1 == b.shape.ends();
+        const u64 e = b.operands_in_order[p];
+        const bool is_last = p + 1 == b.shape.operands();
         const u32 count = b.sums[p] + b.flags[p];
         if (is_last) relaxed_store(b.state->directories, count);
         if (!b.is_in_play(b.item_of(e))) return;
         b.directory_of[e] = count - 1;
         if (b.flags[p] == 0) return;
         BatchDirectory directory{};
-        directory.number = b.ends[e].directory();
+        directory.number = b.operands[e].directory();
         directory.begin = static_cast<u32>(p);
         b.directories[count - 1] = directory;
     }
@@ -199,12 +199,12 @@ struct OpenDirectories : Phase {
 /// Per operand, by position: finds the entry of its name. With may_edit, each operand also opens
 /// its directory, which saves a phase; only the first operand of a directory stores what later
 /// phases need.
-struct LookUpEnds : Phase {
+struct LookUpOperands : Phase {
     WARREN_HD void note_size(u64 s) const {
         const u64 count = b.state->directories;
-        const u64 end = s + 1 == count ? b.shape.ends() : b.directories[s + 1].begin;
-        const u64 ends_there = end - b.directories[s].begin;
-        if (ends_there > edits_in_place_max && b.shape.kind == BatchKind::move) {
+        const u64 end = s + 1 == count ? b.shape.operands() : b.directories[s + 1].begin;
+        const u64 operands_there = end - b.directories[s].begin;
+        if (operands_there > edits_in_place_max && b.shape.kind == BatchKind::move) {
             relaxed_store(b.state->must_rewrite, 1);
         }
     }
@@ -212,7 +212,7 @@ struct LookUpEnds : Phase {
     /// Opens the directory of the operand at position p. `own` is memory that the result may use.
     WARREN_HD const BatchDirectory& open(u64 p, BatchDirectory& own, LaneOperation& op,
                                          Result<InodeRef>& inode) const {
-        const u32 s = b.directory_of[b.ends_in_order[p]];
+        const u32 s = b.directory_of[b.operands_in_order[p]];
         BatchDirectory& listed = b.directories[s];
         if (!b.may_edit) {
             inode = inode_of(op, listed.number);
@@ -228,7 +228,7 @@ struct LookUpEnds : Phase {
 
     WARREN_HD Errc directory_code(u64 e, const BatchDirectory& directory) const {
         WARREN_TRY(directory.found);
-        if (directory.generation != b.ends[e].generation) return Errc::stale;
+        if (directory.generation != b.operands[e].generation) return Errc::stale;
         if (directory.is_directory == 0) return Errc::not_directory;
         return directory.execute;
     }
@@ -243,7 +243,7 @@ struct LookUpEnds : Phase {
     }
 
     WARREN_HD void operator()(u64 p) const {
-        const u64 e = b.ends_in_order[p];
+        const u64 e = b.operands_in_order[p];
         const u64 item = b.item_of(e);
         if (!b.is_in_play(item) || has_failed()) return;
         LaneOperation op(ThreadTeam{}, store);
@@ -253,11 +253,11 @@ struct LookUpEnds : Phase {
         const BatchDirectory& directory = open(p, own, op, inode);
         if (!runs(item)) return;
         const Errc of_directory = directory_code(e, directory);
-        if (of_directory != Errc::ok) b.end_codes[e] = of_directory;
-        if (b.shape.kind == BatchKind::look_up) b.codes[item] = b.end_codes[e];
-        if (b.end_codes[e] != Errc::ok) return;
-        const auto* bytes = reinterpret_cast<const char*>(b.names + b.ends[e].name);
-        const Name name{bytes, b.ends[e].length(), b.hashes[e]};
+        if (of_directory != Errc::ok) b.operand_codes[e] = of_directory;
+        if (b.shape.kind == BatchKind::look_up) b.codes[item] = b.operand_codes[e];
+        if (b.operand_codes[e] != Errc::ok) return;
+        const auto* bytes = reinterpret_cast<const char*>(b.names + b.operands[e].name);
+        const Name name{bytes, b.operands[e].length(), b.hashes[e]};
         const Result<Entry> entry = find_entry(op, *inode, name);
         if (!is_answer(op, entry.code())) return;
         if (b.shape.kind == BatchKind::look_up) {
@@ -272,14 +272,14 @@ struct LookUpEnds : Phase {
         }
         if (entry->exists) b.targets[e] = entry->inode | u64{entry->type} << 48;
         // No key is left for another name with this hash: a command handles it.
-        if (entry->is_full) b.end_codes[e] = Errc::retry;
+        if (entry->is_full) b.operand_codes[e] = Errc::retry;
     }
 };
 
 /// Per item: sets its result, or decides that it is carried out.
 struct Decide : Phase {
     WARREN_HD Errc creation(u64 item) const {
-        WARREN_TRY(b.end_codes[item]);
+        WARREN_TRY(b.operand_codes[item]);
         if (b.targets[item] != 0) return Errc::exists;
         const BatchDirectory& directory = b.directories[b.directory_of[item]];
         WARREN_TRY(directory.write);
@@ -291,7 +291,7 @@ struct Decide : Phase {
         if (b.header.caller.is_privileged()) return Errc::ok;
         LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> parent = inode_of(op, directory.number);
-        const Result<InodeRef> inode = inode_of(op, target & BatchEnd::number_mask);
+        const Result<InodeRef> inode = inode_of(op, target & BatchOperand::number_mask);
         if (!is_answer(op, inode.code())) return Errc::retry;
         if (!inode || !parent) return Errc::retry;
         return check_sticky(op, *parent, b.header.caller, relaxed_load(inode->at->user));
@@ -300,7 +300,7 @@ struct Decide : Phase {
     WARREN_HD Errc move(u64 item) const {
         const u64 from = 2 * item;
         const u64 to = from + 1;
-        WARREN_TRY(b.end_codes[from]);
+        WARREN_TRY(b.operand_codes[from]);
         constexpr u64 directory_type = format::entry_type(format::type_directory);
         const bool moves_directory = b.targets[from] >> 48 == directory_type;
         if (moves_directory) {
@@ -309,7 +309,7 @@ struct Decide : Phase {
             lower_to(b.state->limit, item == b.begin ? item + 1 : item);
             return Errc::retry;
         }
-        WARREN_TRY(b.end_codes[to]);
+        WARREN_TRY(b.operand_codes[to]);
         if (b.targets[from] == 0) return Errc::no_entry;
         const BatchDirectory& source = b.directories[b.directory_of[from]];
         const BatchDirectory& target = b.directories[b.directory_of[to]];
@@ -341,7 +341,7 @@ struct Decide : Phase {
     }
 
     WARREN_HD Errc removal(u64 item) const {
-        WARREN_TRY(b.end_codes[item]);
+        WARREN_TRY(b.operand_codes[item]);
         const u64 target = b.targets[item];
         if (target == 0) return Errc::no_entry;
         const BatchDirectory& directory = b.directories[b.directory_of[item]];
@@ -349,7 +349,7 @@ struct Decide : Phase {
         WARREN_TRY(sticky(directory, target));
         constexpr u64 directory_type = format::entry_type(format::type_directory);
         if (target >> 48 == directory_type) return Errc::is_directory;
-        return ending(target & BatchEnd::number_mask);
+        return ending(target & BatchOperand::number_mask);
     }
 
     WARREN_HD Errc code_of(u64 item) const {
@@ -370,7 +370,7 @@ struct Decide : Phase {
 /// Per operand, by position: whether it is carried out.
 struct MarkEdits : Phase {
     WARREN_HD void operator()(u64 p) const {
-        const u64 item = b.item_of(b.ends_in_order[p]);
+        const u64 item = b.item_of(b.operands_in_order[p]);
         b.flags[p] = !has_failed() && runs(item) && b.does[item] != 0 ? 1 : 0;
     }
 };
@@ -394,8 +394,8 @@ struct ChooseDirectories : Phase {
         const u64 before =
             device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
         const u64 after = before + taken;
-        const bool has_room =
-            (after & 0xffffffff) <= b.records_max - b.shape.ends() && after >> 32 <= b.blocks_max;
+        const bool has_room = (after & 0xffffffff) <= b.records_max - b.shape.operands() &&
+                              after >> 32 <= b.blocks_max;
         if (!has_room && b.is_small) fail(Errc::overflow);
         return has_room;
     }
@@ -404,9 +404,10 @@ struct ChooseDirectories : Phase {
         if (s >= b.state->directories || has_failed()) return;
         BatchDirectory& directory = b.directories[s];
         const bool is_last = s + 1 == b.state->directories;
-        const u64 ends = b.shape.ends();
-        const u64 after = is_last ? ends : b.directories[s + 1].begin;
-        const u32 end_sum = after == ends ? b.sums[ends - 1] + b.flags[ends - 1] : b.sums[after];
+        const u64 operands = b.shape.operands();
+        const u64 after = is_last ? operands : b.directories[s + 1].begin;
+        const u32 end_sum =
+            after == operands ? b.sums[operands - 1] + b.flags[operands - 1] : b.sums[after];
         const u64 edits = end_sum - b.sums[directory.begin];
         if (edits == 0) return;
         LaneOperation op(ThreadTeam{}, store);
@@ -422,21 +423,22 @@ struct Keep : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.flags[item] = 0;
         if (has_failed() || !runs(item) || b.does[item] == 0) return;
-        const u32 ends = b.shape.ends_per_item();
-        for (u32 i = 0; i < ends; ++i) {
-            const u32 s = b.directory_of[item * ends + i];
+        const u32 operands = b.shape.operands_per_item();
+        for (u32 i = 0; i < operands; ++i) {
+            const u32 s = b.directory_of[item * operands + i];
             if (b.directories[s].is_chosen == 0) b.does[item] = 0;
         }
         if (b.does[item] == 0) {
             b.codes[item] = Errc::retry;
             return;
         }
-        for (u32 i = 0; i < ends; ++i)
-            relaxed_store(b.directories[b.directory_of[item * ends + i]].is_rewritten, 1);
+        for (u32 i = 0; i < operands; ++i)
+            relaxed_store(b.directories[b.directory_of[item * operands + i]].is_rewritten, 1);
         if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
         if (b.shape.kind != BatchKind::move) return;
         LaneOperation op(ThreadTeam{}, store);
-        const Result<InodeRef> inode = inode_of(op, b.targets[2 * item] & BatchEnd::number_mask);
+        const Result<InodeRef> inode =
+            inode_of(op, b.targets[2 * item] & BatchOperand::number_mask);
         if (!inode)
             return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
                         op.needed_place);

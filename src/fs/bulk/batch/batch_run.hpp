@@ -28,35 +28,35 @@ namespace warren::ops::batch {
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void look_up(Executor& executor, Batch& b, const Store& store) {
-    const u64 ends = b.shape.ends();
-    executor.each(ends, HashEnds{{b, store}});
-    executor.sort(b, ends, hash_bits);
-    executor.each(ends, KeyByDirectory{{b, store}});
-    executor.sort(b, ends, directory_bits(store));
-    executor.each(ends, MarkDirectories{{b, store}});
-    executor.sum(b.flags, b.sums, ends);
-    executor.each(ends, NumberDirectories{{b, store}});
-    if (!b.may_edit) executor.each(ends, OpenDirectories{{b, store}});
-    executor.each(ends, LookUpEnds{{b, store}});
+    const u64 operands = b.shape.operands();
+    executor.each(operands, HashOperands{{b, store}});
+    executor.sort(b, operands, hash_bits);
+    executor.each(operands, KeyByDirectory{{b, store}});
+    executor.sort(b, operands, directory_bits(store));
+    executor.each(operands, MarkDirectories{{b, store}});
+    executor.sum(b.flags, b.sums, operands);
+    executor.each(operands, NumberDirectories{{b, store}});
+    if (!b.may_edit) executor.each(operands, OpenDirectories{{b, store}});
+    executor.each(operands, LookUpOperands{{b, store}});
 }
 
 /// Decides which items are carried out, and lists the blocks of the trees to rewrite.
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
-    const u64 ends = b.shape.ends();
+    const u64 operands = b.shape.operands();
     const u64 items = b.shape.items;
     executor.each(items, Decide{{b, store}});
-    executor.each(ends, MarkEdits{{b, store}});
-    executor.sum(b.flags, b.sums, ends);
-    executor.each(ends, ChooseDirectories{{b, store}});
+    executor.each(operands, MarkEdits{{b, store}});
+    executor.sum(b.flags, b.sums, operands);
+    executor.each(operands, ChooseDirectories{{b, store}});
     executor.each(items, Keep{{b, store}});
     if (b.shape.kind == BatchKind::create) {
         executor.sum(b.flags, b.sums, items);
         executor.each(items, NumberCreations{{b, store}});
         executor.each(1, ListInodeFrames{{b, store}});
     }
-    executor.each(ends, ListRoots{{b, store}});
+    executor.each(operands, ListRoots{{b, store}});
     executor.each(1, EndRound{{b, store, 0}});
     for (u32 round = 0; round < batch_rounds; ++round) {
         if constexpr (Executor::is_near) {
@@ -74,10 +74,10 @@ WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
 WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const BatchState& so_far) {
-    const u64 ends = b.shape.ends();
-    const u64 records = ends + so_far.entries;
+    const u64 operands = b.shape.operands();
+    const u64 records = operands + so_far.entries;
     executor.each(u64{so_far.old_leaves} * parts_a_leaf, RecordLeaves{{b, store}});
-    executor.each(ends, RecordEnds{{b, store}});
+    executor.each(operands, RecordOperands{{b, store}});
     executor.sort(b, records, 64);
     executor.each(records, RecordKeyByDirectory{{b, store}});
     executor.sort(b, records, 64 - static_cast<u32>(hd::countl_zero(u64{so_far.directories})));
@@ -133,12 +133,12 @@ WARREN_SIDE_OF_CROWD
 template <class Executor>
 WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     static_assert(Executor::is_near);
-    const u64 ends = b.shape.ends();
+    const u64 operands = b.shape.operands();
     // The next phase does not change this field, so no thread reads a later value.
     if (b.state->must_rewrite != 0) return false;
     executor.each(b.shape.items, Decide{{b, store}});
-    executor.each(ends, PlanEdits{{{b, store}}});
-    if (b.shape.kind == BatchKind::remove) executor.each(ends, PlanEmptied{{{b, store}}});
+    executor.each(operands, PlanEdits{{{b, store}}});
+    if (b.shape.kind == BatchKind::remove) executor.each(operands, PlanEmptied{{{b, store}}});
     if (b.state->must_rewrite != 0) {
         executor.each(1, DropEdits{{b, store}});
         return false;
@@ -150,7 +150,7 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
         return true;
     }
     executor.each(b.state->new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
-    executor.each(ends, WriteEdits{{{b, store}}});
+    executor.each(operands, WriteEdits{{{b, store}}});
     return true;
 }
 
@@ -167,7 +167,7 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
     }
     choose(executor, b, store);
     BatchState chosen = executor.look(*b.state);
-    if (b.shape.ends() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
+    if (b.shape.operands() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
     if (chosen.status != Errc::ok) return chosen;
     merge(executor, b, store, chosen);
     const BatchState planned = executor.look(*b.state);
@@ -179,27 +179,27 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
 /// How many records a batch should have memory for: its operands, and the entries of the
 /// directories that are rewritten.
 inline u64 records_for(const BatchShape& shape) {
-    return shape.ends() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
+    return shape.operands() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
 }
 
 /// Lays out the arrays of `b`: take(pointer, count) sets `pointer` to memory for `count` elements.
 template <class Take>
 void lay_out(Batch& b, u64 records_max, const Take& take) {
-    const u64 ends = b.shape.ends();
-    const u64 entries_max = records_max - ends;
+    const u64 operands = b.shape.operands();
+    const u64 entries_max = records_max - operands;
     b.records_max = records_max;
-    b.blocks_max = entries_max / 8 + ends;
-    b.places_max = b.records_max / 6 + ends + 64;
+    b.blocks_max = entries_max / 8 + operands;
+    b.places_max = b.records_max / 6 + operands + 64;
     b.frames_max = b.records_max / bitmap_words;
     take(b.state, 1);
     take(b.needed_places, needed_places_max);
-    take(b.hashes, ends);
-    take(b.targets, ends);
-    take(b.keys, ends);
-    take(b.end_codes, ends);
-    take(b.directory_of, ends);
-    take(b.directories, ends);
-    take(b.ends_in_order, ends);
+    take(b.hashes, operands);
+    take(b.targets, operands);
+    take(b.keys, operands);
+    take(b.operand_codes, operands);
+    take(b.directory_of, operands);
+    take(b.directories, operands);
+    take(b.operands_in_order, operands);
     take(b.does, b.shape.items);
     take(b.rank, b.shape.items);
     take(b.numbers, b.shape.items);

@@ -21,7 +21,7 @@ struct NumberCreations : Phase {
 struct ListInodeFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         if (has_failed() || b.state->created == 0) return;
-        const u64* room = room_of(store, FrameKind::inodes);
+        const u64* room = space_hints(store, FrameKind::inodes);
         u64 frame = find_bit_up(room, 0, store.frame_count);
         u32 count = 0;
         while (frame < store.frame_count && count < b.frames_max) {
@@ -89,7 +89,7 @@ struct DropFullFrames : Phase {
         if (has_failed()) return;
         const u64 last = (f + 1) * bitmap_words - 1;
         if (b.sums[last] + b.flags[last] != b.sums[f * bitmap_words]) return;
-        clear_bit(room_of(store, FrameKind::inodes), b.frames[f]);
+        clear_bit(space_hints(store, FrameKind::inodes), b.frames[f]);
     }
 };
 

@@ -80,7 +80,7 @@ WARREN_HD inline const DirectoryLeaf& leaf_at(const Store& store, u64 place) {
     return *reinterpret_cast<const DirectoryLeaf*>(store.base + place);
 }
 
-/// Per leaf: adds its count of entries. RecordEnds checks that as many were found.
+/// Per leaf: adds its count of entries. RecordOperands checks that as many were found.
 struct CountOldEntries : Phase {
     WARREN_HD void operator()(u64 l) const {
         b.flags[l] = 0;
@@ -103,10 +103,10 @@ struct CountOldEntries : Phase {
 inline constexpr u32 slots_a_leaf = 128;
 
 /// Per operand, by position: its record, if the operand is carried out.
-struct RecordEnds : Phase {
+struct RecordOperands : Phase {
     WARREN_HD void operator()(u64 p) const {
         if (p == 0 && b.state->recorded != b.state->entries) fail(Errc::corrupt);
-        const u64 e = b.ends_in_order[p];
+        const u64 e = b.operands_in_order[p];
         const u64 item = b.item_of(e);
         const bool is_in = !has_failed() && runs(item) && b.does[item] != 0;
         b.record_directories[p] = is_in ? b.directory_of[e] : batch_none;
@@ -136,14 +136,14 @@ struct RecordLeaves : Phase {
             targets[i] = relaxed_load(leaf.slots[first + i].target);
         u32 count = 0;
         for (u32 i = 0; i < slots_a_part; ++i)
-            count += (targets[i] & BatchEnd::number_mask) != 0 ? 1 : 0;
+            count += (targets[i] & BatchOperand::number_mask) != 0 ? 1 : 0;
         if (count == 0) return;
         const u32 left = device_atomic<u32>(b.flags[l]).fetch_sub(count, hd::memory_order_relaxed);
-        u64 r = b.shape.ends() + b.sums[l] + left - count;
+        u64 r = b.shape.operands() + b.sums[l] + left - count;
         if (left < count || r + count > b.records_max) return fail(Errc::corrupt);
         count_up(b.state->recorded, count);
         for (u32 i = 0; i < slots_a_part; ++i) {
-            if ((targets[i] & BatchEnd::number_mask) == 0) continue;
+            if ((targets[i] & BatchOperand::number_mask) == 0) continue;
             b.record_directories[r] = at.directory;
             b.record_keys[r] = read_key(leaf, first + i) << 1;
             b.sort_keys[r] = b.record_keys[r];
@@ -184,7 +184,7 @@ struct MarkEntries : Phase {
 
 /// The length of the name of record `r`.
 WARREN_HD inline u32 record_length(const Batch& b, const Store& store, u32 r) {
-    if (r < b.shape.ends()) return b.ends[b.ends_in_order[r]].length();
+    if (r < b.shape.operands()) return b.operands[b.operands_in_order[r]].length();
     const u32 slot = b.record_slots[r];
     const BatchBlock& at = b.blocks[b.leaf_blocks[slot / slots_a_leaf]];
     return read_slot(leaf_at(store, at.place), slot % slots_a_leaf).name_length();

@@ -112,8 +112,8 @@ struct WriteEntries : Phase {
         const u64* name;
     };
 
-    WARREN_HD Source of_end(u64 e) const {
-        const BatchEnd& end = b.ends[e];
+    WARREN_HD Source of_operand(u64 e) const {
+        const BatchOperand& operand = b.operands[e];
         const u64 item = b.item_of(e);
         u64 inode = 0;
         u8 type = 0;
@@ -121,10 +121,11 @@ struct WriteEntries : Phase {
             inode = b.numbers[b.rank[item]];
             type = format::entry_type(b.mode_of(item));
         } else {
-            inode = b.targets[e - 1] & BatchEnd::number_mask;
+            inode = b.targets[e - 1] & BatchOperand::number_mask;
             type = static_cast<u8>(b.targets[e - 1] >> 48);
         }
-        return {DirectorySlot::make(inode, type, end.length(), 0, 0).target, b.names + end.name};
+        return {DirectorySlot::make(inode, type, operand.length(), 0, 0).target,
+                b.names + operand.name};
     }
 
     WARREN_HD Source of_slot(u32 slot) const {
@@ -143,8 +144,9 @@ struct WriteEntries : Phase {
         const u32 offset = b.offsets[c] - b.offsets[first];
         const u64 place = b.places[of.block_begin + l - of.leaf_begin];
         auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
-        const bool is_new = r < b.shape.ends();
-        const Source from = is_new ? of_end(b.ends_in_order[r]) : of_slot(b.record_slots[r]);
+        const bool is_new = r < b.shape.operands();
+        const Source from =
+            is_new ? of_operand(b.operands_in_order[r]) : of_slot(b.record_slots[r]);
         const u64 key = b.record_keys[r] >> 1;
         const u32 length = static_cast<u32>(from.target >> 56);
         write_slot(leaf, slot, from.target, key, offset);
@@ -252,7 +254,7 @@ struct WriteInodes : Phase {
     /// The mode and group that create() sets if no ACL is inherited.
     WARREN_HD BatchMade made_in(const BatchDirectory& parent, u64 item) const {
         const Credentials& caller = b.header.caller;
-        const Heritage from{parent.mode, parent.group, false};
+        const Inherited from{parent.mode, parent.group, false};
         const u32 group = new_group(caller, from);
         const u32 mode = masked(caller, new_mode(caller, from, group, b.mode_of(item)));
         const u32 rank = b.rank[item];
@@ -265,7 +267,7 @@ struct WriteInodes : Phase {
 struct StampMoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
-        const u64 number = b.targets[2 * item] & BatchEnd::number_mask;
+        const u64 number = b.targets[2 * item] & BatchOperand::number_mask;
         auto& at = *reinterpret_cast<Inode*>(store.base + number * format::inode_size);
         relaxed_store(at.changed, b.header.now);
         change_version(store, number * format::inode_size);
@@ -276,7 +278,7 @@ struct StampMoved : Phase {
 struct FreeRemoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
-        const u64 place = (b.targets[item] & BatchEnd::number_mask) * format::inode_size;
+        const u64 place = (b.targets[item] & BatchOperand::number_mask) * format::inode_size;
         InodeRef inode;
         inode.number = place / format::inode_size;
         inode.at = reinterpret_cast<Inode*>(store.base + place);

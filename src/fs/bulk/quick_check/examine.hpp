@@ -55,7 +55,7 @@ struct Facts {
 };
 
 /// What the pointer to a block says about the block.
-struct Promise {
+struct ExpectedBlock {
     u64 owner;  // inode number; of reference counts: the frame
     u64 low;    // its keys are at least this
     u64 high;   // and below this; of a link target: its length
@@ -91,23 +91,23 @@ struct ExamState {
 /// The loaded metadata and the tables of the check: a plain value that each phase gets.
 struct Exam {
     Facts facts;
-    std::byte* base;        // the loaded frames, one after the other, those of inodes first
-    u32 inode_frames;       // number of loaded inode frames
-    u32 frames;             // number of all loaded frames
-    u64* frame_numbers;     // of the loaded frames
-    u32* slots;             // by frame of the volume: its index among the loaded ones, or nobody
-    u8* kinds;              // by frame of the volume
-    u64* used;              // by frame, 8 words: the blocks in use, as in the frame table
-    u64* owned;             // by frame, 8 words: blocks that were claimed by an owner
-    Promise* promises;      // by block of metadata frames
-    u32* names;             // by inode: its names; of a directory: its subdirectories
-    u32* parents;           // by inode: of a directory: its parent, nobody at first
-    u64* blocks;            // by inode: blocks that it owns
-    u32* entries;           // by inode: of a directory: its entries
-    u32* nodes[2];          // queues of tree nodes, as indices into promises
-    Run* runs;              // parts of long runs of data
-    CountedFrame* counted;  // sorted by frame
-    u32* references;        // by block of counted frames: extents that use it and may share it
+    std::byte* base;     // the loaded frames, one after the other, those of inodes first
+    u32 inode_frames;    // number of loaded inode frames
+    u32 frames;          // number of all loaded frames
+    u64* frame_numbers;  // of the loaded frames
+    u32* slots;          // by frame of the volume: its index among the loaded ones, or nobody
+    u8* kinds;           // by frame of the volume
+    u64* used;           // by frame, 8 words: the blocks in use, as in the frame table
+    u64* owned;          // by frame, 8 words: blocks that were claimed by an owner
+    ExpectedBlock* expected_blocks;  // by block of metadata frames
+    u32* names;                      // by inode: its names; of a directory: its subdirectories
+    u32* parents;                    // by inode: of a directory: its parent, nobody at first
+    u64* blocks;                     // by inode: blocks that it owns
+    u32* entries;                    // by inode: of a directory: its entries
+    u32* nodes[2];                   // queues of tree nodes, as indices into expected_blocks
+    Run* runs;                       // parts of long runs of data
+    CountedFrame* counted;           // sorted by frame
+    u32* references;  // by block of counted frames: extents that use it and may share it
     u64 runs_max;
     ExamState* state;
 
@@ -232,9 +232,9 @@ struct Exam {
         }
         own_run(run);
     }
-    /// Claims the block at `pointer` for the inode that `promise` names. Its index, or nobody.
-    WARREN_HD u32 claim_block(BlockPointer pointer, const Promise& promise) const {
-        const bool is_indirect = promise.height > 0;
+    /// Claims the block at `pointer` for the inode that `expected` names. Its index, or nobody.
+    WARREN_HD u32 claim_block(BlockPointer pointer, const ExpectedBlock& expected) const {
+        const bool is_indirect = expected.height > 0;
         const u32 index = metadata_index(pointer.offset());
         const bool is_good =
             format::pointer_is_sound(pointer, is_indirect, facts.size_bytes) && index != nobody;
@@ -251,18 +251,18 @@ struct Exam {
             flaw();
             return nobody;
         }
-        promises[index] = promise;
+        expected_blocks[index] = expected;
         return index;
     }
     WARREN_HD void queue_node(u32 queue, u32 index) const {
         nodes[queue][add(state->node_counts[queue], 1u)] = index;
     }
-    /// Whether a block's header agrees with its promise. Does not check the CRC.
-    WARREN_HD bool keeps(const Block& found, u64 place, const Promise& promise) const {
+    /// Whether a block's header is as expected. Does not check the CRC.
+    WARREN_HD bool keeps(const Block& found, u64 place, const ExpectedBlock& expected) const {
         const auto& header = reinterpret_cast<const format::BlockHeader&>(found);
-        const format::BlockIdentity expected{static_cast<BlockKind>(promise.kind),
-                                             promise.generation, promise.owner};
-        return header.volume == facts.volume && header.place == place && expected.agrees(header);
+        const format::BlockIdentity identity{static_cast<BlockKind>(expected.kind),
+                                             expected.generation, expected.owner};
+        return header.volume == facts.volume && header.place == place && identity.agrees(header);
     }
 };
 
@@ -278,7 +278,7 @@ void lay_out(Exam& exam, const Take& take) {
     take(exam.kinds, exam.facts.frame_count);
     take(exam.used, exam.facts.frame_count * 8);
     take(exam.owned, exam.facts.frame_count * 8);
-    take(exam.promises, blocks);
+    take(exam.expected_blocks, blocks);
     take(exam.names, inodes);
     take(exam.parents, inodes);
     take(exam.blocks, inodes);

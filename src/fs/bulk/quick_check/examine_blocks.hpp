@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The phases of the quick check over the blocks of trees, attributes and link targets: compare each
-// block with what the pointer to it says (its promise), and each name with its inode. Nodes are
-// checked level by level, because the promise of a block must be stored before the block is read.
+// block with what the pointer to it says (the expected block), and each name with its inode. Nodes
+// are checked level by level, because what is expected of a block must be stored before the block
+// is read.
 #pragma once
 
 #include "fs/bulk/quick_check/examine_inodes.hpp"
@@ -18,40 +19,40 @@ struct ExamineNodes {
     template <class Team, class Sums>
     WARREN_HD void operator()(const Team& team, const Sums& sums, u64 at) const {
         const u32 index = exam.nodes[queue][at];
-        const Promise promise = exam.promises[index];
+        const ExpectedBlock expected = exam.expected_blocks[index];
         const auto& node = reinterpret_cast<const format::TreeNode&>(exam.metadata_block(index));
         const bool is_good =
-            exam.keeps(exam.metadata_block(index), exam.metadata_place(index), promise) &&
+            exam.keeps(exam.metadata_block(index), exam.metadata_place(index), expected) &&
             sums.is_right(team, exam.metadata_block(index)) && node.count >= 1 &&
-            node.count <= format::node_pairs_max && node.height == promise.height &&
-            begins_well(node, promise);
+            node.count <= format::node_pairs_max && node.height == expected.height &&
+            begins_well(node, expected);
         if (!is_good) return exam.flaw();
-        const u32 height = promise.height - 1u;
-        const bool is_file = promise.kind == static_cast<u16>(BlockKind::extent_node);
+        const u32 height = expected.height - 1u;
+        const bool is_file = expected.kind == static_cast<u16>(BlockKind::extent_node);
         const BlockKind leaf = is_file ? BlockKind::extent_leaf : BlockKind::directory_leaf;
         for (u32 i = team.lane(); i < node.count; i += Team::width) {
             const u64 low = node.pairs[i].key;
-            const u64 high = i + 1 < node.count ? node.pairs[i + 1].key : promise.high;
+            const u64 high = i + 1 < node.count ? node.pairs[i + 1].key : expected.high;
             if (low >= high) exam.flaw();
-            const u16 kind = height > 0 ? promise.kind : static_cast<u16>(leaf);
+            const u16 kind = height > 0 ? expected.kind : static_cast<u16>(leaf);
             const u32 child = exam.claim_block(
                 node.pairs[i].child,
-                {promise.owner, low, high, promise.generation, kind, static_cast<u16>(height)});
+                {expected.owner, low, high, expected.generation, kind, static_cast<u16>(height)});
             if (child != nobody && height > 0) exam.queue_node(1 - queue, child);
         }
         if (team.is_leader()) {
-            Exam::add(exam.blocks[exam.ordinal_of(promise.owner)], u64{node.count});
+            Exam::add(exam.blocks[exam.ordinal_of(expected.owner)], u64{node.count});
         }
     }
 
  private:
-    /// Whether the first key is the promised one. In a directory that is being removed it may be
+    /// Whether the first key is the expected one. In a directory that is being removed it may be
     /// higher, because the children before it were freed.
-    WARREN_HD bool begins_well(const format::TreeNode& node, const Promise& promise) const {
-        if (node.pairs[0].key == promise.low) return true;
-        if (promise.kind != static_cast<u16>(BlockKind::directory_node)) return false;
-        const Inode& owner = exam.inode(exam.ordinal_of(promise.owner));
-        return (owner.entries & format::entries_dying) != 0 && node.pairs[0].key > promise.low;
+    WARREN_HD bool begins_well(const format::TreeNode& node, const ExpectedBlock& expected) const {
+        if (node.pairs[0].key == expected.low) return true;
+        if (expected.kind != static_cast<u16>(BlockKind::directory_node)) return false;
+        const Inode& owner = exam.inode(exam.ordinal_of(expected.owner));
+        return (owner.entries & format::entries_dying) != 0 && node.pairs[0].key > expected.low;
     }
 };
 
@@ -66,22 +67,22 @@ struct ExamineBlocks {
         const u32 bit = index % blocks_per_frame;
         const u64 owned = relaxed_load(exam.owned[place / frame_size * 8 + bit / 64]);
         if ((owned >> bit % 64 & 1) == 0) return;
-        const Promise promise = exam.promises[index];
-        if (promise.height > 0) return;
+        const ExpectedBlock expected = exam.expected_blocks[index];
+        if (expected.height > 0) return;
         const Block& block = exam.metadata_block(index);
-        if (!exam.keeps(block, place, promise) || !sums.is_right(team, block)) return exam.flaw();
-        switch (static_cast<BlockKind>(promise.kind)) {
+        if (!exam.keeps(block, place, expected) || !sums.is_right(team, block)) return exam.flaw();
+        switch (static_cast<BlockKind>(expected.kind)) {
             case BlockKind::directory_leaf:
                 return examine_names(team, reinterpret_cast<const format::DirectoryLeaf&>(block),
-                                     promise);
+                                     expected);
             case BlockKind::extent_leaf:
                 return examine_extents(team, reinterpret_cast<const format::ExtentLeaf&>(block),
-                                       promise);
+                                       expected);
             case BlockKind::reference_counts:
                 return;  // see CompareCounts
             case BlockKind::link_target:
                 if (team.is_leader()) {
-                    examine_target(reinterpret_cast<const format::LinkTarget&>(block), promise);
+                    examine_target(reinterpret_cast<const format::LinkTarget&>(block), expected);
                 }
                 return;
             default:
@@ -98,15 +99,15 @@ struct ExamineBlocks {
 
     template <class Team>
     WARREN_HD void examine_names(const Team& team, const format::DirectoryLeaf& leaf,
-                                 const Promise& promise) const {
+                                 const ExpectedBlock& expected) const {
         if (team.is_leader() &&
             (!format::leaf_counts_are_sound(leaf) || format::names_overlap(leaf))) {
             exam.flaw();
         }
-        const u32 directory = exam.ordinal_of(promise.owner);
+        const u32 directory = exam.ordinal_of(expected.owner);
         for (u32 i = team.lane(); i < entries_max; i += Team::width) {
             if (leaf.slots[i].inode() == 0) continue;
-            if (!is_good_entry(leaf, i, promise)) {
+            if (!is_good_entry(leaf, i, expected)) {
                 exam.flaw();
                 continue;
             }
@@ -116,16 +117,16 @@ struct ExamineBlocks {
     }
 
     WARREN_HD bool is_good_entry(const format::DirectoryLeaf& leaf, u32 at,
-                                 const Promise& promise) const {
+                                 const ExpectedBlock& expected) const {
         if (!format::entry_is_sound(leaf, at)) return false;
         const format::DirectorySlot slot = leaf.slots[at];
         const u32 length = slot.name_length();
         const char* name = reinterpret_cast<const char*>(leaf.heap) + slot.name_offset();
         const u64 key = format::entry_key(leaf.hashes[at], slot);
         const u64 hash = name_hash(exam.facts.hash_key, name, length) & exam.facts.hash_mask;
-        if (key < promise.low || key >= promise.high || key >> 8 != hash) return false;
+        if (key < expected.low || key >= expected.high || key >> 8 != hash) return false;
         // Names with the same hash in this leaf and the one before it are left to the full check.
-        if (promise.low % 256 != 0 && promise.low >> 8 == hash) return false;
+        if (expected.low % 256 != 0 && expected.low >> 8 == hash) return false;
         for (u32 other = at + 1; other < entries_max; ++other) {
             if (leaf.slots[other].inode() != 0 && meets(leaf, at, other)) return false;
         }
@@ -197,15 +198,15 @@ struct ExamineBlocks {
 
     template <class Team>
     WARREN_HD void examine_extents(const Team& team, const format::ExtentLeaf& leaf,
-                                   const Promise& promise) const {
+                                   const ExpectedBlock& expected) const {
         if (leaf.count > format::leaf_extents_max) return exam.flaw();
-        const u32 ordinal = exam.ordinal_of(promise.owner);
+        const u32 ordinal = exam.ordinal_of(expected.owner);
         const Inode& inode = exam.inode(ordinal);
         for (u32 i = team.lane(); i < leaf.count; i += Team::width) {
             const format::Extent& extent = leaf.extents[i];
-            u64 low = promise.low;
+            u64 low = expected.low;
             if (i > 0) low = leaf.extents[i - 1].file_block + leaf.extents[i - 1].length;
-            if (!is_good_extent(exam, inode, extent, low, promise.high)) {
+            if (!is_good_extent(exam, inode, extent, low, expected.high)) {
                 exam.flaw();
                 continue;
             }
@@ -214,8 +215,9 @@ struct ExamineBlocks {
         }
     }
 
-    WARREN_HD void examine_target(const format::LinkTarget& target, const Promise& promise) const {
-        if (target.length != promise.high || !format::target_is_sound(target)) exam.flaw();
+    WARREN_HD void examine_target(const format::LinkTarget& target,
+                                  const ExpectedBlock& expected) const {
+        if (target.length != expected.high || !format::target_is_sound(target)) exam.flaw();
     }
 };
 

@@ -87,7 +87,7 @@ class RebuildParty {
 
     /// Reserves `share` journal credits. Errc::overflow if that is more than the journal's
     /// capacity, so a smaller window is needed. One lane, after enter_barrier().
-    WARREN_HD Errc promise(u64 share) const {
+    WARREN_HD Errc reserve_credits(u64 share) const {
         core::StoreState& all = *store_.state;
         const u64 room = relaxed_load(all.journal_room);
         state_.room = room;

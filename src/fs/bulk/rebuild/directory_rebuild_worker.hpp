@@ -32,8 +32,8 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::node_at;
     using Party::number_;
     using Party::passed;
-    using Party::promise;
     using Party::ref_;
+    using Party::reserve_credits;
     using Party::scratch_;
     using Party::state_;
     using Party::store_;
@@ -135,7 +135,7 @@ class RebuildWorker : private RebuildReader<Team> {
             const bool is_loose = is_last_window() && state_.new_nodes < state_.node_count;
             Errc code = Errc::ok;
             if (state_.is_changed == 0 && is_loose) code = Errc::not_supported;
-            if (code == Errc::ok) code = promise(planned_blocks());
+            if (code == Errc::ok) code = reserve_credits(planned_blocks());
             if (code != Errc::ok) fail(RebuildPhase::plan, code);
         });
     }

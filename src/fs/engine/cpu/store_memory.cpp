@@ -82,7 +82,7 @@ Errc StoreMemory::open(const StoreShape& shape) {
     store.frame_table = reserve<format::FrameTableBlock>(shape.frame_table_blocks);
     store.overlays = reserve<core::FrameOverlay>(store.frame_count);
     store.frames_free = reserve<u64>(frame_words);
-    for (u64*& room : store.frames_with_room)
+    for (u64*& room : store.frames_with_space)
         room = reserve<u64>(frame_words);
     store.versions = reserve<u64>(core::version_stripes);
     store.dirty = reserve<u64>(blocks / 64 + 1);

@@ -35,7 +35,7 @@ class Places {
 };
 
 struct Incoming {
-    ops::BatchEnd* ends;
+    ops::BatchOperand* operands;
     u64* names;
     u16* modes;
     u32* groups;
@@ -49,7 +49,7 @@ struct Outgoing {
 /// The groups come last, so that only those that the caller has are copied.
 Incoming incoming(const ops::BatchShape& shape, Places& places) {
     Incoming in{};
-    in.ends = places.take<ops::BatchEnd>(shape.ends());
+    in.operands = places.take<ops::BatchOperand>(shape.operands());
     in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
     in.names = places.take<u64>(shape.name_words);
     in.groups = places.take<u32>(core::groups_max);
@@ -165,14 +165,14 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     Places host_out(room_.host_out.data());
     const Incoming in = incoming(shape, host_in);
     const Outgoing out = outgoing(shape, host_out);
-    memory_ = {in.ends, in.names, in.modes, out.codes, out.made, out.attributes};
+    memory_ = {in.operands, in.names, in.modes, out.codes, out.made, out.attributes};
     host_groups_ = in.groups;
     in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - room_.host_in.data());
     Places device_in(room_.in.data());
     Places device_out(room_.out.data());
     const Incoming there = incoming(shape, device_in);
     const Outgoing back = outgoing(shape, device_out);
-    batch_.ends = there.ends;
+    batch_.operands = there.operands;
     batch_.names = there.names;
     batch_.modes = there.modes;
     groups_ = there.groups;
@@ -227,10 +227,11 @@ void ItemBatch::send(const ops::BatchPart& part) {
         return stream_.copy(room_.in.data() + (bytes - room_.host_in.data()), bytes,
                             (end - begin) * sizeof *from);
     };
-    const u64 ends = batch_.shape.ends_per_item();
-    const bool is_sent = copy(memory_.ends, part.begin * ends, part.end * ends) == Errc::ok &&
-                         copy(memory_.modes, part.begin, part.end) == Errc::ok &&
-                         copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
+    const u64 operands = batch_.shape.operands_per_item();
+    const bool is_sent =
+        copy(memory_.operands, part.begin * operands, part.end * operands) == Errc::ok &&
+        copy(memory_.modes, part.begin, part.end) == Errc::ok &&
+        copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
     // Relaxed: the threads that call send() are waited for before run() reads the count.
     if (is_sent) items_sent_.fetch_add(part.end - part.begin, std::memory_order_relaxed);
 }

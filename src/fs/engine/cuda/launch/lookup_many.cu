@@ -54,19 +54,19 @@ __device__ Errc look_up(const Team& team, const core::Store& store, const core::
     }
     if (!seen.entry.exists) return Errc::no_entry;
     write_attributes(seen.inode, to);
-    return core::stands(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
+    return core::is_unchanged(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
 }
 
 /// The operands of a batch as an array of keys.
-struct EndKeys {
-    const ops::BatchEnd* ends;
+struct OperandKeys {
+    const ops::BatchOperand* operands;
     const u64* names;
 
     __device__ LookupKey operator[](u32 i) const {
-        const ops::BatchEnd end = ends[i];
-        return {{end.directory(), end.generation},
-                reinterpret_cast<const char*>(names + end.name),
-                end.length()};
+        const ops::BatchOperand operand = operands[i];
+        return {{operand.directory(), operand.generation},
+                reinterpret_cast<const char*>(names + operand.name),
+                operand.length()};
     }
 };
 
@@ -127,11 +127,11 @@ Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
 }
 
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
-                    const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
-                    Errc* codes, cudaStream_t stream) {
+                    const ops::BatchOperand* operands, const u64* names, u32 count,
+                    Attributes* attributes, Errc* codes, cudaStream_t stream) {
     constexpr LookupShape shape;
-    return launch<TileTeam<shape.lanes>>(store, caller, EndKeys{ends, names}, count, attributes,
-                                         codes, shape, stream);
+    return launch<TileTeam<shape.lanes>>(store, caller, OperandKeys{operands, names}, count,
+                                         attributes, codes, shape, stream);
 }
 
 }  // namespace warren::cuda_engine

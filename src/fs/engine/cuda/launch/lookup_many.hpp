@@ -40,7 +40,7 @@ Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
 
 /// As above, for the operands and names of a batch in device memory.
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
-                    const ops::BatchEnd* ends, const u64* names, u32 count, Attributes* attributes,
-                    Errc* codes, cudaStream_t stream);
+                    const ops::BatchOperand* operands, const u64* names, u32 count,
+                    Attributes* attributes, Errc* codes, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine

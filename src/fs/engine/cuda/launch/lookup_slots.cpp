@@ -47,8 +47,8 @@ ops::BatchMemory LookupSlots::memory(u32 slot) {
     std::byte* const in = host_in_.data() + slot * in_bytes;
     std::byte* const out = host_out_.data() + slot * out_bytes;
     ops::BatchMemory memory;
-    memory.ends = reinterpret_cast<ops::BatchEnd*>(in);
-    memory.names = reinterpret_cast<u64*>(in + ends_bytes);
+    memory.operands = reinterpret_cast<ops::BatchOperand*>(in);
+    memory.names = reinterpret_cast<u64*>(in + operands_bytes);
     memory.codes = reinterpret_cast<Errc*>(out);
     memory.attributes = reinterpret_cast<Attributes*>(out + codes_bytes);
     return memory;
@@ -58,11 +58,11 @@ ops::BatchMemory LookupSlots::memory(u32 slot) {
 Errc LookupSlots::send(const gpu::Stream& stream, u32 slot, u64 items, u64 words) {
     const u64 in_at = slot * in_bytes;
     const u64 out_at = slot * out_bytes;
-    WARREN_TRY(
-        stream.copy(in_.data() + in_at, host_in_.data() + in_at, ends_bytes + words * sizeof(u64)));
+    WARREN_TRY(stream.copy(in_.data() + in_at, host_in_.data() + in_at,
+                           operands_bytes + words * sizeof(u64)));
     WARREN_TRY(launch_lookups(
-        *store_, caller_, reinterpret_cast<const ops::BatchEnd*>(in_.data() + in_at),
-        reinterpret_cast<const u64*>(in_.data() + in_at + ends_bytes), static_cast<u32>(items),
+        *store_, caller_, reinterpret_cast<const ops::BatchOperand*>(in_.data() + in_at),
+        reinterpret_cast<const u64*>(in_.data() + in_at + operands_bytes), static_cast<u32>(items),
         reinterpret_cast<Attributes*>(out_.data() + out_at + codes_bytes),
         reinterpret_cast<Errc*>(out_.data() + out_at), stream.get()));
     WARREN_TRY(stream.copy(host_out_.data() + out_at, out_.data() + out_at,

@@ -50,8 +50,8 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 words_max = 4 * items_max;
     static constexpr u32 streams = 4;
     // A slot's input: operands, then names. Its output: codes, then attributes.
-    static constexpr u64 ends_bytes = items_max * sizeof(ops::BatchEnd);
-    static constexpr u64 in_bytes = ends_bytes + words_max * sizeof(u64);
+    static constexpr u64 operands_bytes = items_max * sizeof(ops::BatchOperand);
+    static constexpr u64 in_bytes = operands_bytes + words_max * sizeof(u64);
     static constexpr u64 codes_bytes = items_max * sizeof(Errc);
     static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
 

@@ -69,10 +69,10 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
     state.room_names =
         core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
     const u64 names = limit < state.room_names ? limit : state.room_names;
-    // If few names are taken, loose_max bounds the count, and this limit must not stop the step.
+    // If few names are taken, detached_max bounds the count, and this limit must not stop the step.
     state.limits[0] = takes_few ? names + 1 : names;
     const bool has_plenty = state.room_names >= limit + ahead;
-    state.loose_max = takes_few ? names : has_plenty ? loose_unbounded : state.room_names;
+    state.detached_max = takes_few ? names : has_plenty ? detached_unbounded : state.room_names;
     return Errc::ok;
 }
 
@@ -86,7 +86,7 @@ __device__ inline void open_step(const core::Store& store, const RemovalRef& ref
     const u64 journal_room = relaxed_load(store.state->journal_room);
     state.times = {};
     state.times.begun = device_nanoseconds();
-    state.loose = 0;
+    state.detached = 0;
     state.unfinished_count = 0;
     state.emptied_count = 0;
     state.wanted_count = 0;

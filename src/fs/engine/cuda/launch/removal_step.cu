@@ -120,7 +120,7 @@ __device__ __noinline__ bool take_root(const WarpTeam& team, const core::Store& 
     once(team, [&] {
         ref.state->has_root = 1;
         ref.state->removed = taken->removed;
-        ref.state->loose = 1;
+        ref.state->detached = 1;
     });
     task = ops::TreeTask::directory(taken->number);
     return true;
@@ -215,7 +215,7 @@ __device__ void work(const WarpTeam& team, const core::Store& store, const Remov
     if (!has_task && !ref.queue.pop(team, task)) return;
     // The first task makes the state visible that open_step() has written.
     RemovalState& state = *ref.state;
-    DeviceStep step{store, ref, {ref.now, state.dirty_max, &state.dropping}, state.loose_max};
+    DeviceStep step{store, ref, {ref.now, state.dirty_max, &state.dropping}, state.detached_max};
     if (state.holds_moves != 0) {
         step.rules.held_stripe = core::stripe_of(core::move_lock_place);
         step.rules.held_word = &state.move_word;

@@ -20,7 +20,7 @@ struct DeviceStep {
     const core::Store& store;
     const RemovalRef& ref;
     ops::LaneRules rules;
-    u64 loose_max = loose_unbounded;
+    u64 detached_max = detached_unbounded;
 
     /// Whether the step must end. Each of three lanes checks one reason, so that the loads overlap.
     WARREN_HD bool is_full(const WarpTeam& team) const {
@@ -31,7 +31,7 @@ struct DeviceStep {
         if (is_late) relaxed_store(state.must_stop, 1);
 #endif
         const u32 lane = team.lane();
-        u64& word = lane == 0   ? state.loose
+        u64& word = lane == 0   ? state.detached
                     : lane == 1 ? store.state->dirty_blocks
                                 : state.must_stop;
         return team.ballot(relaxed_load(word) >= state.limits[lane < 2 ? lane : 2]) != 0;
@@ -39,7 +39,8 @@ struct DeviceStep {
     WARREN_HD bool push(const WarpTeam& team, bool mine, const ops::TreeTask& task) const {
         const bool is_directory = task.kind() == ops::TreeTask::directory_kind;
         const u32 votes = team.ballot(mine && is_directory);
-        if (votes != 0 && !loosen(team, static_cast<u64>(hd::popcount(votes)))) return false;
+        if (votes != 0 && !count_detached(team, static_cast<u64>(hd::popcount(votes))))
+            return false;
         if (!ref.queue.push(team, mine, task)) {
             if (votes == 0) return false;
             // The queue is full: these directories are left to the next step.
@@ -61,7 +62,7 @@ struct DeviceStep {
         ref.unfinished[index] = task.subject | (has_leftovers ? leftovers_only : 0);
     }
     WARREN_HD void freed(const ops::TreeTask& /*task*/) const {
-        device_atomic<u64>(ref.state->loose).fetch_sub(1, hd::memory_order_relaxed);
+        device_atomic<u64>(ref.state->detached).fetch_sub(1, hd::memory_order_relaxed);
     }
     WARREN_HD void emptied(const ops::TreeTask& task) const {
         const u32 index =
@@ -99,15 +100,16 @@ struct DeviceStep {
 
     /// Counts `count` directories as detached. False if the orphan directory has no room for them,
     /// in case that they are left over.
-    WARREN_HD bool loosen(const WarpTeam& team, u64 count) const {
-        device_atomic<u64> loose(ref.state->loose);
-        if (loose_max == loose_unbounded) {
-            once(team, [&] { loose.fetch_add(count, hd::memory_order_relaxed); });
+    WARREN_HD bool count_detached(const WarpTeam& team, u64 count) const {
+        device_atomic<u64> detached(ref.state->detached);
+        if (detached_max == detached_unbounded) {
+            once(team, [&] { detached.fetch_add(count, hd::memory_order_relaxed); });
             return true;
         }
         return once(team, [&] {
-            if (loose.fetch_add(count, hd::memory_order_relaxed) + count <= loose_max) return true;
-            loose.fetch_sub(count, hd::memory_order_relaxed);
+            if (detached.fetch_add(count, hd::memory_order_relaxed) + count <= detached_max)
+                return true;
+            detached.fetch_sub(count, hd::memory_order_relaxed);
             return false;
         });
     }

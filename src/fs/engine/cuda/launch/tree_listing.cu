@@ -199,13 +199,13 @@ __global__ void admit_listing(Store store, RemovalRef ref) {
     const u64 beside = few < ref.workers ? few : ref.workers;
     const u64 own = state.room.sum() + ops::dirtied_when_full(store, beside) + extra;
     const u64 others = room.dirty + room.ahead - state.credits;
-    const u64 loose = state.loose + state.reached_count;
+    const u64 detached = state.detached + state.reached_count;
     const bool has_room = others + own <= room.room &&
                           state.reached_count + state.seed_count < ref.queue.capacity / 2 &&
-                          loose <= state.room_names;
+                          detached <= state.room_names;
     if (has_room) {
         // Listed directories are taken apart even when the step is full.
-        state.loose_max = loose + few < state.room_names ? loose + few : state.room_names;
+        state.detached_max = detached + few < state.room_names ? detached + few : state.room_names;
     } else {
         credits.give_back(extra);
     }
@@ -259,7 +259,7 @@ __global__ void push_listed(Store store, RemovalRef ref) {
             relaxed_store(ref.listing.reached[index], 0);
             continue;
         }
-        device_atomic<u64>(state.loose).fetch_add(1, hd::memory_order_relaxed);
+        device_atomic<u64>(state.detached).fetch_add(1, hd::memory_order_relaxed);
         ref.queue.seed({number | ops::TreeTask::must_mark, 0});
     }
 }

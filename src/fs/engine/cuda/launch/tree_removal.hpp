@@ -42,10 +42,10 @@ inline constexpr u32 removal_roots_max = 1u << 16;
 /// The state of a step, in device memory.
 struct RemovalState {
     BulkQueueState queue;
-    alignas(128) u64 loose;      // number of directories that are detached and not freed yet
+    alignas(128) u64 detached;   // number of directories that are detached and not freed yet
     alignas(128) u64 must_stop;  // 1: an error, the deadline, or a tree that is too narrow
-    u64 limits[3];  // the step is full when loose, dirty blocks or must_stop reach theirs
-    u64 loose_max;  // hard limit of loose; loose_unbounded: limits[0] suffices
+    u64 limits[3];     // the step is full when detached, dirty blocks or must_stop reach theirs
+    u64 detached_max;  // hard limit of detached; detached_unbounded: limits[0] suffices
     u64 dirty_max;
     u64 deadline;
     StepRoom room;
@@ -166,7 +166,7 @@ struct RemovalRef {
 };
 
 inline constexpr u32 ender_warps = 32;
-inline constexpr u64 loose_unbounded = ~u64{0};
+inline constexpr u64 detached_unbounded = ~u64{0};
 
 /// Launches the kernel of a step.
 Errc launch_step(const core::Store& store, const RemovalRef& ref, const RemovalBegin& begin,

@@ -127,7 +127,7 @@ struct PlainCompletion {
 };
 
 /// Completes a command whose reply consists of a code alone.
-__device__ void complete_plainly(const Service& at, Errc code) {
+__device__ void complete_with_code(const Service& at, Errc code) {
     PlainCompletion(at, code).send();
 }
 
@@ -171,10 +171,10 @@ __device__ bool look_up_at_once(const Service& at, const core::Store& store,
         return false;
     }
     if (!seen.entry.exists) {
-        complete_plainly(at, Errc::no_entry);
+        complete_with_code(at, Errc::no_entry);
         return true;
     }
-    if (!core::stands(at.team, store, seen.inode.inode.seen)) return false;
+    if (!core::is_unchanged(at.team, store, seen.inode.inode.seen)) return false;
     complete_with(at, seen.inode);
     return true;
 }
@@ -197,7 +197,7 @@ __device__ bool unlink_at_once(const Service& at, const core::Store& store,
     }
     if (!removed) {
         if (!is_final(removed.code())) return false;
-        complete_plainly(at, removed.code());
+        complete_with_code(at, removed.code());
         return true;
     }
     op.end_apply();
@@ -219,7 +219,7 @@ __device__ bool serve_at_once(const Service& at, const core::Store& store, const
     if (command.verb != ops::Verb::get_attributes) return false;
     core::InodeImage<WarpTeam> image;
     if (!core::peek_handle(at.team, store, command.handle, image)) return false;
-    if (!core::stands(at.team, store, image.inode.seen)) return false;
+    if (!core::is_unchanged(at.team, store, image.inode.seen)) return false;
     complete_with(at, image);
     return true;
 }
@@ -243,7 +243,7 @@ __device__ void serve_one(const Service& at, const core::Store& store, Known& kn
     const ring::Head head =
         ring::unpack_head([&](u32 i) { return ring::cell_word(at.box.cell, i); });
     const Errc code = ring::check_head(head, at.entry.memory.arena);
-    if (code != Errc::ok) return complete_plainly(at, code);
+    if (code != Errc::ok) return complete_with_code(at, code);
     const bool has_block = (head.flags & ring::head_has_block) != 0;
     if (!has_block && serve_at_once(at, store, head, known)) return;
     if ((head.flags & ring::head_has_name) != 0) copy_name(at);

@@ -57,7 +57,7 @@ Errc DeviceStore::open_tables() {
     WARREN_TRY(mirror(device_.frame_table, table_blocks_));
     WARREN_TRY(mirror(device_.overlays, host_.frame_count));
     WARREN_TRY(mirror(device_.frames_free, frame_words));
-    for (u64*& room : device_.frames_with_room)
+    for (u64*& room : device_.frames_with_space)
         WARREN_TRY(mirror(room, frame_words));
     WARREN_TRY(mirror(device_.versions, core::version_stripes));
     WARREN_TRY(mirror(device_.dirty, block_words));
@@ -160,9 +160,9 @@ Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
     WARREN_TRY(copy_entries(way, {high, host_.frame_count}));
     const u64 frame_bytes = (host_.frame_count / 64 + 1) * sizeof(u64);
     WARREN_TRY(copy(way, host_.frames_free, device_.frames_free, frame_bytes));
-    for (u32 kind = 0; kind < std::size(host_.frames_with_room); ++kind) {
+    for (u32 kind = 0; kind < std::size(host_.frames_with_space); ++kind) {
         WARREN_TRY(
-            copy(way, host_.frames_with_room[kind], device_.frames_with_room[kind], frame_bytes));
+            copy(way, host_.frames_with_space[kind], device_.frames_with_space[kind], frame_bytes));
     }
     WARREN_TRY(copy(way, host_.dirty_frames, device_.dirty_frames, frame_bytes));
     return copy(way, host_.dirty, device_.dirty, low * words_per_frame * sizeof(u64));

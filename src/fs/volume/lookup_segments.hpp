@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lookups through an engine's stream (fs/engine/lookup_stream.hpp) by all workers at once. Each
-// worker takes the next work, finished pieces first. One worker at a time serves the stream,
+// worker takes the next work, finished segments first. One worker at a time serves the stream,
 // because driver calls block each other; it is the first that finds the stream unattended. Idle
 // workers poll one word until a list changes.
 //
@@ -18,11 +18,11 @@
 
 namespace warren {
 
-class LookupPieces {
+class LookupSegments {
  public:
     /// For `workers` threads that call work(). All arguments outlive this object.
-    LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
-                 std::span<Result<Attributes>> answers, u32 workers);
+    LookupSegments(LookupStream& stream, std::span<const Lookup> lookups,
+                   std::span<Result<Attributes>> answers, u32 workers);
 
     /// Works until every item has its result: Errc::retry for an item to be looked up by other
     /// means. Called by any number of threads.
@@ -65,7 +65,7 @@ class LookupPieces {
     std::vector<Slot> slots_;
     std::mutex mutex_;          // guards the lists below
     u64 next_ = 0;              // the first item that no worker has taken
-    std::vector<Range> rests_;  // of pieces whose names did not all fit
+    std::vector<Range> rests_;  // of segments whose names did not all fit
     std::vector<u32> free_;     // the last is taken first: its memory is in the caches
     std::vector<u32> packed_;
     std::vector<u32> done_;

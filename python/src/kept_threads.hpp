@@ -9,8 +9,8 @@ namespace warren::python {
 
 /// Like run_once(), with threads that later calls use again. A call made while another runs, or by
 /// its work, starts threads of its own.
-void run_on_crew(u32 threads, const Workers::Work& work);
+void run_on_kept_threads(u32 threads, const Workers::Work& work);
 /// Called in a forked process, which does not have the threads.
-void forget_crew();
+void forget_kept_threads();
 
 }  // namespace warren::python

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups in pieces against a stream that answers in any order, has few slots, little room for
+// Look-ups in segments against a stream that answers in any order, has few slots, little room for
 // names, and fails.
-#include "fs/volume/lookup_pieces.hpp"
+#include "fs/volume/lookup_segments.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,22 +28,22 @@ class FakeStream final : public LookupStream {
     u64 starts() const { return starts_; }
     /// Pieces from this one on fail: the even ones at their start, for lack of memory or by a
     /// device error, the others later.
-    void fail_from(u64 piece) { fails_from_ = piece; }
-    /// One in so many queries finds a piece done.
+    void fail_from(u64 segment) { fails_from_ = segment; }
+    /// One in so many queries finds a segment done.
     void take_long(u64 odds) { done_odds_ = odds; }
 
     LookupStreamShape shape() const override { return shape_; }
     ops::BatchMemory memory(u32 slot) override { return slots_[slot].shown(); }
     Errc start(u32 slot, u64 items, u64 words) override {
-        const u64 piece = starts_++;
+        const u64 segment = starts_++;
         Slot& one = slots_[slot];
         EXPECT_FALSE(one.is_under_way);
         EXPECT_GT(items, 0u);
         EXPECT_LE(items, shape_.items_max);
         EXPECT_LE(words, shape_.words_max);
-        one.fails = piece >= fails_from_;
-        if (one.fails && piece % 4 == 0) throw std::bad_alloc();
-        if (one.fails && piece % 4 == 2) return Errc::io;
+        one.fails = segment >= fails_from_;
+        if (one.fails && segment % 4 == 0) throw std::bad_alloc();
+        if (one.fails && segment % 4 == 2) return Errc::io;
         for (u64 i = 0; i < items; ++i)
             answer(one, i);
         one.is_under_way = true;
@@ -65,18 +65,18 @@ class FakeStream final : public LookupStream {
     };
 
     static void answer(Slot& one, u64 i) {
-        const ops::BatchEnd& end = one.ends[i];
-        if (end.length() > format::name_length_max) {
+        const ops::BatchOperand& operand = one.operands[i];
+        if (operand.length() > format::name_length_max) {
             one.codes[i] = Errc::retry;
             return;
         }
-        const std::string name(reinterpret_cast<const char*>(one.names.data() + end.name),
-                               end.length());
+        const std::string name(reinterpret_cast<const char*>(one.names.data() + operand.name),
+                               operand.length());
         one.codes[i] = name.starts_with("left")   ? Errc::retry
                        : name.starts_with("none") ? Errc::no_entry
                                                   : Errc::ok;
         one.attributes[i] = Attributes{};
-        one.attributes[i].handle = {end.directory(), end.generation};
+        one.attributes[i].handle = {operand.directory(), operand.generation};
         one.attributes[i].size = std::hash<std::string>{}(name);
     }
 
@@ -117,23 +117,23 @@ std::vector<Result<Attributes>> look_up(FakeStream& stream, const std::vector<Qu
     for (const Question& one : questions)
         lookups.push_back({one.directory, one.name});
     std::vector<Result<Attributes>> answers(lookups.size(), Errc::corrupt);
-    LookupPieces pieces(stream, lookups, answers, workers);
+    LookupSegments segments(stream, lookups, answers, workers);
     std::vector<std::thread> others;
     for (u32 i = 1; i < workers; ++i)
-        others.emplace_back([&] { pieces.work(); });
-    pieces.work();
+        others.emplace_back([&] { segments.work(); });
+    segments.work();
     for (std::thread& other : others)
         other.join();
     std::vector<u64> left;
     for (u64 i = 0; i < answers.size(); ++i) {
         if (answers[i].code() == Errc::retry) left.push_back(i);
     }
-    std::sort(pieces.left().begin(), pieces.left().end());
-    EXPECT_EQ(pieces.left(), left);
+    std::sort(segments.left().begin(), segments.left().end());
+    EXPECT_EQ(segments.left(), left);
     return answers;
 }
 
-TEST(LookupPieces, AnswerEveryItem) {
+TEST(LookupSegments, AnswerEveryItem) {
     const Seed seed;
     Random random(seed.value());
     // Room for one name of any length at a time, for a few, for more than there are.
@@ -160,24 +160,24 @@ TEST(LookupPieces, AnswerEveryItem) {
     }
 }
 
-TEST(LookupPieces, LeaveWhatAStreamFails) {
+TEST(LookupSegments, LeaveWhatAStreamFails) {
     const Seed seed;
     Random random(seed.value());
     const auto questions = random_questions(random, 2000);
     constexpr LookupStreamShape shape{3, 128, 300};
-    u64 pieces = 1;
-    for (u64 first = 0; first < pieces; ++first) {
+    u64 segments = 1;
+    for (u64 first = 0; first < segments; ++first) {
         SCOPED_TRACE(first);
         FakeStream stream(shape, random.next());
         stream.fail_from(first);
         const auto answers = look_up(stream, questions, 2);
-        pieces = stream.starts();
+        segments = stream.starts();
         for (std::size_t i = 0; i < questions.size(); ++i) {
             if (answers[i].code() == Errc::retry) continue;
             ASSERT_EQ(answers[i].code(), wanted_code(questions[i].name)) << i;
         }
     }
-    EXPECT_GT(pieces, 10u);
+    EXPECT_GT(segments, 10u);
 }
 
 }  // namespace

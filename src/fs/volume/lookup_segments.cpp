@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece has a fixed number of items, unless their names need more words than a slot has. In that
-// case the rest becomes another piece.
-#include "fs/volume/lookup_pieces.hpp"
+// A segment has a fixed number of items, unless their names need more words than a slot has. In
+// that case the rest becomes another segment.
+#include "fs/volume/lookup_segments.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -13,17 +13,17 @@
 namespace warren {
 namespace {
 
-/// To send a piece costs as much as about a thousand lookups, but each worker should have some.
+/// To send a segment costs as much as about a thousand lookups, but each worker should have some.
 constexpr u64 piece_items_min = 1024;
 constexpr u64 pieces_per_worker = 2;
 /// How often an idle worker polls before it yields the processor: some microseconds, less than a
-/// piece takes.
+/// segment takes.
 constexpr u32 looks_max = 100;
 
 }  // namespace
 
-LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups,
-                           std::span<Result<Attributes>> answers, u32 workers)
+LookupSegments::LookupSegments(LookupStream& stream, std::span<const Lookup> lookups,
+                               std::span<Result<Attributes>> answers, u32 workers)
     : stream_(stream),
       shape_(stream.shape()),
       lookups_(lookups),
@@ -45,7 +45,7 @@ LookupPieces::LookupPieces(LookupStream& stream, std::span<const Lookup> lookups
     }
 }
 
-void LookupPieces::work() {
+void LookupSegments::work() {
     // Relaxed: the end of the workers' run publishes the results.
     while (open_.load(std::memory_order_relaxed) > 0) {
         // Relaxed: noticing a change late costs one more wait, which is bounded.
@@ -68,7 +68,7 @@ void LookupPieces::work() {
 }
 
 /// Takes the next work, and the slot for it.
-LookupPieces::Work LookupPieces::take(u32& slot, Range& range) {
+LookupSegments::Work LookupSegments::take(u32& slot, Range& range) {
     const std::lock_guard lock(mutex_);
     if (!done_.empty()) {
         slot = done_.back();
@@ -90,7 +90,7 @@ LookupPieces::Work LookupPieces::take(u32& slot, Range& range) {
     return Work::pack;
 }
 
-bool LookupPieces::take_packed(u32& slot) {
+bool LookupSegments::take_packed(u32& slot) {
     const std::lock_guard lock(mutex_);
     if (packed_.empty()) return false;
     slot = packed_.back();
@@ -98,58 +98,58 @@ bool LookupPieces::take_packed(u32& slot) {
     return true;
 }
 
-void LookupPieces::put(std::vector<u32>& list, u32 slot) {
+void LookupSegments::put(std::vector<u32>& list, u32 slot) {
     const std::lock_guard lock(mutex_);
     list.push_back(slot);
     note_change();
 }
 
-void LookupPieces::pack(u32 slot, Range range) {
-    Slot& piece = slots_[slot];
+void LookupSegments::pack(u32 slot, Range range) {
+    Slot& segment = slots_[slot];
     u64 word = 0;
     u64 i = range.begin;
     for (; i < range.end && word + words_of(lookups_[i].name) <= shape_.words_max; ++i) {
-        piece.memory.ends[i - range.begin] =
-            pack_end(piece.memory.names, lookups_[i].directory, lookups_[i].name, word);
+        segment.memory.operands[i - range.begin] =
+            pack_operand(segment.memory.names, lookups_[i].directory, lookups_[i].name, word);
     }
-    piece.begin = range.begin;
-    piece.items = i - range.begin;
-    piece.words = word;
+    segment.begin = range.begin;
+    segment.items = i - range.begin;
+    segment.words = word;
     const std::lock_guard lock(mutex_);
     if (i < range.end) rests_.push_back({i, range.end});
     packed_.push_back(slot);
     note_change();
 }
 
-void LookupPieces::answer(u32 slot) {
-    const Slot& piece = slots_[slot];
-    const ops::BatchMemory& memory = piece.memory;
-    for (u64 i = 0; i < piece.items; ++i) {
-        const Errc code = piece.code == Errc::ok ? memory.codes[i] : Errc::retry;
+void LookupSegments::answer(u32 slot) {
+    const Slot& segment = slots_[slot];
+    const ops::BatchMemory& memory = segment.memory;
+    for (u64 i = 0; i < segment.items; ++i) {
+        const Errc code = segment.code == Errc::ok ? memory.codes[i] : Errc::retry;
         if (code == Errc::ok) {
-            answers_[piece.begin + i] = memory.attributes[i];
+            answers_[segment.begin + i] = memory.attributes[i];
         } else {
-            answers_[piece.begin + i] = code;
-            if (code == Errc::retry) note_left(piece.begin + i);
+            answers_[segment.begin + i] = code;
+            if (code == Errc::retry) note_left(segment.begin + i);
         }
     }
-    open_.fetch_sub(piece.items, std::memory_order_relaxed);
+    open_.fetch_sub(segment.items, std::memory_order_relaxed);
     put(free_, slot);  // from here on another worker may take the slot
 }
 
-void LookupPieces::note_left(u64 item) {
+void LookupSegments::note_left(u64 item) {
     const std::lock_guard lock(mutex_);
     left_.push_back(item);
 }
 
 /// Announces a change of a list. Requires: the caller holds mutex_.
-void LookupPieces::note_change() {
+void LookupSegments::note_change() {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 /// Waits until the count of changes differs from `seen`, but only briefly: the worker that serves
 /// the stream may stop without a change.
-void LookupPieces::wait_for_change(u64 seen) const {
+void LookupSegments::wait_for_change(u64 seen) const {
     for (u32 looks = 0; looks < looks_max; ++looks) {
         if (changes_.load(std::memory_order_relaxed) != seen) return;
         pause_processor();
@@ -158,7 +158,7 @@ void LookupPieces::wait_for_change(u64 seen) const {
 }
 
 /// Serves the stream, unless another worker does.
-LookupPieces::Served LookupPieces::serve() {
+LookupSegments::Served LookupSegments::serve() {
     const std::unique_lock turn(stream_mutex_, std::try_to_lock);
     if (!turn.owns_lock()) return Served::by_another;
     Served served = Served::nothing;
@@ -167,14 +167,15 @@ LookupPieces::Served LookupPieces::serve() {
     return served;
 }
 
-/// Sends packed pieces and takes finished ones. False if there were none. Does not throw, because
-/// other workers would wait for the piece for ever.
-bool LookupPieces::serve_once() {
+/// Sends packed segments and takes finished ones. False if there were none. Does not throw, because
+/// other workers would wait for the segment for ever.
+bool LookupSegments::serve_once() {
     bool has_served = false;
     for (u32 slot = 0; take_packed(slot); has_served = true) {
-        Slot& piece = slots_[slot];
-        piece.code = or_no_memory([&] { return stream_.start(slot, piece.items, piece.words); });
-        if (piece.code == Errc::ok) {
+        Slot& segment = slots_[slot];
+        segment.code =
+            or_no_memory([&] { return stream_.start(slot, segment.items, segment.words); });
+        if (segment.code == Errc::ok) {
             under_way_.push_back(slot);
         } else {
             put(done_, slot);
