@@ -22,6 +22,7 @@
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -257,10 +258,11 @@ TEST_P(LockstepOperations, onNamesAgreeWithAMap) {
         TeamDirectory directory(volume, volume.root());
         Random random(seed.value());
         // First the directory grows to more than one level of nodes, then most names are removed.
-        for (u64 step = 0; step < 2500 * test_load() && !HasFailure(); ++step) {
+        const u64 steps = (is_sanitized ? 1200 : 2500) * test_load();
+        for (u64 step = 0; step < steps && !HasFailure(); ++step) {
             const std::string name = some_name(random, 1500);
             const u64 choice = random.below(10);
-            const bool grows = step < 1500 * test_load();
+            const bool grows = step < steps / 5 * 3;
             if (choice < (grows ? 6 : 1)) {
                 directory.create(name);
             } else if (choice < 7) {
