@@ -55,11 +55,6 @@ Errc RingCommands::admit(const ring::Received& received) {
     WARREN_TRY(grants_.check(command.handle, to_change));
     if (has_target(command.verb)) WARREN_TRY(grants_.check(command.target, true));
     switch (command.verb) {
-        case Verb::create: {
-            const u32 type = command.mode & S_IFMT;
-            const bool is_device = type == S_IFCHR || type == S_IFBLK;
-            return is_device && peer_.user != 0 ? Errc::not_permitted : Errc::ok;
-        }
         case Verb::set_attributes: {
             // The change time cannot be set by a client, and sizes are maintained by the kernel.
             constexpr u32 others = AttributeChange::size | AttributeChange::changed;

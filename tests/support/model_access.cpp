@@ -125,6 +125,12 @@ bool is_privileged(const Caller& caller) {
     return !caller.check || caller.user == 0;
 }
 
+bool may_make(const Caller& caller, u32 mode, u32 device) {
+    const bool is_block = (mode & 0170000) == 0060000;
+    const bool is_character = (mode & 0170000) == 0020000;
+    return is_privileged(caller) || !(is_block || (is_character && device != 0));
+}
+
 bool acts_as_owner(const Caller& caller, u32 user) {
     return is_privileged(caller) || caller.user == user;
 }

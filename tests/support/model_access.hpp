@@ -52,6 +52,9 @@ bool is_in_group(const Caller& caller, u32 group);
 bool acts_as_owner(const Caller& caller, u32 user);
 /// Whether the caller has CAP_FOWNER and similar capabilities.
 bool is_privileged(const Caller& caller);
+/// Whether the caller may make an inode with this mode: devices, but not whiteouts, need
+/// privileges.
+bool may_make(const Caller& caller, u32 mode, u32 device);
 
 /// Whether `caller` has the access `wanted` (read 4, write 2, execute 1) to such an inode.
 bool is_allowed(const Caller& caller, u32 mode, u32 user, u32 group,

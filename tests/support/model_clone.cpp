@@ -4,16 +4,17 @@
 
 namespace warren {
 
-/// Whether the caller may read everything in a tree.
-bool ModelFileSystem::may_copy(const Caller& caller, u64 number) const {
+/// Why the caller may not copy a tree: something cannot be read, or is a device.
+std::set<Errc> ModelFileSystem::why_not_copied(const Caller& caller, u64 number) const {
     const ModelInode& inode = at(number);
-    if (is_mode_of(inode.mode, regular_mode)) return allows(caller, number, 4);
-    if (!is_mode_of(inode.mode, directory_mode)) return true;
-    if (!allows(caller, number, 5)) return false;
-    for (const auto& [name, below] : inode.entries) {
-        if (!may_copy(caller, below)) return false;
-    }
-    return true;
+    if (!may_make(caller, inode.mode, inode.device)) return {Errc::not_permitted};
+    if (is_mode_of(inode.mode, regular_mode) && !allows(caller, number, 4)) return {Errc::access};
+    if (!is_mode_of(inode.mode, directory_mode)) return {};
+    std::set<Errc> reasons;
+    if (!allows(caller, number, 5)) reasons.insert(Errc::access);
+    for (const auto& [name, below] : inode.entries)
+        reasons.merge(why_not_copied(caller, below));
+    return reasons;
 }
 
 Errc ModelFileSystem::check_clone(const Caller& caller, Handle source, Handle directory,
@@ -34,7 +35,8 @@ Errc ModelFileSystem::check_clone(const Caller& caller, Handle source, Handle di
         if (!there.entries.empty()) return Errc::not_empty;
         if (!acts_as_owner(caller, there.user)) return Errc::not_permitted;
     }
-    return may_copy(caller, source.inode) ? Errc::ok : Errc::access;
+    const std::set<Errc> reasons = why_not_copied(caller, source.inode);
+    return reasons.empty() ? Errc::ok : *reasons.begin();
 }
 
 /// Copies an inode, without a name, and everything below it.

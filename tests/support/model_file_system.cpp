@@ -161,6 +161,7 @@ Result<Attributes> ModelFileSystem::create(const Caller& caller, Handle director
     if (found->inode != 0) return Errc::exists;
     if (!allows(caller, directory.inode, 2)) return Errc::access;
     if (is_dead(directory.inode)) return Errc::no_entry;
+    if (!may_make(caller, options.mode, options.device)) return Errc::not_permitted;
     const u64 number = make_inode(caller, directory.inode, options);
     add_entry(directory.inode, name, number);
     if (is_mode_of(options.mode, directory_mode)) ++at(directory.inode).links;
@@ -173,6 +174,7 @@ Result<Attributes> ModelFileSystem::create_unnamed(const Caller& caller, Handle 
     if (where == nullptr) return Errc::stale;
     if (!is_mode_of(where->mode, directory_mode)) return Errc::not_directory;
     if (!allows(caller, directory.inode, 3)) return Errc::access;
+    if (!may_make(caller, options.mode, options.device)) return Errc::not_permitted;
     const u64 number = make_inode(caller, directory.inode, options);
     at(number).links = 0;
     at(number).opens = 1;

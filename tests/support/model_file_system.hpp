@@ -103,6 +103,7 @@ class ModelFileSystem {
                        std::span<const std::byte> value, AttributeSet how = AttributeSet::any);
     Errc remove_attribute(const Caller& caller, Handle handle, std::string_view name);
 
+    std::set<Errc> why_not_copied(const Caller& caller, u64 number) const;
     Errc clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
                ClonedTree& done);
 
@@ -155,7 +156,6 @@ class ModelFileSystem {
                   std::string_view new_name);
     Errc check_clone(const Caller& caller, Handle source, Handle directory,
                      std::string_view name) const;
-    bool may_copy(const Caller& caller, u64 number) const;
     u64 copy_inode(const Caller& caller, u64 number, u64 parent, std::map<u64, u64>& copies,
                    ClonedTree& done);
     std::set<Errc> why_not_removable(const Caller& caller, u64 root) const;

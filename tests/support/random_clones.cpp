@@ -34,6 +34,8 @@ void RandomOperations::do_clone() {
     const ModelInode* from = model_.find(model(source));
     const ModelInode* where = model_.find(model(directory));
     if (from != nullptr && entries_below(source) > entries_max) return;
+    // It is unspecified which of several errors is reported.
+    if (from != nullptr && model_.why_not_copied(caller, model(source).inode).size() > 1) return;
     // It is unspecified how far up the volume searches from a removed directory.
     if (where != nullptr && where->links == 0) return;
     begin("clone " + name_of(source) + " to " + name_of(directory) + "/" + printable_name(name) +

@@ -227,7 +227,7 @@ CreateOptions RandomOperations::pick_options(std::string& target) {
     if (kind == 9) options.mode = 0140000 | permissions;  // a socket
     if (kind == 10) {
         options.mode = (chance(2) ? 0020000 : 0060000) | permissions;
-        options.device = static_cast<u32>(random_.next());
+        options.device = chance(3) ? 0 : static_cast<u32>(random_.next());
     }
     if (kind == 11 || kind == 12) {
         options.mode = symlink_mode | 0777;

@@ -108,6 +108,7 @@ WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, H
     const u64 wanted_target = type == format::type_symlink ? old->size : 0;
     if (arguments.target_length != wanted_target) return Errc::invalid;
     WARREN_TRY(check_permission(op, *from, caller, permission_to_copy(type)));
+    if (!may_make(caller, old->mode, old->device)) return Errc::not_permitted;
     ContentsPlan contents;
     if (type == format::type_regular) WARREN_TRY(plan_contents(op, *from, contents));
     Cloned cloned;

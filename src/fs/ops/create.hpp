@@ -61,6 +61,7 @@ template <class Team>
 WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const InodeRef& parent,
                           const Inherited& inherited, const CreateArguments& arguments,
                           NewInode& fresh) {
+    if (!may_make(caller, arguments.mode, arguments.device)) return Errc::not_permitted;
     const u32 type = arguments.mode & format::type_mask;
     const bool is_directory = type == format::type_directory;
     fresh.user = caller.user;

@@ -34,6 +34,15 @@ WARREN_HD inline u32 new_mode(const Credentials& caller, const Inherited& from, 
     return caller.may_set_setgid(group) ? wanted : wanted & ~format::mode_setgid;
 }
 
+/// Whether a caller may make an inode of this type: devices need privileges, but not whiteouts
+/// (character devices 0/0), as in the Linux kernel.
+WARREN_HD constexpr bool may_make(const Credentials& caller, u32 mode, u32 device) {
+    const u32 type = mode & format::type_mask;
+    const bool is_whiteout = type == format::type_character && device == 0;
+    const bool is_device = type == format::type_block || type == format::type_character;
+    return !is_device || is_whiteout || caller.is_privileged();
+}
+
 /// The mode without the bits of the umask.
 WARREN_HD inline u32 masked(const Credentials& caller, u32 mode) {
     return mode & ~(caller.umask & permission_bits);

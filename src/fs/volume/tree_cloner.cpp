@@ -29,20 +29,21 @@ bool is_directory(const Attributes& attributes) {
 const ClonedDirectory* ClonedDirectories::find(Handle source) {
     Shard& shard = shard_of(source.inode);
     const std::shared_lock lock(shard.mutex);
-    const auto found = shard.of.find(source.inode);
-    return found != shard.of.end() && found->second.source == source ? &found->second : nullptr;
+    const auto found = shard.of.find(source);
+    return found != shard.of.end() ? &found->second : nullptr;
 }
 
 void ClonedDirectories::add(ClonedDirectory directory) {
     Shard& shard = shard_of(directory.source.inode);
     const std::lock_guard lock(shard.mutex);
-    shard.of.try_emplace(directory.source.inode, std::move(directory));
+    const Handle source = directory.source;
+    shard.of.try_emplace(source, std::move(directory));
 }
 
 void ClonedDirectories::for_each(ThreadPool& thread_pool,
                                  const std::function<void(const ClonedDirectory&)>& body) {
     thread_pool.for_each(shards_.size(), [&](const ThreadTeam&, u64 i) {
-        for (const auto& [inode, directory] : shards_[i].of)
+        for (const auto& [source, directory] : shards_[i].of)
             body(directory);
     });
 }
@@ -136,10 +137,15 @@ Errc TreeCloner::grow(const Attributes& source) {
 }
 
 /// Gives the clone its name, unless the name is taken by now or the caller has lost the permission.
+/// An empty directory that it replaces is removed first, as the caller: it may not be the one that
+/// check_target() found.
 Errc TreeCloner::attach(Handle directory, std::string_view name) {
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
-    const Rename how = replaces_ ? Rename::replace : Rename::no_replace;
-    return api_.rename(maker_, staging_, young_name, directory, name, how);
+    if (replaces_) {
+        const Errc code = api_.remove_directory(caller_, directory, name);
+        if (code != Errc::ok && code != Errc::no_entry) return code;
+    }
+    return api_.rename(maker_, staging_, young_name, directory, name, Rename::no_replace);
 }
 
 /// Frees the staging directory, with a clone that was not attached. If an error occurs, the next
@@ -154,9 +160,19 @@ void TreeCloner::remove_staging(bool is_empty) {
                                : volume_.remove_detached(staging_, removal));
 }
 
+/// Whether the entry still leads to the inode that the scan has found. The scan reads an inode some
+/// time after the name, and by its number, which another file may have by then: one that the caller
+/// might not reach by its own name. An inode older than the staging directory is the right one.
+bool TreeCloner::is_there(const Scanned& entry) {
+    const Handle found = entry.attributes.handle;
+    if (static_cast<i32>(found.generation - staging_.generation) < 0) return true;
+    const Result<Attributes> now = api_.lookup(maker_, entry.directory, entry.name);
+    return now && now->handle == found;
+}
+
 /// Clones an entry of the source. Returns whether the scan should descend into it.
 bool TreeCloner::visit(const Scanned& entry) {
-    if (has_failed()) return false;
+    if (has_failed() || !is_there(entry)) return false;
     const ClonedDirectory* into = directories_.find(entry.directory);
     WARREN_CHECK(into != nullptr);  // the scan visits a directory before its entries
     // The scan can find a directory twice if the directory is moved meanwhile.
@@ -192,12 +208,12 @@ Errc TreeCloner::clone_entry(const Attributes& source, const ClonedDirectory& in
 /// Several names of one file in the source become names of one file in the clone.
 Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::string_view name) {
     const std::lock_guard lock(linked_mutex_);
-    const auto known = linked_.find(source.handle.inode);
+    const auto known = linked_.find(source.handle);
     if (known != linked_.end()) {
         return api_.link(maker_, known->second, directory, name).code();
     }
     const Result<Handle> made = clone_inode(source, directory, name);
-    if (made) linked_.emplace(source.handle.inode, *made);
+    if (made) linked_.emplace(source.handle, *made);
     return made.code();
 }
 

@@ -21,6 +21,13 @@
 
 namespace warren {
 
+/// The number of an inode that is removed while a tree is cloned may be given to another file.
+struct HandleHash {
+    std::size_t operator()(const Handle& handle) const {
+        return std::hash<u64>{}(handle.inode ^ u64{handle.generation} << 40);
+    }
+};
+
 /// A directory of the source and its clone.
 struct ClonedDirectory {
     Handle source;
@@ -44,7 +51,7 @@ class ClonedDirectories {
  private:
     struct Shard {
         std::shared_mutex mutex;
-        std::unordered_map<u64, ClonedDirectory> of;  // by the source's inode number
+        std::unordered_map<Handle, ClonedDirectory, HandleHash> of;  // by the source
     };
     Shard& shard_of(u64 inode) { return shards_[inode % shards_.size()]; }
 
@@ -67,6 +74,7 @@ class TreeCloner {
     Errc attach(Handle directory, std::string_view name);
     void remove_staging(bool is_empty);
     bool visit(const Scanned& entry);
+    bool is_there(const Scanned& entry);
     Errc clone_entry(const Attributes& source, const ClonedDirectory& into, std::string_view name);
     Errc clone_linked(const Attributes& source, Handle directory, std::string_view name);
     Result<Handle> clone_inode(const Attributes& source, Handle directory, std::string_view name);
@@ -87,8 +95,9 @@ class TreeCloner {
     Handle staging_;
     bool replaces_ = false;  // the name belongs to an empty directory
     ClonedDirectories directories_;
-    std::mutex linked_mutex_;                 // guards linked_
-    std::unordered_map<u64, Handle> linked_;  // clones of files with several names, by inode
+    std::mutex linked_mutex_;  // guards linked_
+    // Clones of files with several names, by source.
+    std::unordered_map<Handle, Handle, HandleHash> linked_;
     std::atomic<u64> files_{0};
     std::atomic<u64> directory_count_{0};
     std::atomic<Errc> error_{Errc::ok};

@@ -194,7 +194,7 @@ ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& reques
 /// Whether a batch can create `one`: it does not support symbolic links, and all items must have
 /// the same references and device number as `first`.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
-    return one.target.empty() && one.device == first.device && one.hold == first.hold &&
+    return one.target.empty() && one.device == 0 && one.hold == first.hold &&
            one.open == first.open && ops::can_be_made(one.mode) &&
            (one.mode & format::type_mask) != format::type_symlink;
 }
@@ -228,7 +228,6 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
     shape.has_modes = has_modes.load(std::memory_order_relaxed);
     ops::BatchHeader header = header_of(request.caller);
     header.mode = options.mode;
-    header.device = options.device;
     header.references = request.volume.references_for(options.hold, options.open);
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Creation& one = creations[i];

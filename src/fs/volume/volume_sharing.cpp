@@ -229,9 +229,12 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         if (target_offset > *target_size)
             WARREN_TRY(volume.resize_locked(target, target_offset, 0));
         u64 done = 0;
-        WARREN_TRY(share_blocks(volume, range, done));
-        WARREN_TRY(
-            volume.mapped_files().reload(target, target_offset, target_offset + range.length));
+        const Errc shared = share_blocks(volume, range, done);
+        // Also after an error: some of the range is shared by then.
+        const Errc reloaded =
+            volume.mapped_files().reload(target, target_offset, target_offset + range.length);
+        WARREN_TRY(shared);
+        WARREN_TRY(reloaded);
         return range.length;
     });
 }

@@ -6,12 +6,15 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "fs/volume/tree_cloner.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -291,6 +294,106 @@ TEST_P(Clone, NeedsThePermissionThatACopyNeeds) {
     expect_refused("other", Errc::access, "");
     EXPECT_EQ(list_names(*volume_, root()).size(), 3u);
     volume_.close_and_check();
+}
+
+TEST_P(Clone, OfADeviceIsLeftToPrivilegedCallers) {
+    const Caller caller{.user = 50, .group = 60, .umask = 022};
+    AttributeChange open_to_all;
+    open_to_all.which = AttributeChange::mode;
+    open_to_all.new_mode = 0777;
+    ASSERT_TRUE(volume_->set_attributes({.check = false}, root(), open_to_all));
+    const Handle tree = make(root(), "tree", {.mode = 040755});
+    const CreateOptions disk{.mode = 0060640, .device = 8 << 20};
+    const CreateOptions whiteout{.mode = 0020000};
+    make(tree, "disk", disk);
+    make(tree, "whiteout", whiteout);
+    EXPECT_EQ(clone("/tree/disk", root(), "copy", caller), Errc::not_permitted);
+    EXPECT_EQ(clone("/tree", root(), "copy", caller), Errc::not_permitted);
+    EXPECT_EQ(done_.failed, "disk");
+    EXPECT_EQ(clone("/tree/whiteout", root(), "whiteout", caller), Errc::ok);
+    EXPECT_EQ(clone("/tree", root(), "copy"), Errc::ok);
+    expect_same(tree, at("/copy"), "/copy");
+
+    // The same holds for new devices, also of many at once.
+    EXPECT_EQ(volume_->create(caller, root(), "disk", disk).code(), Errc::not_permitted);
+    EXPECT_TRUE(volume_->create(caller, root(), "another whiteout", whiteout));
+    const std::vector<Creation> many(2000, {root(), "disk", disk});
+    std::vector<Result<Attributes>> made(many.size(), Errc::io);
+    volume_->create_many(caller, many, made);
+    for (const Result<Attributes>& one : made)
+        ASSERT_EQ(one.code(), Errc::not_permitted);
+}
+
+TEST(ClonedDirectories, AreKnownByNumberAndGeneration) {
+    ClonedDirectories directories;
+    for (const u32 generation : {7u, 9u}) {
+        const Handle source{500, generation};
+        EXPECT_EQ(directories.find(source), nullptr);
+        directories.add({source, {600 + generation, 1}, nullptr, "name", 0, 0});
+        ASSERT_NE(directories.find(source), nullptr);
+        EXPECT_EQ(directories.find(source)->target.inode, 600 + generation);
+    }
+    EXPECT_EQ(directories.find({500, 7})->target.inode, 607u);
+}
+
+/// While a directory is cloned, its files are removed, and their inode numbers go to files that the
+/// caller could not reach.
+TEST(CloneBesideNewFiles, HoldsOnlyWhatItsNamesLedTo) {
+    MemoryVolume volume(16 * mib, {.workers = 2});
+    const Caller anybody{.check = false};
+    const Handle source = make_directory(*volume, volume->root(), "source");
+    const Handle hidden = make_directory(*volume, volume->root(), "hidden");
+    const Handle rest = make_directory(*volume, volume->root(), "rest");
+    constexpr u64 files = 100;
+    const auto make = [&](Handle in, const std::string& name, u32 mode) {
+        return volume->create(anybody, in, name, {.mode = mode});
+    };
+    for (u64 i = 0; i < files; ++i)
+        ASSERT_TRUE(make(source, std::to_string(i), 0100644));
+    // So few inodes are free that a number is soon used again.
+    u64 others = 0;
+    while (make(rest, std::to_string(others), 0100644))
+        ++others;
+    for (u64 i = 0; i < 3 * files; ++i)
+        ASSERT_EQ(volume->unlink(anybody, rest, std::to_string(others - 1 - i)), Errc::ok);
+    std::atomic<bool> is_over{false};
+    std::atomic<u64> reused{0};
+    std::thread other([&] {
+        for (u64 i = 0; !is_over.load(std::memory_order_relaxed); i = (i + 1) % files) {
+            const std::string name = std::to_string(i);
+            const u64 number = volume->lookup(anybody, source, name)->handle.inode;
+            EXPECT_EQ(volume->unlink(anybody, source, name), Errc::ok);
+            for (u64 tries = 0; tries < 2000; ++tries) {
+                const Result<Attributes> made = make(hidden, "hidden", 0100600);
+                if (!made) continue;
+                const bool is_reused = made->handle.inode == number;
+                if (is_reused) std::this_thread::sleep_for(std::chrono::microseconds(50));
+                EXPECT_EQ(volume->unlink(anybody, hidden, "hidden"), Errc::ok);
+                if (!is_reused) continue;
+                reused.fetch_add(1, std::memory_order_relaxed);
+                break;
+            }
+            while (!make(source, name, 0100644) && !is_over.load(std::memory_order_relaxed))
+                std::this_thread::yield();
+        }
+    });
+    u64 foreign = 0;
+    constexpr u64 wanted = 300 / size_step;
+    for (u32 round = 0; round < 5000 && reused.load() < wanted; ++round) {
+        ClonedTree done;
+        const Errc code = volume->clone(anybody, source, volume->root(), "clone", done);
+        if (code == Errc::no_space) continue;
+        ASSERT_EQ(code, Errc::ok);
+        const Handle clone = volume->lookup(anybody, volume->root(), "clone")->handle;
+        for (const auto& [name, inode] : list_names(*volume, clone))
+            foreign += volume->lookup(anybody, clone, name)->mode != 0100644 ? 1 : 0;
+        Removal removal;
+        ASSERT_EQ(volume->remove_tree(anybody, volume->root(), "clone", removal), Errc::ok);
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    other.join();
+    EXPECT_EQ(foreign, 0u) << "of " << reused.load() << " reused numbers";
+    EXPECT_GE(reused.load(), wanted);
 }
 
 TEST_P(Clone, OnAFullVolumeLeavesNothing) {

@@ -60,16 +60,13 @@ struct BatchHeader {
     i64 now = 0;
     u64 references = 0;
     u32 mode = 0;
-    u32 device = 0;
 };
 
 /// The attributes of an inode that a batch has created in the directory `parent`.
 WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHeader& header,
                                             u64 parent) {
-    Attributes out = new_attributes({made.inode, made.generation}, made.mode, header.caller.user,
-                                    made.group, parent, header.now);
-    out.device = header.device;
-    return out;
+    return new_attributes({made.inode, made.generation}, made.mode, header.caller.user, made.group,
+                          parent, header.now);
 }
 
 /// A batch in host memory: the caller's input, and the results.
