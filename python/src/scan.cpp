@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 
 #include <nanobind/stl/pair.h>
 
 #include "apps/warren/per_thread.hpp"
 #include "fs/bulk/scan/scan_filter.hpp"
+#include "python/src/kept_threads.hpp"
 #include "python/src/operands.hpp"
 
 namespace warren::python {
@@ -68,30 +70,60 @@ struct Wanted {
     }
 };
 
+/// Strings one after the other, and where each ends.
+struct Strings {
+    std::string bytes;
+    std::vector<u64> ends;
+
+    void add(std::string_view text) {
+        bytes += text;
+        ends.push_back(bytes.size());
+    }
+};
+
 /// The rows of one thread.
 struct Rows {
     u64 count = 0;
-    std::vector<std::vector<i64>> numbers;
-    std::string names;
-    std::vector<u64> name_ends;
+    std::vector<i64> numbers;  // row by row
+    Strings names;
     std::vector<u64> parents;                                              // inodes
     std::vector<std::pair<u64, std::pair<u64, std::string>>> directories;  // inode, parent and name
 };
 
-/// Concatenated strings and where each ends: the content of a text column.
-struct Text {
-    std::string bytes;
-    std::vector<i64> offsets{0};
+/// Calls `work(i)` for each i below `count`, on all cores if there are many `rows`.
+template <class Work>
+void for_each_at_once(u64 count, u64 rows, const Work& work) {
+    constexpr u64 shared_rows_min = 20'000;
+    std::atomic<u64> next{0};
+    run_on_kept_threads(rows < shared_rows_min ? 1 : 0, [&](u32) {
+        for (u64 i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+            work(i);
+    });
+}
 
-    void add(std::string_view text) {
-        bytes += text;
-        offsets.push_back(static_cast<i64>(bytes.size()));
+/// A text column: the bytes of all strings, and n + 1 offsets between which they lie.
+struct Text {
+    Array bytes;
+    Array offsets;
+
+    explicit Text(const std::vector<const Strings*>& parts) {
+        std::vector<u64> rows_before{0};
+        std::vector<u64> bytes_before{0};
+        for (const Strings* part : parts) {
+            rows_before.push_back(rows_before.back() + part->ends.size());
+            bytes_before.push_back(bytes_before.back() + part->bytes.size());
+        }
+        bytes = Array::make<u8>({static_cast<i64>(bytes_before.back())});
+        offsets = Array::make<i64>({static_cast<i64>(rows_before.back()) + 1});
+        *offsets.data<i64>() = 0;
+        for_each_at_once(parts.size(), rows_before.back(), [&](u64 i) {
+            std::ranges::copy(parts[i]->bytes, bytes.data<char>() + bytes_before[i]);
+            std::ranges::transform(
+                parts[i]->ends, offsets.data<i64>() + rows_before[i] + 1,
+                [before = bytes_before[i]](u64 end) { return static_cast<i64>(before + end); });
+        });
     }
-    nb::tuple to_python() {
-        auto owner = std::make_shared<std::string>(std::move(bytes));
-        Array values(owner, owner->data(), type_of<u8>(), {static_cast<i64>(owner->size())});
-        return nb::make_tuple(std::move(values), Array::of(std::move(offsets)));
-    }
+    nb::tuple to_python() { return nb::make_tuple(std::move(bytes), std::move(offsets)); }
 };
 
 class Collector {
@@ -99,7 +131,13 @@ class Collector {
     Collector(const Wanted& wanted, const ops::FileFilter& filter, std::string_view root)
         : wanted_(wanted), filter_(filter), root_(root) {}
 
-    u64 count() const { return count_.load(std::memory_order_relaxed); }
+    /// The number of rows. Requires: no scan is at work.
+    u64 count() {
+        u64 all = 0;
+        for (const auto& rows : rows_.all())
+            all += rows->count;
+        return all;
+    }
 
     /// Called on any thread of a scan. Returns true: descend.
     bool visit(const Scanned& entry) {
@@ -115,10 +153,12 @@ class Collector {
 
     /// Puts the columns together. Requires: the scan is over.
     void gather() {
-        for (std::size_t i = 0; i < wanted_.numbers.size(); ++i)
-            arrays_.push_back(gather(i, *wanted_.numbers[i]));
-        if (wanted_.names) names_ = gather_names();
-        if (wanted_.paths) paths_ = gather_paths();
+        gather_numbers();
+        std::vector<const Strings*> parts;
+        for (const auto& rows : rows_.all())
+            parts.push_back(&rows->names);
+        if (wanted_.names) names_.emplace(parts);
+        if (wanted_.paths) gather_paths();
     }
     /// The columns by name.
     nb::dict to_python() {
@@ -127,8 +167,8 @@ class Collector {
             const std::string_view name = wanted_.numbers[i]->name;
             answer[nb::str(name.data(), name.size())] = std::move(arrays_[i]);
         }
-        if (wanted_.names) answer["name"] = names_.to_python();
-        if (wanted_.paths) answer["path"] = paths_.to_python();
+        if (names_) answer["name"] = names_->to_python();
+        if (paths_) answer["path"] = paths_->to_python();
         return answer;
     }
 
@@ -144,65 +184,57 @@ class Collector {
         return std::string_view(root_).substr(root_.find_last_of('/') + 1);
     }
     void add(Rows& rows, const Scanned& entry) {
-        rows.numbers.resize(wanted_.numbers.size());
-        for (std::size_t i = 0; i < wanted_.numbers.size(); ++i) {
-            i64 values[2];
-            wanted_.numbers[i]->put(entry, values);
-            rows.numbers[i].insert(rows.numbers[i].end(), values,
-                                   values + wanted_.numbers[i]->width);
+        i64 row[2 * std::size(columns)];
+        u32 width = 0;
+        for (const Column* column : wanted_.numbers) {
+            column->put(entry, row + width);
+            width += column->width;
         }
-        if (wanted_.names || wanted_.paths) {
-            rows.names += entry.depth == 0 ? last_name() : entry.name;
-            rows.name_ends.push_back(rows.names.size());
-        }
+        rows.numbers.insert(rows.numbers.end(), row, row + width);
+        if (wanted_.names || wanted_.paths)
+            rows.names.add(entry.depth == 0 ? last_name() : entry.name);
         if (wanted_.paths) rows.parents.push_back(entry.depth == 0 ? 0 : entry.directory.inode);
         ++rows.count;
-        count_.fetch_add(1, std::memory_order_relaxed);
     }
 
-    Array gather(std::size_t i, const Column& column) {
-        std::vector<i64> shape{static_cast<i64>(count())};
-        if (column.width > 1) shape.push_back(column.width);
-        const Array array = column.is_small ? Array::make<i32>(shape) : Array::make<i64>(shape);
-        u64 at = 0;
-        for (const auto& rows : rows_.all()) {
-            if (rows->count == 0) continue;
-            const std::vector<i64>& values = rows->numbers[i];
-            if (column.is_small) {
-                std::ranges::transform(values, array.data<i32>() + at,
-                                       [](i64 value) { return static_cast<i32>(value); });
-            } else {
-                std::ranges::copy(values, array.data<i64>() + at);
-            }
-            at += values.size();
+    void gather_numbers() {
+        const auto rows_in_all = static_cast<i64>(count());
+        u32 width = 0;
+        for (const Column* column : wanted_.numbers) {
+            std::vector<i64> shape{rows_in_all};
+            if (column->width > 1) shape.push_back(column->width);
+            arrays_.push_back(column->is_small ? Array::make<i32>(shape) : Array::make<i64>(shape));
+            width += column->width;
         }
-        return array;
-    }
-
-    template <class Each>
-    void for_each_name(const Each& each) {
-        for (const auto& rows : rows_.all()) {
-            u64 begin = 0;
-            for (u64 i = 0; i < rows->count; ++i) {
-                const u64 end = rows->name_ends[i];
-                each(*rows, i, std::string_view(rows->names).substr(begin, end - begin));
-                begin = end;
+        std::vector<u64> before{0};
+        for (const auto& rows : rows_.all())
+            before.push_back(before.back() + rows->count);
+        for_each_at_once(rows_.all().size(), before.back(), [&](u64 part) {
+            const Rows& rows = *rows_.all()[part];
+            const i64* from = rows.numbers.data();
+            for (std::size_t i = 0; i < arrays_.size(); ++i) {
+                const Column& column = *wanted_.numbers[i];
+                for (u32 w = 0; w < column.width; ++w, ++from) {
+                    const auto copy = [&](auto* to) {
+                        to += before[part] * column.width + w;
+                        for (u64 row = 0; row < rows.count; ++row)
+                            to[row * column.width] =
+                                static_cast<std::remove_reference_t<decltype(*to)>>(
+                                    from[row * width]);
+                    };
+                    column.is_small ? copy(arrays_[i].data<i32>()) : copy(arrays_[i].data<i64>());
+                }
             }
-        }
-    }
-    Text gather_names() {
-        Text text;
-        for_each_name([&](const Rows&, u64, std::string_view name) { text.add(name); });
-        return text;
+        });
     }
 
     using Directories = std::unordered_map<u64, std::pair<u64, std::string>>;
 
-    /// The path of a directory with a trailing slash; paths of directories above are built with it.
-    /// A directory that was moved during the scan may be missing, or appear above itself: the path
+    /// Adds the path of a directory, with a trailing slash, and those of the directories above. A
+    /// directory that was moved during the scan may be missing, or appear above itself: the path
     /// then begins there.
-    const std::string& path_of(u64 inode, Directories& directories,
-                               std::unordered_map<u64, std::string>& paths) {
+    static void add_path(u64 inode, const Directories& directories,
+                         std::unordered_map<u64, std::string>& paths) {
         std::vector<u64> chain;
         u64 at = inode;
         while (at != 0 && !paths.contains(at) && directories.contains(at) &&
@@ -217,38 +249,51 @@ class Collector {
             if (!path.ends_with('/')) path += '/';
             paths.try_emplace(*one, std::move(path));
         }
-        return paths[inode];
     }
-    Text gather_paths() {
+    void gather_paths() {
         Directories directories;
         for (const auto& rows : rows_.all())
             directories.insert(rows->directories.begin(), rows->directories.end());
         std::unordered_map<u64, std::string> paths;
-        Text text;
-        u64 last = 0;
-        const std::string* last_path = nullptr;
-        std::string path;
-        for_each_name([&](const Rows& rows, u64 i, std::string_view name) {
-            const u64 parent = rows.parents[i];
-            if (parent == 0) return text.add(root_);
-            if (last_path == nullptr || parent != last)
-                last_path = &path_of(parent, directories, paths);
-            last = parent;
-            path.assign(*last_path);
-            path += name;
-            text.add(path);
+        for (const auto& [inode, place] : directories)
+            add_path(inode, directories, paths);
+        const std::string nothing;
+        std::vector<Strings> parts(rows_.all().size());
+        for_each_at_once(parts.size(), count(), [&](u64 part) {
+            const Rows& rows = *rows_.all()[part];
+            u64 begin = 0;
+            u64 last = 0;
+            const std::string* above = &nothing;
+            for (u64 i = 0; i < rows.count; ++i) {
+                const u64 end = rows.names.ends[i];
+                const auto name = std::string_view(rows.names.bytes).substr(begin, end - begin);
+                begin = end;
+                if (rows.parents[i] == 0) {
+                    parts[part].add(root_);
+                    continue;
+                }
+                if (rows.parents[i] != last) {
+                    last = rows.parents[i];
+                    const auto found = paths.find(last);
+                    above = found == paths.end() ? &nothing : &found->second;
+                }
+                parts[part].bytes += *above;
+                parts[part].add(name);
+            }
         });
-        return text;
+        std::vector<const Strings*> all;
+        for (const Strings& one : parts)
+            all.push_back(&one);
+        paths_.emplace(all);
     }
 
     const Wanted& wanted_;
     const ops::FileFilter& filter_;
     const std::string root_;
     cli::PerThread<Rows> rows_;
-    std::atomic<u64> count_{0};
     std::vector<Array> arrays_;
-    Text names_;
-    Text paths_;
+    std::optional<Text> names_;
+    std::optional<Text> paths_;
 };
 
 /// The text with which all paths below `path` begin: "/" or "/a/b".
@@ -327,7 +372,7 @@ nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool co
         answer[name] = array;
     };
     std::vector<Handle> handles;
-    Text names;
+    Strings names;
     for (const DirectoryUsage& one : found) {
         handles.push_back(one.directory);
         names.add(one.name);
@@ -338,7 +383,7 @@ nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool co
     add("entries", &DirectoryUsage::entries);
     add("blocks", &DirectoryUsage::blocks);
     add("bytes", &DirectoryUsage::bytes);
-    answer["name"] = names.to_python();
+    answer["name"] = Text({&names}).to_python();
     return answer;
 }
 
