@@ -28,8 +28,9 @@ constexpr Page page = {
     .notes =
         "A clone keeps what `cp -a` keeps: modes, owners, times, access control lists, "
         "extended attributes, links, hard links within SOURCE, devices, holes. It needs the "
-        "same permissions as `cp -a`. For users other than root, the clone belongs to the "
-        "caller, and the first error ends the command, where `cp -a` would continue. TARGET "
+        "same permissions as `cp -a`: only root may clone devices. For other users, the clone "
+        "belongs to the caller, and the first error ends the command, where `cp -a` would "
+        "continue. TARGET "
         "is the name of the clone, not a directory to put it into: it must not exist, except "
         "that an empty directory may be replaced if SOURCE is a directory. Symbolic links are "
         "cloned, not followed. Each file is cloned atomically, a tree is not: concurrent "
