@@ -110,6 +110,9 @@ std::shared_ptr<Directory> volume_directory(Volume& volume, const Caller& caller
 /// The last component of a path, without trailing slashes; "/" for the root, "" for "".
 std::string_view last_component(std::string_view path);
 
+/// Whether two paths are of one name in one directory, however they are spelled: "a" and "./a".
+bool is_same_name(Directory& start, std::string_view one, std::string_view other);
+
 /// directory + "/" + name, with one slash between them.
 std::string joined(std::string_view directory, std::string_view name);
 

@@ -302,6 +302,20 @@ std::string_view last_component(std::string_view path) {
     return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
+bool is_same_name(Directory& start, std::string_view one, std::string_view other) {
+    if (last_component(one) != last_component(other)) return false;
+    const auto folder_of = [&](std::string_view path) {
+        while (path.size() > 1 && path.ends_with('/'))
+            path.remove_suffix(1);
+        const std::size_t slash = path.rfind('/');
+        return start.stat(slash == path.npos ? "." : std::string(path.substr(0, slash + 1)),
+                          Follow::yes);
+    };
+    const Result<Facts> folder = folder_of(one);
+    const Result<Facts> other_folder = folder_of(other);
+    return folder && other_folder && folder->is_same(*other_folder);
+}
+
 std::string joined(std::string_view directory, std::string_view name) {
     std::string path(directory);
     if (!path.empty() && !path.ends_with('/')) path += '/';

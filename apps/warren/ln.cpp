@@ -60,7 +60,12 @@ bool make_link(Directory& start, const Arguments& parsed, const std::string& tar
         }
         code = attempt();
         const Result<Facts> there = start.stat(name, Follow::no);
-        const bool same = !symbolic && there && source && there->is_same(*source);
+        const bool same = there && source && there->is_same(*source) &&
+                          (!symbolic || is_same_name(start, existing.path, name));
+        if (code == Errc::exists && parsed.has('f') && same && symbolic) {
+            complain({quote(target), " and ", quote(where.prefix() + name), " are the same file"});
+            return false;
+        }
         if (code == Errc::exists && parsed.has('f') && !same) {
             code = start.remove(name);
             if (code == Errc::ok) code = attempt();

@@ -119,7 +119,7 @@ bool Mover::admit(const Item& item, bool& good) {
     if (keep_) return false;
     if (!target->is_same(*source)) return true;
     good = false;
-    if (item.source.path != item.target && !source->is_directory()) {
+    if (!source->is_directory() && !is_same_name(*directory_, item.source.path, item.target)) {
         // rename(2) does nothing if both names are the same file; mv(1) removes the first.
         const Errc code = directory_->remove(item.source.path);
         good = report(item, code);

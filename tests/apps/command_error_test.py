@@ -152,6 +152,12 @@ class BadPathTest(CommandCase):
         self.check(("mv", "-T", at("/d"), at("/f")),
                    f"cannot overwrite non-directory '{at('/f')}' with directory '{at('/d')}'")
         self.check(("mv", at("/f"), at("/f")), f"'{at('/f')}' and '{at('/f')}' are the same file")
+        # However a name is spelled, it is not removed for being its own other name.
+        self.check(("mv", at("/f"), at("/./f")), f"'{at('/f')}' and '{at('/./f')}' are the same file")
+        self.check(("mv", at("/f"), at("/d/..")),
+                   f"'{at('/f')}' and '{at('/d/../f')}' are the same file")
+        self.check(("ln", "-sf", at("/f"), at("/d/..")),
+                   f"'{at('/f')}' and '{at('/d/../f')}' are the same file")
         self.check(("mv", at("/f"), at("/d"), at("/x")), f"target '{at('/x')}': {none}")
         self.check(("cp", at("/x"), "y"), f"cannot stat '{at('/x')}': {none}")
         self.check(("cp", at("/d"), "y"), f"-r not specified; omitting directory '{at('/d')}'")
