@@ -182,6 +182,8 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
         stale[0] = {node(directory), is_directory ? node(child->handle) : 0, name, {}};
         if (is_directory) stale[0].below = some_names(*volume, child->handle);
         code = volume->remove_tree(peer.caller(), directory, name, removal);
+        // To the kernel, a directory that is still there must not be a deleted one.
+        if (code != Errc::ok) stale[0].child = 0;
     }
     const bool has_changed = code == Errc::ok || removal.files + removal.directories > 0;
     if (has_changed) drop_cached(std::move(stale));
@@ -246,13 +248,17 @@ Errc ControlVerbs::clone(const Peer& peer, const Frame& frame, Encoder& answer) 
     std::vector<StaleName> stale(1);  // allocated before anything is cloned: see remove_tree()
     ClonedTree cloned;
     Errc code = Errc::ok;
+    bool has_changed = false;
     {
         const auto volume = mount_.volume.access();
         const Result<Attributes> replaced = volume->lookup({0, 0, {}, 0, false}, directory, name);
         stale[0] = {node(directory), replaced ? node(replaced->handle) : 0, name, {}};
         code = volume->clone(peer.caller(), source, directory, name, cloned);
+        // A directory that the clone was to replace may have been removed.
+        has_changed = code == Errc::ok ||
+                      (replaced && !volume->lookup({0, 0, {}, 0, false}, directory, name));
     }
-    if (code == Errc::ok) drop_cached(std::move(stale));
+    if (has_changed) drop_cached(std::move(stale));
     answer.number(cloned.files).number(cloned.directories).text(cloned.failed);
     return code;
 }

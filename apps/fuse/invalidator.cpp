@@ -66,12 +66,17 @@ void Invalidator::note_removed(const StaleName& stale) {
     }));
 }
 
+/// Drops the attributes of a directory, and the names of a listing that was read with readdir(3).
+void Invalidator::drop_listing(u64 directory) {
+    fuse_lowlevel_notify_inval_inode(session_, directory, 0, 0);
+}
+
 void Invalidator::tell_all(const std::vector<StaleName>& all, bool can_expire) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         tell(all[i], can_expire);
         // Once for consecutive names of one directory, after the last of them.
         const bool is_last = i + 1 == all.size() || all[i + 1].parent != all[i].parent;
-        if (is_last) fuse_lowlevel_notify_inval_inode(session_, all[i].parent, -1, 0);
+        if (is_last) drop_listing(all[i].parent);
     }
 }
 
@@ -79,7 +84,7 @@ void Invalidator::clean_up(const StaleName& removed) {
     // If the name exists again, a look-up of it has made the kernel drop the old entries.
     if (is_there_(removed.parent, removed.name)) return;
     tell(removed, false);
-    fuse_lowlevel_notify_inval_inode(session_, removed.parent, -1, 0);
+    drop_listing(removed.parent);
 }
 
 /// Removes the batch that has waited longest. Requires: there is one.

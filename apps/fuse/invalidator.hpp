@@ -58,6 +58,7 @@ class Invalidator {
 
     void run();
     void tell(const StaleName& stale, bool can_expire);
+    void drop_listing(u64 directory);
     void tell_all(const std::vector<StaleName>& all, bool can_expire);
     void clean_up(const StaleName& removed);
     void note_removed(const StaleName& stale);
