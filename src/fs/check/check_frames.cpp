@@ -373,6 +373,16 @@ void FrameMap::fill(format::Superblock& superblock) const {
             if (kind == FrameKind::data) data_begin = std::min(data_begin, frame);
         }
     }
+    // A volume that has grown may have its frame table above: readers take what lies between the two
+    // for free without reading it.
+    for (const auto& group : groups_) {
+        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
+            const u64 frame = group->index * frames_per_table_block + entry;
+            const auto kind = static_cast<FrameKind>(group->entries[entry].kind);
+            if (kind == FrameKind::system && frame >= metadata_end)
+                data_begin = std::min(data_begin, frame);
+        }
+    }
     superblock.metadata_frames_end = metadata_end;
     superblock.data_frames_begin = data_begin;
 }

@@ -52,8 +52,10 @@ struct alignas(block_size) Superblock {
     u32 zero;
     // From here on: state that every commit updates.
     u64 metadata_frames_end;  // every metadata and inode frame lies below this frame number
-    u64 data_frames_begin;    // every data frame lies at or above this frame number
-    u64 blocks_used;          // 4 KiB blocks in use, all kinds
+    // Every data frame lies at or above this frame number. Below it, all frames from
+    // metadata_frames_end on are free.
+    u64 data_frames_begin;
+    u64 blocks_used;  // 4 KiB blocks in use, all kinds
     u64 inodes_used;
     u64 generation;  // see generation_margin
     u8 padding[3824];

@@ -38,6 +38,35 @@ TEST(Check, GrownVolumesAreClean) {
     }
 }
 
+/// Between the metadata and the first data frame, readers take all frames for free.
+TEST(Check, RepairLeavesAMovedFrameTableOutOfTheFreeFrames) {
+    MemoryDisk disk(31 * gib);
+    const auto zero = [&](u64 offset, u64 length) { return disk.discard(offset, length); };
+    ASSERT_EQ(make_volume_on(disk, "image", 1 * gib, "", zero).code, Errc::ok);
+    ASSERT_EQ(grow_volume_on(disk, "image", 31 * gib, zero).code, Errc::ok);
+    format::Superblock superblock{};
+    const auto load = [&] { return read_superblock(disk, "image", superblock).code; };
+    const auto store = [&] {
+        return write_superblock(disk, superblock, superblock.header.transaction + 1, Copies::both);
+    };
+    ASSERT_EQ(load(), Errc::ok);
+    const u64 table_frame = superblock.frame_table_offset / format::frame_size;
+    ASSERT_GE(table_frame, superblock.metadata_frames_end) << "the table has not moved";
+    ++superblock.blocks_used;
+    ASSERT_EQ(store(), Errc::ok);
+    const Outcome repaired = check(disk, true);
+    EXPECT_EQ(repaired.failure.code, Errc::ok) << repaired.all();
+    ASSERT_EQ(load(), Errc::ok);
+    EXPECT_LE(superblock.data_frames_begin, table_frame);
+
+    // A volume that was repaired wrongly is found out.
+    superblock.data_frames_begin = superblock.frame_count;
+    ASSERT_EQ(store(), Errc::ok);
+    EXPECT_GT(check(disk).result.problems, 0u);
+    EXPECT_EQ(check(disk, true).failure.code, Errc::ok);
+    expect_clean(disk);
+}
+
 TEST(Check, WhatIsNoVolumeIsAFailure) {
     MemoryDisk disk(16 * mib);
     const Outcome outcome = check(disk);
