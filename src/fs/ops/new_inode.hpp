@@ -34,13 +34,16 @@ WARREN_HD inline u32 new_mode(const Credentials& caller, const Inherited& from, 
     return caller.may_set_setgid(group) ? wanted : wanted & ~format::mode_setgid;
 }
 
+WARREN_HD constexpr bool is_device(u32 mode) {
+    const u32 type = mode & format::type_mask;
+    return type == format::type_block || type == format::type_character;
+}
+
 /// Whether a caller may make an inode of this type: devices need privileges, but not whiteouts
 /// (character devices 0/0), as in the Linux kernel.
 WARREN_HD constexpr bool may_make(const Credentials& caller, u32 mode, u32 device) {
-    const u32 type = mode & format::type_mask;
-    const bool is_whiteout = type == format::type_character && device == 0;
-    const bool is_device = type == format::type_block || type == format::type_character;
-    return !is_device || is_whiteout || caller.is_privileged();
+    const bool is_whiteout = (mode & format::type_mask) == format::type_character && device == 0;
+    return !is_device(mode) || is_whiteout || caller.is_privileged();
 }
 
 /// The mode without the bits of the umask.

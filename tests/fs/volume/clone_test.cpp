@@ -317,11 +317,14 @@ TEST_P(Clone, OfADeviceIsLeftToPrivilegedCallers) {
     // The same holds for new devices, also of many at once.
     EXPECT_EQ(volume_->create(caller, root(), "disk", disk).code(), Errc::not_permitted);
     EXPECT_TRUE(volume_->create(caller, root(), "another whiteout", whiteout));
-    const std::vector<Creation> many(2000, {root(), "disk", disk});
-    std::vector<Result<Attributes>> made(many.size(), Errc::io);
-    volume_->create_many(caller, many, made);
-    for (const Result<Attributes>& one : made)
-        ASSERT_EQ(one.code(), Errc::not_permitted);
+    for (const u32 device : {8u << 20, 0u}) {
+        const CreateOptions options{.mode = 0060640, .device = device};
+        const std::vector<Creation> many(2000, {root(), "disk", options});
+        std::vector<Result<Attributes>> made(many.size(), Errc::io);
+        volume_->create_many(caller, many, made);
+        for (const Result<Attributes>& one : made)
+            ASSERT_EQ(one.code(), Errc::not_permitted);
+    }
 }
 
 TEST(ClonedDirectories, AreKnownByNumberAndGeneration) {
