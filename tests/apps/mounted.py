@@ -110,7 +110,15 @@ class Volume:
         run("mount", *words, self.image, self.root)
 
     def unmount(self):
-        run("umount", self.root)
+        # The kernel may drop the last reference to a file whose reads and writes were asynchronous
+        # a little after the process has closed it.
+        deadline = time.monotonic() + 2
+        while "target is busy" in run("umount", self.root, code=None).stderr:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        if self.is_mounted():
+            run("umount", self.root)
 
     def is_mounted(self):
         return os.path.ismount(self.root)
