@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t part_items = 1 << 16;
 
 /// So few are looked up in less time than it takes to get the GIL back from busy threads, each of
-/// which may keep it for 5 ms.
+/// which may keep it for 5 ms. A lookup does not wait for calls that may want the GIL.
 constexpr std::size_t few_items = 4096;
 
 /// Calls work(volume, caller, directory, begin, end) for parts of `count` items, where `directory`

@@ -5,7 +5,9 @@ Threads wait for the GIL and cannot demand it, for the switch interval is too lo
 as a call lets it go, and not before.
 """
 
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -204,3 +206,40 @@ def test_every_call_is_of_one_kind() -> None:
             if callable(value) and not name.startswith("_")
         }
     assert calls == {name for name in {*KEEP, *LET_GO, *OF_PYTHON} if " " not in name}
+
+
+def test_no_call_waits_for_a_callback_with_the_gil(tmp_path: Path) -> None:
+    """A callback runs while its call has all workers. Other calls must not keep the GIL from it."""
+    program = """
+        import sys, threading, time, warren
+
+        names = [f"{i:07}" for i in range(1 << 20)]
+        volume = warren.Volume.create(sys.argv[1], 1 << 30)
+        volume.mkdir("/d")
+        called, done, count = threading.Event(), 0, 100_000
+
+        def wait(more):
+            global done
+            done += more
+            if done < count:  # so the call goes on after this one
+                called.set()
+                time.sleep(0.5)
+
+        def ask():
+            while called.wait():
+                for few in (1000, 2000, 4096, 5000):
+                    volume.exists_many(names[:few], directory="/d")
+
+        threading.Thread(target=ask, daemon=True).start()
+        while not called.is_set() and count <= len(names):  # until it takes long enough
+            volume.create_many(names[done:count], directory="/d", strict=True)
+            done = 0
+            volume.rebuild("/d", progress=wait)
+            done, count = count, 2 * count
+        print("called" if called.is_set() else "never called")
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "v.img")],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert found.stdout == "called\n", found.stderr

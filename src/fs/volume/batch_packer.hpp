@@ -26,7 +26,7 @@ class BatchPacker {
     BatchPacker(ThreadPool& thread_pool, u64 items) : thread_pool_(thread_pool), items_(items) {}
 
     /// Calls `body(chunk, begin, end)` for each chunk of items; on the calling thread if there is
-    /// only one chunk.
+    /// only one chunk or the thread pool is in use.
     template <class Body>
     void for_each_chunk(const Body& body) {
         const u64 chunks = (items_ + packed_items - 1) / packed_items;
@@ -35,7 +35,7 @@ class BatchPacker {
             body(chunk, begin, std::min(begin + packed_items, items_));
         };
         if (chunks <= 1) return run(0);
-        thread_pool_.for_each(chunks, [&](const ThreadTeam&, u64 chunk) { run(chunk); });
+        thread_pool_.for_each_at_once(chunks, run);
     }
 
     /// Measures the names: `words(i)` returns the number of words for item i. Returns the sum.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -310,15 +311,16 @@ class OpenLookups {
     const Result<LookupStream*> stream_;
 };
 
-/// Looks up through the engine's stream. False if there is none; then nothing was done. Sets `left`
-/// to the items whose result is Errc::retry.
+/// Looks up through the engine's stream. False if there is none, or if another call uses the thread
+/// pool; then nothing was done. Sets `left` to the items whose result is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     LookupStreams* const streams = request.volume.engine().lookups();
     if (streams == nullptr || streams->prepare_lookups() != Errc::ok) return false;
     ThreadPool& thread_pool = request.volume.thread_pool();
     // Taken before the stream: the thread that uses the pool may wait for what an open stream
-    // holds.
-    const auto turn = thread_pool.take_turn();
+    // holds. Not waited for: that thread may wait for what the caller holds.
+    std::unique_lock<std::mutex> turn;
+    if (!thread_pool.try_turn(turn)) return false;
     const OpenLookups lookups(*streams, request.caller);
     if (lookups.stream() == nullptr) return false;
     LookupSegments segments(*lookups.stream(), request.items, request.answers, thread_pool.width());
@@ -342,7 +344,7 @@ void look_up_left(const Lookups& request, const std::vector<u64>& left) {
         request.answers[left[i]] = answers[i];
 }
 
-/// Looks up through the engine's stream if there is one, otherwise by batches.
+/// Looks up through the engine's stream if it can be used, otherwise by batches.
 void look_up_part(const Lookups& request) {
     std::vector<u64> left;
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {

@@ -188,8 +188,8 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                 look_up(i);
             return;
         }
-        volume.thread_pool().for_each(lookups.size(),
-                                      [&](const ThreadTeam&, u64 i) { look_up(i); });
+        // Waits for no other call: one that uses the pool may wait for what this caller holds.
+        volume.thread_pool().for_each_at_once(lookups.size(), look_up);
     });
 }
 

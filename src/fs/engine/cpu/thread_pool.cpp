@@ -92,6 +92,12 @@ std::unique_lock<std::mutex> ThreadPool::take_turn() {
     return std::unique_lock(run_mutex_);
 }
 
+bool ThreadPool::try_turn(std::unique_lock<std::mutex>& turn) {
+    if (working_for == this) return true;
+    turn = std::unique_lock(run_mutex_, std::try_to_lock);
+    return turn.owns_lock();
+}
+
 /// Executes a run on the calling worker. No other worker takes from its queue, so the run has ended
 /// when the queue is empty.
 void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body& body) {
@@ -168,8 +174,8 @@ void ThreadPool::for_each_at_once(u64 count, const std::function<void(u64)>& bod
         for (u64 i = task.subject; i < task.place; ++i)
             body(i);
     };
-    std::unique_lock turn(run_mutex_, std::defer_lock);
-    if (working_for != this && turn.try_lock()) return run_in_turn(ranges(count), run_range);
+    std::unique_lock<std::mutex> turn;
+    if (try_turn(turn)) return run_in_turn(ranges(count), run_range);
     for (u64 i = 0; i < count; ++i)
         body(i);
 }

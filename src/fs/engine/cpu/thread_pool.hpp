@@ -52,7 +52,9 @@ class ThreadPool {
     /// caller that will hold something for which the current run may wait, so that it must not
     /// wait for the pool later.
     [[nodiscard]] std::unique_lock<std::mutex> take_turn();
-    /// As run(). Requires: the caller holds the lock of take_turn().
+    /// As take_turn(), without waiting: false if another thread has the pool.
+    [[nodiscard]] bool try_turn(std::unique_lock<std::mutex>& turn);
+    /// As run(). Requires: the caller holds the lock of take_turn() or try_turn().
     void run_in_turn(std::vector<Task> first, const Body& body);
 
     /// Calls `body(team, index)` for each index below `count`, in chunks.
