@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "python/src/native.hpp"
 
@@ -59,6 +60,21 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
 
 template <class Move>
 u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
+u64 NativeFile::append(const nb::bytes& data) {
+    const auto* start = reinterpret_cast<const std::byte*>(data.c_str());
+    u64 end = 0;
+    finish(in_pieces(*shared_, data.size(), [&](Volume& volume, u64 done, u64 part) -> Result<u64> {
+        // Released before a signal handler can run, which may append too.
+        const std::lock_guard lock(shared_->append_lock(handle_));
+        const Result<Attributes> found = volume.attributes(handle_);
+        if (!found) return found.code();
+        const Result<u64> wrote = volume.write(handle_, found->size, {start + done, part});
+        if (wrote) end = found->size + *wrote;
+        return wrote;
+    }));
+    return end;
+}
+
     LongCall call{nb::none()};
     const auto moved = with_volume(
         *shared_, [&](Volume& volume, const Caller&) { return move(volume, bytes, call); });
@@ -139,6 +155,7 @@ void add_file(nb::module_& module) {
         .def("write", &NativeFile::write)
         .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg(),
              nb::arg().none())
+        .def("append", &NativeFile::append)
         .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg(),
              nb::arg().none())
         .def("share_from", &NativeFile::share_from)

@@ -21,6 +21,9 @@ class NativeFile {
 
     nb::bytes read(u64 offset, std::size_t size);
     u64 write(u64 offset, const nb::bytes& data);
+    /// Writes at the end of the file. Each piece of the bytes, 32 MiB, is in one place, whatever
+    /// other threads append. Returns the offset after the last byte; 0 without any.
+    u64 append(const nb::bytes& data);
     /// Transfer bytes to or from an array or buffer of the host or a GPU, whatever its type and
     /// shape. `stream`: the cudaStream_t on which copies from and to a GPU are queued.
     u64 read_into(const nb::ndarray<nb::c_contig>& target, u64 offset, std::optional<u64> stream);

@@ -10,10 +10,12 @@
 #include <nanobind/stl/string.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
@@ -84,6 +86,13 @@ struct Shared {
     void refuse_forked() const;
     /// Whether this thread is in a call of this volume, from whose callback it calls again.
     bool is_held_here() const;
+    /// Held from when the size of a file is read until bytes are written at that offset.
+    std::mutex& append_lock(Handle file) {
+        return append_locks_[file.inode % append_locks_.size()];
+    }
+
+ private:
+    std::array<std::mutex, 64> append_locks_;
 };
 
 /// Holds the lock of a volume in shared mode. Requires: the GIL is released.

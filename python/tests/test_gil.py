@@ -158,6 +158,7 @@ LET_GO: dict[str, Call] = {
     "Volume.rebuild": lambda s: s.native.rebuild(b"/d", None),
     "File.read": lambda s: s.file.read(0, 4),
     "File.write": lambda s: s.file.write(0, b"data"),
+    "File.append": lambda s: s.file.append(b"data"),
     "File.read_into": lambda s: s.file.read_into(s.large, 0, None),
     "File.write_from": lambda s: s.file.write_from(s.large[:4], 0, None),
     "File.share_from": lambda s: s.file.share_from(s.other),

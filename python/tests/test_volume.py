@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import stat
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,38 @@ def test_links_are_followed(volume: warren.Volume) -> None:
     with pytest.raises(OSError) as caught:
         volume.stat("/loop")
     assert caught.value.errno == errno.ELOOP
+
+
+def test_append_in_threads(volume: warren.Volume) -> None:
+    """Each write gets its own place at the end, whatever others write meanwhile."""
+    threads, count, size = 4, 500, 10
+    large = bytes([threads]) * 6000
+
+    def append(number: int) -> None:
+        with volume.open("/f", "a") as file:
+            for _ in range(count):
+                assert file.write(bytes([number]) * size) == size
+                assert file.tell() % size == 0 and file.tell() >= size
+                file.write(b"")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        running = [threading.Thread(target=append, args=(number,)) for number in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    data = volume.open("/f").readall()
+    parts = [data[i : i + size] for i in range(0, len(data), size)]
+    assert sorted(parts) == [bytes([i // count]) * size for i in range(threads * count)]
+    with volume.open("/f", "a+") as file:
+        file.seek(3)
+        assert file.write(large) == len(large) and file.tell() == len(data) + len(large)
+        assert file.readall() == b"" and file.seek(len(data)) == len(data)
+        assert file.readall() == large
 
 
 def test_errors_name_the_file(volume: warren.Volume) -> None:
