@@ -49,6 +49,19 @@ def test_against_a_dict(volume: warren.Volume) -> None:
     assert np.shares_memory(np.asarray(contents.values), out)
 
 
+def test_index_of_contents(volume: warren.Volume) -> None:
+    data = [b"0", b"11", b"222"]
+    volume.write_many(["a", "b", "c"], data, strict=True)
+    contents = volume.read_many(["a", "b", "c"], strict=True)
+    assert [bytes(contents[i]) for i in range(-3, 3)] == data * 2
+    assert [bytes(part) for part in contents] == data
+    for index in (3, 4, -4, -5, -7):
+        with pytest.raises(IndexError):
+            contents[index]
+    with pytest.raises(IndexError):
+        volume.read_many([])[-1]
+
+
 def test_large_file(volume: warren.Volume) -> None:
     data = os.urandom(9_000_001)
     volume.write_many(["a", "b"], [data, b""], strict=True)

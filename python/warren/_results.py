@@ -70,6 +70,8 @@ class Contents:
         """The contents of one file, without a copy. Raises OSError if it was not read."""
         if index < 0:
             index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError("the index is outside of the contents")
         if code := self.errno[index]:
             raise OSError(code, os.strerror(code))
         if self._bytes is None:
