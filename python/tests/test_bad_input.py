@@ -130,6 +130,24 @@ def test_forked_process(volume: warren.Volume) -> None:
     assert file.read() == b"data" and bytes(mapped) == b"data"
 
 
+def test_nul_in_paths(volume: warren.Volume, tmp_path: Path) -> None:
+    """No path ends silently at a NUL."""
+    other = tmp_path / "other.img"
+    warren.Volume.create(other, 64 << 20, label="kept").close()
+    before = other.read_bytes()
+    for path in (f"{other}\0x", os.fsencode(other) + b"\0x", Path(f"{other}\0")):
+        with pytest.raises(ValueError, match="null byte"):
+            warren.Volume(path)
+        with pytest.raises(ValueError, match="null byte"):
+            warren.Volume.create(path, 64 << 20, force=True)
+    assert other.read_bytes() == before
+    for target in ("a\0b", "\0", "x" * 200 + "\0", "x" * 1000 + "\0b"):
+        with pytest.raises(OSError) as caught:
+            volume.symlink(target, "/link")
+        assert caught.value.errno == errno.EINVAL
+        assert not volume.lexists("/link")
+
+
 @pytest.mark.parametrize("way", ["volume", "file", "map", "array", "contents", "table", "found"])
 def test_pickling(volume: warren.Volume, way: str) -> None:
     volume.write_many(["f"], [b"data"], strict=True)

@@ -25,6 +25,14 @@ Progress = Callable[[int], object] | None
 _WILD = re.compile("[*?[]")
 
 
+def host_path(path: Path) -> bytes:
+    """The bytes of a path outside of volumes, which the system would end at a NUL."""
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("embedded null byte")
+    return name
+
+
 class Entry:
     """An entry of a directory, as os.DirEntry: its name, its path, its type.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Union, cast
 from . import _native
 from ._file import READ, WRITE, File, stream_address
 from ._native import Array, Map
-from ._paths import Path, Paths, Progress
+from ._paths import Path, Paths, Progress, host_path
 from ._program import Finding, examine
 from ._results import Contents, Digests, Found, Rebuilt
 from ._table import Strings, Table, gpu_number, table
@@ -74,7 +74,7 @@ class Volume(Paths):
         used, and copies to the GPU begin there. Writes wait there until sync(), or for room.
         """
         _check_host_memory(host_memory)
-        self._name = os.path.abspath(os.fsencode(path))
+        self._name = os.path.abspath(host_path(path))
         self._read_only = read_only
         self._native = _native.Volume(self._name, read_only, engine, host_memory)
 
@@ -96,7 +96,7 @@ class Volume(Paths):
         if size < 0:
             raise ValueError(f"negative size: {size}")
         _check_host_memory(host_memory)
-        _native.Volume.format(os.fsencode(path), size, label, force)
+        _native.Volume.format(host_path(path), size, label, force)
         return cls(path, engine=engine, host_memory=host_memory)
 
     def close(self) -> None:

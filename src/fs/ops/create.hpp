@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fs/core/acl.hpp"
+#include "fs/format/check_structure.hpp"
 #include "fs/ops/dispose.hpp"
 #include "fs/ops/new_inode.hpp"
 
@@ -258,6 +259,9 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     const bool is_link = (arguments.mode & format::type_mask) == format::type_symlink;
     if (is_link && arguments.target_length == 0) return Errc::no_entry;
     if (!is_link && arguments.target_length != 0) return Errc::invalid;
+    const auto* target = reinterpret_cast<const u8*>(arguments.target);
+    if (format::bytes_before_nul(target, arguments.target_length) != arguments.target_length)
+        return Errc::invalid;
     NewName added;
     WARREN_TRY(plan_name(op, caller, directory, name, length, added));
     const InodeRef& parent = added.directory;

@@ -193,6 +193,28 @@ TEST(Limits, namesOfAnyBytesAndAnyLength) {
     volume.close_and_check();
 }
 
+TEST(Limits, targetsOfLinksHaveNoNul) {
+    MemoryVolume volume(64 * mib);
+    // In the inode, and beyond what it holds of a long target.
+    for (const u64 length : {1, 2, 100, 200, 1000, 4000}) {
+        for (const u64 nul : {u64{0}, length / 2, length - 1}) {
+            std::string target(length, 't');
+            const auto make = [&] {
+                return volume->create(anybody, volume->root(), "link",
+                                      {.mode = 0120777, .target = target});
+            };
+            target[nul] = '\0';
+            EXPECT_EQ(make().code(), Errc::invalid) << length << " " << nul;
+            target[nul] = 'u';
+            const Result<Attributes> made = make();
+            ASSERT_TRUE(made) << length;
+            EXPECT_EQ(*volume->read_link(made->handle), target);
+            ASSERT_EQ(volume->unlink(anybody, volume->root(), "link"), Errc::ok);
+        }
+    }
+    volume.close_and_check();
+}
+
 TEST(Limits, aSparseFileOfATebibyte) {
     for (const u64 map : block_maps) {
         SCOPED_TRACE(map);
