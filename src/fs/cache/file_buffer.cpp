@@ -228,11 +228,12 @@ FileBuffer::Extent* FileBuffer::enter_hinted(u64 place) {
     const u64 block = place / block_size;
     // Pairs with the release in enter_found().
     Extent* extent = hint(block).load(std::memory_order_acquire);
-    if (extent == nullptr || !extent->enter()) return nullptr;
-    if (block >= extent->first && block < extent->end()) {
+    if (extent == nullptr) return nullptr;
+    if (extent->enter() && block >= extent->first && block < extent->end()) {
         extent->was_hinted.store(true, std::memory_order_relaxed);
         return extent;
     }
+    // If the extent was closed and has been opened meanwhile, a thread may wait for this user.
     leave(extent);
     return nullptr;
 }

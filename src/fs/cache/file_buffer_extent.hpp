@@ -76,13 +76,11 @@ struct alignas(64) FileBuffer::Extent {
     /// Whether it must stay even if it has no user.
     bool is_kept() const { return is_locked() || logged_count != 0; }
     bool is_idle() const { return !is_used() && !is_kept(); }
-    /// Counts a user that has not locked the table. If the extent is closed, returns false and
-    /// counts none.
+    /// Counts a user that has not locked the table; FileBuffer::leave() must follow. False if the
+    /// extent is closed: the user may read nothing of it.
     bool enter() {
         // Pairs with the release in open().
-        if ((users.fetch_add(1, std::memory_order_acquire) & closed) == 0) return true;
-        users.fetch_sub(1, std::memory_order_relaxed);
-        return false;
+        return (users.fetch_add(1, std::memory_order_acquire) & closed) == 0;
     }
     /// Admits users that have not locked the table.
     void open() {
