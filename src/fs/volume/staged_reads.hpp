@@ -22,6 +22,7 @@
 #include "base/check.hpp"
 #include "base/copy_piece.hpp"
 #include "base/out_of_memory.hpp"
+#include "fs/format/layout.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -63,6 +64,8 @@ class StagedReads {
     StagedReads(Volume& volume, std::span<StagedRead> reads, AtEnd at_end)
         : volume_(volume), reads_(reads), at_end_(at_end) {
         for (StagedRead& read : reads) {
+            // No file has bytes from there on, and what lies behind it does not overflow.
+            read.offset = std::min(read.offset, format::file_size_max);
             read.done = read.bytes;
             bytes_ += read.bytes;
         }

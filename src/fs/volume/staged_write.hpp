@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "fs/format/layout.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -24,9 +25,11 @@ class StagedWrite {
         : volume_(volume), file_(file), offset_(offset), bytes_(bytes), piece_bytes_(piece_bytes) {}
 
     /// Errc::no_space: no byte was written, though holes below the old size may have got blocks.
-    /// end() must follow in any case.
+    /// Errc::file_too_big: no file can have this range. end() must follow in any case.
     Errc begin() {
         if (bytes_ == 0) return Errc::ok;
+        if (offset_ > format::file_size_max || bytes_ > format::file_size_max - offset_)
+            return code_ = Errc::file_too_big;
         done_.resize((offset_ + bytes_ - 1) / piece_bytes_ - offset_ / piece_bytes_ + 1);
         if (pieces() == 1) return Errc::ok;
         const Result<Attributes> before = volume_.attributes(file_);

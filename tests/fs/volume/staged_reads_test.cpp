@@ -117,6 +117,27 @@ TEST_P(StagedReadsTest, giveWhatSingleReadsGive) {
     volume_.close_and_check();
 }
 
+TEST_P(StagedReadsTest, giveNothingBehindTheLargestFile) {
+    const Bytes contents(size_max, std::byte{1});
+    const Handle file = make_file(*volume_, "file", 0, contents);
+    for (const u64 offset : {~u64{0}, ~u64{0} - 4095, format::file_size_max - 1}) {
+        for (const AtEnd at_end : {AtEnd::nothing, AtEnd::zeros}) {
+            target_.assign(size_max, std::byte{7});
+            StagedRead read{
+                .file = file, .offset = offset, .target = target_.data(), .bytes = size_max};
+            StagedReads staged(*volume_, std::span(&read, 1), at_end);
+            HostLane lane(64 * kib, 64, true);
+            EXPECT_EQ(staged.run(lane, always), Errc::ok);
+            EXPECT_EQ(lane.wait(), Errc::ok);
+            EXPECT_EQ(read.code, Errc::ok);
+            EXPECT_EQ(read.done, 0u);
+            const std::byte wanted{at_end == AtEnd::zeros ? u8{0} : u8{7}};
+            EXPECT_TRUE(std::ranges::all_of(target_, [&](std::byte b) { return b == wanted; }));
+        }
+    }
+    volume_.close_and_check();
+}
+
 TEST_P(StagedReadsTest, spoilOnlyTheFilesThatFail) {
     handles_ = {make_file(*volume_, "a", 0, Bytes(5000, std::byte{1})),
                 make_file(*volume_, "b", 0, Bytes(5000, std::byte{2}))};

@@ -144,6 +144,20 @@ TEST_P(StagedWriteTest, tellsOfAFileThatIsGone) {
     ASSERT_EQ(volume_->release(file_), Errc::ok);
 }
 
+TEST_P(StagedWriteTest, refusesARangeThatNoFileCanHave) {
+    const Bytes source = some_bytes(3 * piece_bytes);
+    for (const u64 offset : {~u64{0}, ~u64{0} - 4095, format::file_size_max,
+                             format::file_size_max - source.size() + 1}) {
+        StagedWrite write(*volume_, file_, offset, source.size(), piece_bytes);
+        EXPECT_EQ(write.begin(), Errc::file_too_big);
+        put_pieces(write, source, ~u64{0});
+        EXPECT_EQ(write.end(), Errc::file_too_big);
+        EXPECT_EQ(volume_->attributes(file_)->size, 0u);
+    }
+    ASSERT_EQ(volume_->release(file_), Errc::ok);
+    volume_.close_and_check();
+}
+
 INSTANTIATE_TEST_SUITE_P(MemoryForContents, StagedWriteTest,
                          testing::Values(u64{0}, 256 * kib, 32 * mib));
 
