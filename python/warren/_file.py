@@ -44,6 +44,10 @@ def stream_address(stream: object) -> int | None:
     raise TypeError("stream: an int or a stream of cuda.core, torch or CuPy is needed")
 
 
+# The threads of the executor do not exist in a forked process.
+os.register_at_fork(after_in_child=_executor.cache_clear)
+
+
 class File(io.RawIOBase):
     """An open file of a volume: bytes, without a buffer. Volume.open() makes them.
 
