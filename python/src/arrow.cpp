@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a table as a stream of one record batch, or as a device array, by the C data interface of
 // Arrow. The interface consists of C structs, so no library is needed. The columns are not copied.
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +84,17 @@ bool is_utf8(std::string_view bytes) {
     const bool is_text = text != nullptr;
     Py_XDECREF(text);
     return is_text;
+}
+
+/// Whether each of the strings is UTF-8, that is, all bytes together are, and none of the strings
+/// begins within a character. Then none ends within one.
+bool are_utf8(const Array& bytes, const Array& offsets) {
+    const std::string_view text(bytes.data<const char>(), bytes.size_bytes());
+    const std::span begins(offsets.data<const i64>(), static_cast<u64>(offsets.elements()));
+    return is_utf8(text) && std::ranges::none_of(begins, [&](i64 begin) {
+        const auto at = static_cast<u64>(begin);
+        return at < text.size() && (static_cast<u8>(text[at]) & 0xc0) == 0x80;
+    });
 }
 
 /// What a schema or an array owns, including its children.
@@ -202,8 +215,7 @@ ArrowColumn make_column(std::string name, nb::handle given, bool on_host) {
         column.values = take(text[0]);
         column.offsets = take(text[1]);
         column.rows = column.offsets->shape()[0] - 1;
-        const Array bytes = column.values.on_host();
-        const bool is_text = is_utf8({bytes.data<const char>(), bytes.size_bytes()});
+        const bool is_text = are_utf8(column.values.on_host(), column.offsets->on_host());
         column.format = is_text ? "U" : "Z";
         return column;
     }

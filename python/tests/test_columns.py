@@ -131,6 +131,21 @@ def test_other_libraries(twins: tuple[warren.Volume, Path]) -> None:
     odd = volume.find(types="f", depth_max=1, pattern=b"\xff", columns=["name"])
     assert odd["name"][0] == os.fsdecode(b"\xff")
     assert pyarrow.table(odd)["name"].to_pylist() == [b"\xff"]
+    for parts, kind in (
+        ([b"\xc3", b"\xa9"], pyarrow.large_binary()),  # only together they are UTF-8
+        ([b"\xa9", b"\xc3"], pyarrow.large_binary()),
+        ([b"a\xc3", b"", b"\xa9b"], pyarrow.large_binary()),
+        ([b"", b"\xc3\xa9", b"", b"a", b""], pyarrow.large_string()),
+    ):
+        files = [f"/{i}" for i in range(len(parts))]
+        volume.write_many(files, parts, strict=True)
+        found = volume.read_many(files, strict=True)
+        table = pyarrow.table(
+            warren.Table({"name": warren.Strings(found.values, found.offsets)})
+        )
+        table.validate(full=True)
+        assert table.schema.field("name").type == kind
+        assert table["name"].cast(pyarrow.large_binary()).to_pylist() == parts
     kept = pyarrow.table(volume.find(columns=["size", "path"]))
     volume.close()
     assert len(kept["path"].to_pylist()) == kept.num_rows > 700
