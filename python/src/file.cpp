@@ -33,10 +33,12 @@ Result<u64> in_pieces(Shared& shared, u64 size, const Move& move) {
 }  // namespace
 
 NativeFile::~NativeFile() {
-    if (!shared_ || shared_->is_forked()) return;
-    const GilRelease release;
-    const VolumeHold hold(*shared_);
-    if (shared_->volume) static_cast<void>(shared_->volume->release(handle_));
+    if (shared_ && !shared_->is_forked()) {
+        const GilRelease release;
+        const VolumeHold hold(*shared_);
+        if (shared_->volume) static_cast<void>(shared_->volume->release(handle_));
+    }
+    drop(shared_);
 }
 
 nb::bytes NativeFile::read(u64 offset, std::size_t size) {
@@ -58,8 +60,6 @@ u64 NativeFile::write(u64 offset, const nb::bytes& data) {
     }));
 }
 
-template <class Move>
-u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
 u64 NativeFile::append(const nb::bytes& data) {
     const auto* start = reinterpret_cast<const std::byte*>(data.c_str());
     u64 end = 0;
@@ -75,6 +75,8 @@ u64 NativeFile::append(const nb::bytes& data) {
     return end;
 }
 
+template <class Move>
+u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
     LongCall call{nb::none()};
     const auto moved = with_volume(
         *shared_, [&](Volume& volume, const Caller&) { return move(volume, bytes, call); });
@@ -153,9 +155,9 @@ void add_file(nb::module_& module) {
     nb::class_<NativeFile>(module, "File")
         .def("read", &NativeFile::read)
         .def("write", &NativeFile::write)
+        .def("append", &NativeFile::append)
         .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg(),
              nb::arg().none())
-        .def("append", &NativeFile::append)
         .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg(),
              nb::arg().none())
         .def("share_from", &NativeFile::share_from)

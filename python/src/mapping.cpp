@@ -25,6 +25,11 @@ class NativeMap : public Array {
  public:
     NativeMap(std::shared_ptr<Mapped> mapped, Array array, nb::bytes path)
         : Array(std::move(array)), mapped_(std::move(mapped)), path_(std::move(path)) {}
+    NativeMap(NativeMap&&) = default;
+    ~NativeMap() {
+        static_cast<Array&>(*this) = Array();  // another owner of the mapping
+        drop(mapped_);
+    }
 
     /// Like Array::fill_buffer(). RuntimeError in a forked process.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {

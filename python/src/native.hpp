@@ -50,6 +50,9 @@ class NativeVolume {
  public:
     static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);
     NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine, u64 host_memory);
+    ~NativeVolume() { drop(shared_); }
+    NativeVolume(const NativeVolume&) = delete;
+    NativeVolume& operator=(const NativeVolume&) = delete;
 
     bool is_closed() const { return !shared_->volume; }
     bool is_forked() const { return shared_->is_forked(); }

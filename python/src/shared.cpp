@@ -74,11 +74,14 @@ GilRelease::~GilRelease() {
 
 void prepare_exit() {
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
-    // The threads that the parent process has counted do not exist in the child.
-    pthread_atfork(nullptr, nullptr, [] {
-        returning = 0;
-        forget_kept_threads();
-    });
+    // The mutex is taken without the GIL when a volume is freed, so a fork may come meanwhile. The
+    // threads that the parent process has counted do not exist in the child.
+    pthread_atfork([] { volumes_mutex.lock(); }, [] { volumes_mutex.unlock(); },
+                   [] {
+                       volumes_mutex.unlock();
+                       returning = 0;
+                       forget_kept_threads();
+                   });
 }
 
 int errno_of(Errc code) {

@@ -108,6 +108,15 @@ class VolumeHold {
     bool locked_;
 };
 
+/// Drops a reference of an object that Python frees: the last one to a volume closes it, and the
+/// last one to a map waits for calls on its file. Requires: the GIL, which is released.
+template <class Owned>
+void drop(std::shared_ptr<Owned>& owned) {
+    if (!owned) return;
+    const GilRelease release;
+    owned.reset();
+}
+
 [[noreturn]] void raise_closed();
 
 /// Calls work(volume, caller) without the GIL.

@@ -197,6 +197,25 @@ def test_other_calls_let_the_gil_go(site: Site, name: str) -> None:
     assert lets_go(lambda: LET_GO[name](site), 60)
 
 
+def test_freeing_lets_the_gil_go(site: Site, tmp_path: Path) -> None:
+    """The last reference to a volume closes it; one to a map waits for calls on its file."""
+
+    def volume(number: int) -> _native.Volume:
+        path = bytes(tmp_path / str(number))
+        _native.Volume.format(path, 16 << 20, "", False)
+        made = _native.Volume(path, False, "cpu", 0)
+        made.make(b"/f", 0o100644, b"")
+        return made
+
+    def freed(objects: list[object]) -> bool:
+        return lets_go(lambda: objects and objects.pop(), 5)
+
+    assert freed([volume(i) for i in range(3)])
+    assert freed([site.native.map(b"/d/002", "uint8", None, 0, True) for _ in range(200)])
+    files: list[object] = [volume(i).open(b"/f", 4, False, False, False) for i in range(3, 6)]
+    assert freed(files)  # each has the last reference to its volume
+
+
 def test_every_call_is_of_one_kind() -> None:
     calls = {name for name, value in vars(_native).items() if callable(value)}
     calls -= {"Array", "Map", "File", "Volume"}
