@@ -168,7 +168,8 @@ nb::object item(nb::handle self, i64 index) {
     part.set_gpu(array.gpu());
     const nb::object row = nb::cast(std::move(part));
     const nb::list values = to_list(row);
-    if (rest.empty()) return values[0];
+    // An element without a buffer format is exposed as its bytes.
+    if (rest.empty() && nb::len(values) == 1) return values[0];
     return nb::steal(PyList_AsTuple(values.ptr()));
 }
 

@@ -84,6 +84,8 @@ def test_map(host_volume: warren.Volume) -> None:
     assert np.frombuffer(volume.open("/f").read(), np.int32)[1] == 1234
 
     assert not hasattr(mapped, "__cuda_array_interface__")  # it is in the host's memory
+    flat = volume.map("/f", "bfloat16")
+    assert flat[2] == (1234 & 255, 1234 >> 8) and flat[-1] == tuple(numbers.tobytes()[-2:])
     half = volume.map("/f", "torch.bfloat16", (-1, 2), offset=8)
     assert half.shape == ((4096 * 4 - 8) // 4, 2)
     assert memoryview(half).format == "B" and memoryview(half).shape == (4094, 4)
