@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import warren
+from warren import _shared
 
 
 def in_child(call: Callable[[], object]) -> int:
@@ -36,3 +37,12 @@ def test_pread_in_a_forked_process(volume: warren.Volume, tmp_path: Path) -> Non
 
     assert in_child(read) == 0
     assert volume.open("f").pread(target).result(10) == 4 and target == b"data"
+
+
+def test_shared_volume_in_a_forked_process(volume: warren.Volume, tmp_path: Path) -> None:
+    """Another thread of the parent opens a volume at the time of the fork."""
+    with warren.Volume.create(tmp_path / "other.img", 64 << 20) as other:
+        path = other.path
+    with _shared._lock:
+        assert in_child(lambda: _shared.shared_volume(path).close()) == 0
+    _shared.shared_volume(path).close()

@@ -24,6 +24,15 @@ def shared_volume(path: str, read_only: bool = False) -> Volume:
         return volume
 
 
+def _unlock() -> None:
+    """In a forked process: the thread that has the lock may not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock)
+
+
 @atexit.register
 def _close_volumes() -> None:
     for volume in _volumes.values():
