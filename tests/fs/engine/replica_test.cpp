@@ -93,6 +93,24 @@ TEST(Replica, isLoadedAgainAfterAFailure) {
     }
 }
 
+/// Directories of which a step of the removal has only detached, and what it has not come to.
+TEST(Replica, equalsTheVolumeBetweenStepsOfARemoval) {
+    ReplicatedVolume<HostReplica> volume(64 * mib);
+    const Handle tree = make_directory(*volume, volume->root(), "tree");
+    for (u32 i = 0; i < 5'000; ++i)
+        make_file(*volume, make_directory(*volume, tree, std::to_string(i)), "file");
+    ASSERT_TRUE(volume.expect_equal());
+    std::vector<u64> done;
+    Removal removal;
+    const auto compare = [&](u64 count) {
+        done.push_back(count);
+        return volume.expect_equal();
+    };
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "tree", removal, compare), Errc::ok);
+    ASSERT_FALSE(done.empty());
+    EXPECT_LT(done.front(), removal.files + removal.directories);
+}
+
 TEST(ReplicaBesideWriters, readersFindTheStateOfOneMoment) {
     ReplicatedVolume<HostReplica> volume(256 * mib);
     volume.compares = false;

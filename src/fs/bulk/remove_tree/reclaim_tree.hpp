@@ -73,6 +73,12 @@ class TreeReclaimer {
     WARREN_HD InodeRef ref_of(u64 number) const { return lane_ref(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
 
+    /// Sets the parent of a claimed directory. One lane.
+    WARREN_HD void set_parent(u64 number, u64 parent) const {
+        relaxed_store(inode_at(number).parent, parent);
+        note_changed(store_, ref_of(number).block_place());
+    }
+
     /// Adds result bits to the state of a claimed directory. One lane.
     WARREN_HD void note(u64 number, u32 bits) const {
         device_atomic<u32>(inode_at(number).device).fetch_or(bits, hd::memory_order_relaxed);
@@ -313,10 +319,10 @@ class TreeReclaimer {
         if (team_.ballot(descends) == 0) return fate;
         // The inode number of `in` may soon be reused by another directory, even one below this
         // one: clear the parent.
-        if (descends) relaxed_store(inode_at(number).parent, 0);
+        if (descends) set_parent(number, 0);
         const bool pushed = step_.push(team_, descends, TreeTask::directory(number));
         if (!descends) return fate;
-        if (!pushed) relaxed_store(inode_at(number).parent, in);
+        if (!pushed) set_parent(number, in);
         return pushed ? LaneFate::gone : LaneFate::waits;
     }
 
