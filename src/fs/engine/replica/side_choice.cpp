@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/engine/replica/side_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace warren {
+namespace {
+
+constexpr double gain = 0.3;
+constexpr double surprise_max = 4;  // the largest factor by which one query counts as mispredicted
+constexpr double untried_share = 8;
+constexpr u32 tries_max = 6;
+constexpr double seconds_min = 1e-9;
+
+// Only how the first measurement is divided among the terms comes from these.
+constexpr double query_on_cpu = 10e-6;
+constexpr double item_on_cpu = 40e-9;  // of one worker
+constexpr CostModel::Terms on_replica = {150e-6, 0.2e-9, 60e-9};
+
+std::size_t at(Side side) {
+    return static_cast<std::size_t>(side);
+}
+
+Side other(Side side) {
+    return side == Side::cpu ? Side::replica : Side::cpu;
+}
+
+}  // namespace
+
+SideChoice::SideChoice(u32 workers)
+    : kinds_([workers] {
+          // The CPU never sends anything, so its third rate stays as it is.
+          const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1});
+          const Sides sides{OneSide{cpu}, OneSide{CostModel(on_replica)}};
+          return std::array<Sides, query_kinds>{sides, sides, sides, sides};
+      }()) {}
+
+CostModel::Terms SideChoice::amounts(u64 items, u64 marked) {
+    return {1, static_cast<double>(items), static_cast<double>(marked)};
+}
+
+bool SideChoice::is_due(const OneSide& side, double extra_seconds) {
+    return extra_seconds * untried_share * (1u << side.tries) <= side.waited;
+}
+
+SideChoice::Choice SideChoice::choose(const Query& query,
+                                      const std::function<u64()>& count_marked) {
+    const std::lock_guard lock(mutex_);
+    Sides& sides = kinds_[static_cast<std::size_t>(query.kind)];
+    const double cpu = sides[at(Side::cpu)].model.predict(amounts(query.items, 0));
+    OneSide& replica = sides[at(Side::replica)];
+    double beside = replica.model.predict(amounts(query.items, 0));
+    u64 marked = 0;
+    if (beside < cpu || is_due(replica, beside - cpu)) {
+        marked = count_marked();
+        beside = replica.model.predict(amounts(query.items, marked));
+    }
+    const Side cheaper = beside < cpu ? Side::replica : Side::cpu;
+    OneSide& dearer_side = sides[at(other(cheaper))];
+    const bool is_try = is_due(dearer_side, std::abs(beside - cpu));
+    OneSide& chosen = is_try ? dearer_side : sides[at(cheaper)];
+    chosen.waited = 0;
+    chosen.tries = is_try ? std::min(chosen.tries + 1, tries_max) : 0;
+    return {is_try ? other(cheaper) : cheaper, marked, is_try};
+}
+
+void SideChoice::learn(const Query& query, const Choice& choice, double seconds) {
+    const std::lock_guard lock(mutex_);
+    Sides& sides = kinds_[static_cast<std::size_t>(query.kind)];
+    OneSide& ran = sides[at(choice.side)];
+    const CostModel::Terms done =
+        amounts(query.items, choice.side == Side::replica ? choice.marked : 0);
+    const double predicted = ran.model.predict(done);
+    seconds = std::max(seconds, seconds_min);
+    if (ran.has_run) {
+        error_sum_ += std::abs(std::log(seconds / predicted));
+        ++error_count_;
+        const double believed =
+            std::clamp(seconds, predicted / surprise_max, predicted * surprise_max);
+        ran.model.learn(done, believed, gain);
+    } else {
+        ran.model.learn(done, seconds, 1);
+        ran.has_run = true;
+    }
+    sides[at(other(choice.side))].waited += seconds;
+}
+
+void SideChoice::start(Side side, u64 items, u64 marked, double seconds) {
+    const std::lock_guard lock(mutex_);
+    for (Sides& sides : kinds_)
+        sides[at(side)].model.learn(amounts(items, marked), std::max(seconds, seconds_min), 1);
+}
+
+double SideChoice::mean_error() const {
+    const std::lock_guard lock(mutex_);
+    return error_count_ == 0 ? 1 : std::exp(error_sum_ / static_cast<double>(error_count_));
+}
+
+}  // namespace warren
