@@ -3,6 +3,8 @@
 // which the GPU has a replica, and behind changes of the host, which are sent first. Beside it the
 // CPU engine alone with all cores, on a volume of its own.
 //
+// The GPU answers also where the volume would rather let the CPU: behind many changes.
+//
 // A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
 // the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
 // it.
@@ -64,7 +66,9 @@ class Bench {
           cpu_(0, parents, entries),
           runs_(runs),
           report_(report) {
-        require(both_.volume.inside().replica() != nullptr, both_.volume->engine_note());
+        ReplicaScans* const replica = both_.volume.inside().replica();
+        require(replica != nullptr, both_.volume->engine_note());
+        replica->use_only(Side::replica);
         all_ = 1 + parents + u64{parents} * entries;
         named_ = 1 + 2 * u64{parents};
     }
@@ -84,7 +88,7 @@ class Bench {
         });
     }
     void expect_answered() {
-        require(both_.volume.inside().replica()->counts().left == 0, "the CPU had to help");
+        require(both_.volume.inside().replica()->statistics().left == 0, "the CPU had to help");
     }
 
  private:

@@ -128,7 +128,9 @@ struct Audience {
 /// Reports to an Audience; has the interface of OutputTeller.
 class VisitTeller {
  public:
-    VisitTeller(Audience& audience, const ScanRef& ref) : audience_(audience), ref_(ref) {}
+    /// Adds to `listed` the names that this worker reads.
+    VisitTeller(Audience& audience, const ScanRef& ref, u64& listed)
+        : audience_(audience), ref_(ref), listed_(listed) {}
 
     bool is_full() const {
         if (audience_.is_full == nullptr || !*audience_.is_full) return false;
@@ -155,7 +157,8 @@ class VisitTeller {
             return true;
         });
     }
-    void note_measured(u32 names) const {
+    void note_listed(u32 names) const {
+        listed_ += names;
         if (audience_.progress == nullptr) return;
         audience_.measured.fetch_add(names, std::memory_order_relaxed);
         const auto count = [&] { return audience_.measured.load(std::memory_order_relaxed); };
@@ -180,6 +183,7 @@ class VisitTeller {
 
     Audience& audience_;
     const ScanRef& ref_;
+    u64& listed_;
 };
 
 /// The Site of run_scan(): memory for one scan, and the thread pool.
@@ -226,6 +230,8 @@ class HostSite {
     Errc take_output() const { return Errc::ok; }
     Errc bring_wanted() const { return Errc::ok; }
     bool is_put_off() const { return audience_.has_been_full.load(std::memory_order_relaxed); }
+
+    u64 listed() const { return listed_; }
 
     std::span<const ScanSum> sums() const {
         return {room_.sums.data(), room_.state.data()->sum_count};
@@ -285,53 +291,60 @@ class HostSite {
 
     /// Each worker keeps its ScanWorker for the whole run.
     template <class Way, class MakeWay>
-    void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) const {
+    void run_tasks(std::vector<Task> tasks, const ScanRef& ref, const MakeWay& make_way) {
         struct Seat {
             ScanScratch scratch;
+            u64 listed = 0;
             std::optional<ScanWorker<ThreadTeam, PoolTasks, Way, VisitTeller>> worker;
         };
         ThreadPool& thread_pool = volume_.thread_pool();
-        const VisitTeller teller(audience_, ref);
         const auto seats = std::make_unique_for_overwrite<Seat[]>(thread_pool.width());
         thread_pool.run(std::move(tasks), [&](ThreadPool::Worker& by, const Task& task) {
             Seat& seat = seats[by.index()];
             if (!seat.worker) {
                 seat.worker.emplace(by.team(), plan_, ref, PoolTasks(thread_pool, by),
-                                    make_way(by.team(), seat.scratch), teller);
+                                    make_way(by.team(), seat.scratch),
+                                    VisitTeller(audience_, ref, seat.listed));
             }
             seat.worker->visit({task.subject, task.place});
         });
+        for (u32 i = 0; i < thread_pool.width(); ++i)
+            listed_ += seats[i].listed;
     }
 
     VolumeImplementation& volume_;
     const ScanPlan& plan_;
     Audience& audience_;
     ScanRoom<HostArray> room_;
+    u64 listed_ = 0;
 };
 
 }  // namespace
 
-Errc HostScan::scan(const ScanCall& call) {
+Errc HostScan::scan(const ScanCall& call, u64& listed) {
     const ScanPosition first{call.root};
     ProgressTeller progress(call.progress);
     Audience audience{
         .visit = call.visit, .usage = call.usage, .progress = call.progress ? &progress : nullptr};
     HostSite site(volume_, call.plan, {&first, 1}, audience);
     const Errc code = run_scan(site);
+    listed += site.listed();
     // Also after an error: the sums up to it.
     if (call.usage != nullptr) add_sums(site.sums(), *call.usage);
     return code;
 }
 
 Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_full,
-                       std::vector<ScanPosition>& left) {
+                       std::vector<ScanPosition>& left, u64& listed) {
     // Takes the newest positions, so that few are left at any time. Not all of them, because a step
     // would spend its time on deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
     const std::size_t begin = left.size() - std::min(left.size(), most);
     Audience audience{.visit = call.visit, .is_full = &is_full};
     HostSite site(volume_, call.plan, std::span(left).subspan(begin), audience);
-    WARREN_TRY(run_scan(site));
+    const Errc code = run_scan(site);
+    listed += site.listed();
+    WARREN_TRY(code);
     left.resize(begin);
     site.add_left(left);
     return Errc::ok;

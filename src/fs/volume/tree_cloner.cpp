@@ -127,8 +127,9 @@ Errc TreeCloner::grow(const Attributes& source) {
                         source.handle, &visitor};
     std::vector<ScanPosition> left{{source.handle}};
     Errc scanned = Errc::ok;
+    u64 listed = 0;
     while (scanned == Errc::ok && !has_failed() && !left.empty()) {
-        scanned = HostScan(volume_).scan_on(call, is_over, left);
+        scanned = HostScan(volume_).scan_on(call, is_over, left, listed);
     }
     if (has_failed()) return error_;
     WARREN_TRY(scanned);

@@ -311,14 +311,16 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
     return scan(call);
 }
 
-Errc VolumeImplementation::scan_elsewhere(const ScanCall& call) {
-    if (BulkCommands* const bulk = engine_->bulk()) return bulk->scan(call);
-    return replica_ != nullptr ? replica_->scan(call) : Errc::not_supported;
+Errc VolumeImplementation::scan_by(const ScanCall& call, const ReplicaScans::CpuScan& on_cpu) {
+    if (replica_ != nullptr) return replica_->scan(call, on_cpu);
+    BulkCommands* const bulk = engine_->bulk();
+    const Errc scanned = bulk != nullptr ? bulk->scan(call) : Errc::not_supported;
+    u64 listed = 0;
+    return scanned == Errc::not_supported ? on_cpu(listed) : scanned;
 }
 
 Errc VolumeImplementation::scan(const ScanCall& call) {
-    const Errc scanned = scan_elsewhere(call);
-    return scanned == Errc::not_supported ? HostScan(*this).scan(call) : scanned;
+    return scan_by(call, [&](u64& listed) { return HostScan(*this).scan(call, listed); });
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -396,7 +398,8 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         if (left.empty()) return Errc::ok;
         call.root = left[0].directory;
         if (left.size() > 1 || left[0].depth > 0 || left[0].from > 0) {
-            return HostScan(volume).scan_on(call, steps.is_full, left);
+            u64 listed = 0;
+            return HostScan(volume).scan_on(call, steps.is_full, left, listed);
         }
         const Result<Attributes> root = attributes(call.root);
         if (!root) return root.code();
@@ -412,11 +415,14 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         call.wait = steps.wait;
-        const Errc scanned = volume.scan_elsewhere(call);
-        if (scanned == Errc::not_supported) {
-            return HostScan(volume).scan_on(call, steps.is_full, left);
-        }
-        left.clear();
+        bool is_by_host = false;
+        const Errc scanned = volume.scan_by(call, [&](u64& listed) {
+            is_by_host = true;
+            const Errc code = HostScan(volume).scan_on(call, steps.is_full, left, listed);
+            if (!left.empty()) listed = 0;
+            return code;
+        });
+        if (!is_by_host) left.clear();
         return scanned;
     });
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which engine an open volume has, and whether a GPU works beside it.
 #include <cstdio>
+#include <utility>
+#include <vector>
 
+#include "fs/volume/host_scan.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #if defined(WARREN_CUDA)
 #include "fs/engine/cuda/cuda_engine.hpp"
@@ -70,6 +73,7 @@ void VolumeImplementation::start_replica() {
 #if defined(WARREN_CUDA)
         ReplicaOptions options;
         options.device_bytes = options_.device_memory_bytes;
+        options.workers = thread_pool_.width();
         options.prepare = [this] {
             WARREN_TRY(mark_changes());
             load_metadata();
@@ -80,17 +84,29 @@ void VolumeImplementation::start_replica() {
             thread_pool_.for_each_at_once(count, body);
         };
         options.report = [this](const std::string& line) { warn(line); };
-        replica_ = make_device_replica(store(), options, failure);
+        if (auto replica = make_device_replica(store(), options, failure)) {
+            use_replica(std::move(replica));
+        }
 #else
         failure = "this program was built without CUDA";
 #endif
     }
-    if (replica_ != nullptr) {
-        engine_failure_ = replica_->name() + " answers find and du beside it";
-    } else {
-        engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
-        warn(engine_failure_ + "; the CPU does all work");
-    }
+    if (replica_ != nullptr) return;
+    engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
+    warn(engine_failure_ + "; the CPU does all work");
+}
+
+void VolumeImplementation::use_replica(std::unique_ptr<ReplicaScans> replica) {
+    replica_ = std::move(replica);
+    // How long does du of the whole volume take on either side?
+    ops::Command of_root;
+    of_root.from = store().root_inode;
+    const Result<Handle> root = ask<ops::Verb::handle_of>(of_root);
+    if (!root) return;
+    std::vector<DirectoryUsage> usage(1);
+    ScanCall call{bulk::plan_scan(bulk::ScanPurpose::measure, {}), *root};
+    call.usage = &usage;
+    replica_->measure(call, [&](u64& listed) { return HostScan(*this).scan(call, listed); });
 }
 
 void VolumeImplementation::freeze(const std::function<void()>& action) {
@@ -103,7 +119,7 @@ std::string VolumeImplementation::engine_note() const {
 #if defined(WARREN_CUDA)
     if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
 #endif
-    return engine_failure_;
+    return replica_ != nullptr ? replica_->note() : engine_failure_;
 }
 
 void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {

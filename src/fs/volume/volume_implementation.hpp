@@ -117,8 +117,8 @@ class VolumeImplementation {
     void use_engine(std::unique_ptr<Engine> engine);
     /// See StoreMemory::mark_changes(). Requires: works_on_host().
     Errc mark_changes() { return memory_.mark_changes(); }
-    /// Starts to answer scans by `replica` if it can. Requires: no operation has run.
-    void use_replica(std::unique_ptr<ReplicaScans> replica) { replica_ = std::move(replica); }
+    /// Begins to answer scans by `replica` where that is faster. Requires: no scan runs.
+    void use_replica(std::unique_ptr<ReplicaScans> replica);
     /// Null if there is none.
     ReplicaScans* replica() { return replica_.get(); }
     /// Calls `action` while no operation applies.
@@ -239,11 +239,11 @@ class VolumeImplementation {
     Errc remove_by_commands(u64 directory, Removal& removal);
     /// Runs `remove` and adds the blocks that it has freed to `removal`.
     Errc count_freed(Removal& removal, const std::function<Errc()>& remove);
-    /// Scans by the engine or the replica if one of them can, otherwise by the thread pool.
+    /// Scans by the engine if it can, by the replica if that is predicted to be faster, otherwise
+    /// by the thread pool.
     Errc scan(const ScanCall& call);
-    /// Scans by the engine or the replica. Errc::not_supported: neither can, and nobody was told
-    /// anything.
-    Errc scan_elsewhere(const ScanCall& call);
+    /// The same with `on_cpu` for the last of them.
+    Errc scan_by(const ScanCall& call, const ReplicaScans::CpuScan& on_cpu);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
     /// Detaches a tree (a command of Verb::detach_tree) if the caller has all rights in all its

@@ -58,7 +58,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Device, ReplicaTest, TestedDeviceImage);
 
 namespace {
 
-/// A volume with the CPU engine and a GPU beside it.
+/// A volume with the CPU engine and a GPU beside it, which is asked for each scan.
 class AssistedVolume {
  public:
     explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = gib)
@@ -70,6 +70,7 @@ class AssistedVolume {
             warnings_.push_back(line);
         };
         volume_ = std::make_unique<InsideVolume>(*disk_, options);
+        if (ReplicaScans* const replica = inside().replica()) replica->use_only(Side::replica);
     }
 
     Volume& operator*() { return **volume_; }
@@ -119,8 +120,8 @@ TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
         expect_answers(volume);
         make_directory(*volume, volume->root(), "one more");
         expect_answers(volume);
-        EXPECT_GT(volume.inside().replica()->counts().answered, 18u);
-        EXPECT_EQ(volume.inside().replica()->counts().left, 0u);
+        EXPECT_GT(volume.inside().replica()->statistics().by_replica, 18u);
+        EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
         EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
     }
 }
@@ -135,7 +136,7 @@ TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
             return true;
         });
     });
-    EXPECT_EQ(volume.inside().replica()->counts().left, 0u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
     EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
 }
 

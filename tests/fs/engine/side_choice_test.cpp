@@ -38,8 +38,7 @@ class FakeSides {
     /// Runs a query on the side that `choice` chooses.
     SideChoice::Choice run(SideChoice& choice, const Query& query, u64 marked) {
         const SideChoice::Choice chosen = choice.choose(query, [&] { return marked; });
-        const double noise =
-            0.9 + 0.2 * static_cast<double>(random_.below(1'000'000)) / 1'000'000;
+        const double noise = 0.9 + 0.2 * static_cast<double>(random_.below(1'000'000)) / 1'000'000;
         choice.learn(query, chosen, noise * seconds(chosen.side, query.items, marked));
         return chosen;
     }

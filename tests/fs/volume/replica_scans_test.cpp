@@ -1,68 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume asks its replica before it scans with its own threads, and does so if the replica
-// cannot. The replica is in the host's memory here; on a GPU see device_replica_test.cu.
+// Scans of a volume with a replica: both sides give the same answers, each scan runs once, and
+// whatever fails on the replica is done by the CPU. The replica is in the host's memory here; on a
+// GPU see device_replica_test.cu.
 #include "fs/engine/replica/replica_scans.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "tests/fs/bulk/output_scan.hpp"
-#include "tests/support/host_replica.hpp"
+#include "tests/support/host_scanner.hpp"
 
 namespace warren {
 namespace {
 
-class HostReplicaScans final : public ReplicaScans {
- public:
-    explicit HostReplicaScans(VolumeImplementation& volume)
-        : replica_(
-              volume.store(), std::make_unique<HostReplica>(volume.store()),
-              [&volume](const std::function<void()>& action) { volume.freeze(action); },
-              [&volume](u64 count, const std::function<void(u64)>& body) {
-                  volume.thread_pool().for_each_at_once(count, body);
-              }) {}
+const Caller stranger{.user = 7, .group = 7};
 
-    Errc scan(const ScanCall& call) override {
-        if (refuses) return ++counts_.left, Errc::not_supported;
-        ++counts_.answered;
-        return replica_.read([&](const core::Store& image, auto&) {
-            OutputScan scan(image, [](u64) { return Errc::io; });
-            bulk::ScanVisits visits(call);
-            const Errc code = scan.scan(call.plan, call.root, [&](const auto& output) {
-                if (call.usage != nullptr) return bulk::take_usage(output, *call.usage);
-                if (call.visit != nullptr) visits.take(output);
-            });
-            if (call.usage != nullptr) bulk::add_sums(scan.sums(), *call.usage);
-            return code;
-        });
+/// An open volume with a replica.
+struct AssistedVolume {
+    explicit AssistedVolume(u32 entries = 300, const std::function<double()>& now = seconds_now)
+        : disk(make_memory_disk(64 * mib)), volume(*disk), replica(volume.inside(), now) {
+        build_random(*volume, 1, entries);
     }
-    std::string name() const override { return "the host's memory"; }
-    ReplicaScanCounts counts() const override { return counts_; }
+    Volume& operator*() { return *volume; }
+    Volume* operator->() { return &*volume; }
 
-    bool refuses = false;
+    Errc find(const Caller& caller, Handle root, u64* visits = nullptr) {
+        std::atomic<u64> count{0};
+        const Errc code = volume->scan(caller, root, [&](const Scanned&) {
+            count.fetch_add(1, std::memory_order_relaxed);
+            return true;
+        });
+        if (visits != nullptr) *visits = count;
+        return code;
+    }
+    Errc du(const Caller& caller, Handle root, u64* entries = nullptr) {
+        std::vector<DirectoryUsage> usage;
+        const Errc code = volume->usage(caller, root, {}, usage);
+        if (entries != nullptr) *entries = usage[0].entries;
+        return code;
+    }
 
- private:
-    Replica replica_;
-    ReplicaScanCounts counts_;
+    std::unique_ptr<MemoryDisk> disk;
+    InsideVolume volume;
+    HostReplicaOf replica;
 };
 
-TEST(ReplicaScans, areAskedFirst) {
-    const auto disk = make_memory_disk(64 * mib);
-    InsideVolume volume(*disk);
-    ASSERT_EQ(volume.inside().mark_changes(), Errc::ok);
-    auto made = std::make_unique<HostReplicaScans>(volume.inside());
-    HostReplicaScans& replica = *made;
-    volume.inside().use_replica(std::move(made));
-    build_random(*volume, 1, 300);
-    for (const bool refuses : {false, true}) {
-        replica.refuses = refuses;
-        OutputScan scan(volume.inside());
-        expect_same_answers(scan, volume);
-        EXPECT_GT(replica.counts().answered, 8u);
-        EXPECT_EQ(replica.counts().left != 0, refuses);
+TEST(ReplicaScans, bothSidesGiveTheSameAnswers) {
+    AssistedVolume volume;
+    for (const Side side : {Side::replica, Side::cpu}) {
+        volume.replica.scans->use_only(side);
+        const ReplicaStatistics before = volume.replica.scans->statistics();
+        OutputScan scan(volume.volume.inside());
+        expect_same_answers(scan, volume.volume);
+        const ReplicaStatistics after = volume.replica.scans->statistics();
+        EXPECT_EQ(after.by_replica - before.by_replica > 8, side == Side::replica);
+        EXPECT_EQ(after.by_cpu - before.by_cpu > 8, side == Side::cpu);
+        EXPECT_EQ(after.left, 0u);
     }
+}
+
+/// What no caller may know is no failure of the replica: the CPU is not asked too.
+TEST(ReplicaScans, runOnceIfTheyEndInAnError) {
+    AssistedVolume volume;
+    CreateOptions closed;
+    closed.mode = 040700;
+    const auto secret = volume->create(anybody, volume->root(), "secret", closed);
+    ASSERT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
+    CreateOptions open_to_all;
+    open_to_all.mode = 041777;
+    const auto sticky = volume->create(anybody, volume->root(), "sticky", open_to_all);
+    ASSERT_TRUE(sticky && volume->create(anybody, sticky->handle, "file", {}));
+    const auto check = [&](const Result<Attributes>& tree, core::TreeCheck how) {
+        return volume.volume.inside().check_removable(credentials_of(stranger), tree->handle, how);
+    };
+    const auto expect_errors = [&](Side side) {
+        volume.replica.scans->use_only(side);
+        EXPECT_EQ(volume.find(stranger, secret->handle), Errc::access);
+        EXPECT_EQ(volume.du(stranger, secret->handle), Errc::access);
+        EXPECT_EQ(check(secret, core::TreeCheck::whole), Errc::access);
+        EXPECT_EQ(check(sticky, core::TreeCheck::whole), Errc::not_permitted);
+    };
+    expect_errors(Side::cpu);
+    const ReplicaStatistics before = volume.replica.scans->statistics();
+    expect_errors(Side::replica);
+    const ReplicaStatistics after = volume.replica.scans->statistics();
+    EXPECT_EQ(volume.replica.scanner->runs, 4u);
+    EXPECT_EQ(after.by_replica - before.by_replica, 4u);
+    EXPECT_EQ(after.by_cpu, before.by_cpu);
+    EXPECT_TRUE(after.is_on);
+    EXPECT_TRUE(volume.replica.reports.empty());
+}
+
+/// A scan whose visitors were called is not repeated, whatever happens then.
+TEST(ReplicaScans, runOnceIfVisitorsWereCalled) {
+    AssistedVolume volume;
+    volume.replica.scans->use_only(Side::replica);
+    u64 all = 0;
+    ASSERT_EQ(volume.find(anybody, volume->root(), &all), Errc::ok);
+    volume.replica.scanner->fails_at_last = Errc::io;
+    u64 visits = 0;
+    EXPECT_EQ(volume.find(anybody, volume->root(), &visits), Errc::io);
+    EXPECT_EQ(visits, all);
+    EXPECT_EQ(volume.replica.scanner->runs, 2u);
+    EXPECT_EQ(volume.replica.scans->statistics().by_cpu, 0u);
+}
+
+/// For what the replica cannot do this time the CPU is asked, which gives the whole answer.
+TEST(ReplicaScans, areLeftToTheCpu) {
+    AssistedVolume volume;
+    volume.replica.scans->use_only(Side::replica);
+    u64 entries = 0;
+    u64 visits = 0;
+    ASSERT_EQ(volume.du(anybody, volume->root(), &entries), Errc::ok);
+    ASSERT_EQ(volume.find(anybody, volume->root(), &visits), Errc::ok);
+    for (const Errc code : {Errc::no_space, Errc::not_supported, Errc::corrupt}) {
+        volume.replica.scanner->fails_with.store(code);
+        u64 found = 0;
+        EXPECT_EQ(volume.du(anybody, volume->root(), &found), Errc::ok);
+        EXPECT_EQ(found, entries);
+        EXPECT_EQ(volume.find(anybody, volume->root(), &found), Errc::ok);
+        EXPECT_EQ(found, visits);
+    }
+    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    EXPECT_EQ(counts.by_replica, 2u);
+    EXPECT_EQ(counts.by_cpu, 6u);
+    EXPECT_EQ(counts.left, 6u);
+    EXPECT_TRUE(counts.is_on);
+    EXPECT_TRUE(volume.replica.reports.empty());
+    const std::string note = volume->engine_note();
+    EXPECT_TRUE(
+        note.starts_with("the host's memory answers find and du beside it where that is "
+                         "predicted to be faster: 2 scans by it, 6 by the CPU of which 6 "
+                         "it could not do; predicted times were off by "))
+        << note;
+    EXPECT_TRUE(note.ends_with("% on average")) << note;
+}
+
+/// A scanner that cannot is soon asked seldom, also if it fails at once.
+TEST(ReplicaScans, areNotAskedForInVainForEver) {
+    AssistedVolume volume;
+    volume.replica.scanner->fails_with.store(Errc::no_space);
+    for (u32 i = 0; i < 300; ++i)
+        EXPECT_EQ(volume.find(anybody, volume->root()), Errc::ok);
+    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    EXPECT_EQ(counts.by_cpu, 300u);
+    EXPECT_LT(counts.left, 150u);
+}
+
+/// After a failure of the device, or of the memory of the image, the CPU does all.
+TEST(ReplicaScans, areGivenUpAfterAFailure) {
+    for (const Errc code : {Errc::io, Errc::no_memory, Errc::ok}) {
+        AssistedVolume volume;
+        volume.replica.scans->use_only(Side::replica);
+        u64 visits = 0;
+        ASSERT_EQ(volume.find(anybody, volume->root(), &visits), Errc::ok);
+        volume.replica.scanner->fails_with.store(code);
+        if (code == Errc::ok) {
+            make_directory(*volume, volume->root(), "one more");
+            ++visits;
+            volume.replica.memory->fail_after(0);
+        }
+        for (u32 i = 0; i < 3; ++i) {
+            u64 found = 0;
+            EXPECT_EQ(volume.find(anybody, volume->root(), &found), Errc::ok);
+            EXPECT_EQ(found, visits);
+        }
+        ASSERT_EQ(volume.replica.reports.size(), 1u);
+        EXPECT_EQ(volume.replica.reports[0],
+                  "the GPU beside the CPU engine is not used any more (a test wants it); the CPU "
+                  "does all work");
+        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        EXPECT_FALSE(counts.is_on);
+        EXPECT_NE(volume->engine_note().find("is not used any more"), std::string::npos);
+        EXPECT_EQ(counts.by_cpu, 3u);
+        EXPECT_EQ(counts.left, 1u);
+    }
+}
+
+/// The faster side is used, by a clock that the sides advance.
+TEST(ReplicaScans, runOnTheFasterSide) {
+    double now = 0;
+    AssistedVolume volume(300, [&] { return now; });
+    volume.replica.scanner->instead = [&] {
+        now += 1e-3;
+        return Errc::ok;
+    };
+    const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, {}), volume->root()};
+    const auto scans_by_cpu = [&](double seconds) {
+        const u64 before = volume.replica.scans->statistics().by_cpu;
+        for (u32 i = 0; i < 600; ++i) {
+            const Errc code = volume.replica.scans->scan(call, [&](u64& listed) {
+                now += seconds;
+                listed += 300;
+                return Errc::ok;
+            });
+            EXPECT_EQ(code, Errc::ok);
+        }
+        return volume.replica.scans->statistics().by_cpu - before;
+    };
+    EXPECT_GT(scans_by_cpu(1e-5), 550u);
+    EXPECT_LT(scans_by_cpu(20e-3), 50u);
+    EXPECT_LT(scans_by_cpu(20e-3), 20u);
+    EXPECT_LT(volume.replica.scans->statistics().error_percent, 20u);
+}
+
+/// Scans of any kind by several threads, with changes between them.
+TEST(ReplicaScans, runBesideEachOtherAndWriters) {
+    AssistedVolume volume;
+    std::atomic<bool> is_over{false};
+    std::vector<std::thread> threads;
+    threads.emplace_back([&] {
+        const Handle some = make_directory(*volume, volume->root(), "some");
+        for (u64 i = 0; !is_over.load(std::memory_order_relaxed); ++i) {
+            const std::string name = std::to_string(i);
+            EXPECT_TRUE(volume->create(anybody, some, name, {}));
+            if (i % 2 == 0) {
+                EXPECT_EQ(volume->unlink(anybody, some, name), Errc::ok);
+            }
+        }
+    });
+    constexpr u64 scans = 40;
+    std::vector<std::thread> scanning;
+    for (u32 i = 0; i < 3; ++i) {
+        scanning.emplace_back([&] {
+            for (u64 n = 0; n < scans; ++n) {
+                EXPECT_EQ(volume.find(anybody, volume->root()), Errc::ok);
+                EXPECT_EQ(volume.du(anybody, volume->root()), Errc::ok);
+            }
+        });
+    }
+    for (std::thread& thread : scanning)
+        thread.join();
+    is_over.store(true, std::memory_order_relaxed);
+    threads[0].join();
+    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    EXPECT_EQ(counts.by_cpu + counts.by_replica, 6 * scans);
+    EXPECT_GT(counts.by_cpu, 0u);
 }
 
 /// Without a GPU, or where it cannot help, the volume opens all the same.

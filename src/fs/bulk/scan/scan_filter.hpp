@@ -23,6 +23,11 @@ struct FileFilter {
     i64 modified_max = INT64_MAX;
     char pattern[format::name_length_max] = {};
 
+    /// Whether every file above the depth matches.
+    bool wants_all() const {
+        return types == 0xffff && pattern_length == 0 && wants_file(0, INT64_MIN) &&
+               wants_file(~u64{0}, INT64_MAX);
+    }
     /// Whether a file with this name and type may match.
     WARREN_HD bool wants_name(const char* name, u32 length, u8 type) const {
         if ((types >> (type & 15) & 1) == 0) return false;

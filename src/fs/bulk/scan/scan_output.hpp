@@ -190,7 +190,7 @@ class OutputTeller {
 
     /// Whether the scan should stop for now.
     WARREN_HD bool is_full() const { return false; }
-    WARREN_HD void note_measured(u32 /*names*/) const {}
+    WARREN_HD void note_listed(u32 /*names*/) const {}
     /// Whether there is room for the entries of a leaf, in addition to those of all other workers.
     /// One lane.
     WARREN_HD bool has_room() const {

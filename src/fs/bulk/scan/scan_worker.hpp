@@ -205,9 +205,8 @@ class ScanWorker {
             tell(task, found);
             descend();
         }
-        if (plan_.purpose != ScanPurpose::measure) return Errc::ok;
-        add_sum(task_.directory.sum, sum);
-        teller_.note_measured(leaf.count);
+        if (plan_.purpose == ScanPurpose::measure) add_sum(task_.directory.sum, sum);
+        teller_.note_listed(leaf.count);
         return Errc::ok;
     }
 

@@ -56,6 +56,8 @@ class Replica {
         // Acquire: pairs with the release in end_version().
         return version_.load(std::memory_order_acquire);
     }
+    /// How many blocks the next version sends, about; counting takes microseconds.
+    u64 marked() const { return taken_.marked(); }
     ReplicaFigures figures();
 
  private:

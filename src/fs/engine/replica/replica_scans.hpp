@@ -1,43 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans on a replica of the metadata, beside the CPU engine: what the volume asks before it scans
-// with its own threads.
+// Scans that a replica may answer beside the CPU engine: each runs on the side that is predicted to
+// finish first (side_choice.hpp).
+//
+// Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
+// or if its memory is used up, it is given up for as long as the volume is open.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fs/bulk/scan/scan_call.hpp"
 #include "fs/engine/replica/replica.hpp"
+#include "fs/engine/replica/scan_sizes.hpp"
+#include "fs/engine/replica/side_choice.hpp"
 
 namespace warren {
 
-/// How many scans had their answer from the replica, and how many were left to the caller.
-struct ReplicaScanCounts {
-    u64 answered = 0;
-    u64 left = 0;
-};
-
-class ReplicaScans {
+/// Scans the image of a replica where it lies.
+class ImageScanner {
  public:
-    virtual ~ReplicaScans() = default;
+    virtual ~ImageScanner() = default;
 
-    /// See BulkCommands::scan(). Sees every change that ended before the call, in the state of one
-    /// moment. Errc::not_supported: nothing was visited, and the caller scans by itself.
-    virtual Errc scan(const ScanCall& call) = 0;
-    /// What keeps the replica, for users.
+    /// See BulkCommands::scan(). Calls `begin_visits` before the first visitor; from then on it
+    /// does not read the image, and only visitors can fail. Errc::io or Errc::no_memory: the device
+    /// has failed. Called by many threads.
+    virtual Errc scan(const core::Store& image, const ScanCall& call,
+                      const std::function<void()>& begin_visits) = 0;
+    /// What keeps the image, for users.
     virtual std::string name() const = 0;
-    virtual ReplicaScanCounts counts() const = 0;
+    /// Why the device, or the image's memory, has failed the calling thread.
+    virtual std::string failure() const = 0;
 };
+
+/// Which side has answered scans, since the volume was opened.
+struct ReplicaStatistics {
+    bool is_on = false;     // not given up
+    u64 by_replica = 0;     // scans that the replica has answered
+    u64 by_cpu = 0;         // scans that the CPU has answered
+    u64 left = 0;           // of these, those that the replica was asked for in vain
+    u64 error_percent = 0;  // by how much predictions of a scan's time were off, on average
+};
+
+/// Of a steady clock.
+double seconds_now();
 
 struct ReplicaOptions {
-    u64 device_bytes = 0;  // the most memory of the device that the image takes
+    u64 device_bytes = 0;  // the most memory of the device that image and scans take
+    u32 workers = 1;       // threads of a scan by the CPU
     /// Called once, before the first version: begins to mark changes and loads all metadata.
     std::function<Errc()> prepare;
     Replica::Freeze freeze;
     Replica::ForEach for_each;
-    /// Receives a line when the replica is given up: from then on scan() is not supported.
+    /// Receives a line when the replica is given up: from then on the CPU scans.
     std::function<void(const std::string&)> report;
+    std::function<double()> now = seconds_now;  // in seconds
+};
+
+class ReplicaScans {
+ public:
+    /// Scans by the CPU. Adds to `listed` the number of names in what it has read; 0 if some of the
+    /// scan is left to a later call.
+    using CpuScan = std::function<Errc(u64& listed)>;
+
+    /// Requires: `store` outlives this and its changes are marked.
+    ReplicaScans(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
+                 std::unique_ptr<ImageScanner> scanner, const ReplicaOptions& options);
+
+    /// Makes the first version.
+    Errc load();
+    /// Measures both sides with a scan for whose results nobody waits.
+    void measure(const ScanCall& call, const CpuScan& on_cpu);
+
+    /// See BulkCommands::scan(). The replica answers with every change that ended before the call,
+    /// in the state of one moment.
+    Errc scan(const ScanCall& call, const CpuScan& on_cpu);
+    ReplicaStatistics statistics() const;
+    /// What works beside the CPU engine and what it has done, for users.
+    std::string note() const;
+    /// From now on runs all scans on this side, for tests and benchmarks. Requires: no scan runs.
+    void use_only(Side side) { only_ = side; }
+
+ private:
+    SideChoice::Choice choose(const Query& query);
+    Errc scan_image(const ScanCall& call);
+    void give_up();
+
+    const core::Store& store_;
+    const std::unique_ptr<ImageScanner> scanner_;  // outlives the image
+    const std::function<void(const std::string&)> report_;
+    const std::function<double()> now_;
+    Replica replica_;
+    SideChoice sides_;
+    ScanSizes sizes_;
+    std::optional<Side> only_;
+    std::atomic<bool> is_given_up_{false};
+    std::atomic<u64> by_replica_{0};
+    std::atomic<u64> by_cpu_{0};
+    std::atomic<u64> left_{0};
 };
 
 }  // namespace warren

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How fast rates are learnt, how dear a try may be, and the rates before the first measurement.
 #include "fs/engine/replica/side_choice.hpp"
 
 #include <algorithm>
@@ -8,9 +9,11 @@ namespace warren {
 namespace {
 
 constexpr double gain = 0.3;
-constexpr double surprise_max = 4;  // the largest factor by which one query counts as mispredicted
+// The largest factors by which one query counts as mispredicted, the first one of its kind apart.
+constexpr double surprise_max = 4;
+constexpr double first_surprise_max = 16;
 constexpr double untried_share = 8;
-constexpr u32 tries_max = 6;
+constexpr u32 tries_max = 5;
 constexpr double seconds_min = 1e-9;
 
 // Only how the first measurement is divided among the terms comes from these.
@@ -73,17 +76,17 @@ void SideChoice::learn(const Query& query, const Choice& choice, double seconds)
         amounts(query.items, choice.side == Side::replica ? choice.marked : 0);
     const double predicted = ran.model.predict(done);
     seconds = std::max(seconds, seconds_min);
+    sides[at(other(choice.side))].waited += seconds;
+    if (!query.is_known) return;
     if (ran.has_run) {
         error_sum_ += std::abs(std::log(seconds / predicted));
         ++error_count_;
-        const double believed =
-            std::clamp(seconds, predicted / surprise_max, predicted * surprise_max);
-        ran.model.learn(done, believed, gain);
-    } else {
-        ran.model.learn(done, seconds, 1);
-        ran.has_run = true;
     }
-    sides[at(other(choice.side))].waited += seconds;
+    const double factor = ran.has_run ? surprise_max : first_surprise_max;
+    const double believed = std::clamp(seconds, predicted / factor, predicted * factor);
+    // Tries are few, so each counts fully.
+    ran.model.learn(done, believed, ran.has_run && !choice.is_try ? gain : 1);
+    ran.has_run = true;
 }
 
 void SideChoice::start(Side side, u64 items, u64 marked, double seconds) {

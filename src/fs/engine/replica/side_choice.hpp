@@ -25,7 +25,8 @@ inline constexpr std::size_t query_kinds = 4;
 
 struct Query {
     QueryKind kind;
-    u64 items;  // names to visit, about
+    u64 items;             // names to visit, about
+    bool is_known = true;  // well enough to learn rates from the query
 };
 
 class SideChoice {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scan holds a version of the replica while it reads the image, and not while visitors run.
+// Whatever goes wrong before the first visitor is called is left to the CPU: visitors come last.
+#include "fs/engine/replica/replica_scans.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+
+namespace warren {
+namespace {
+
+QueryKind kind_of(const ScanCall& call) {
+    switch (call.plan.purpose) {
+        case bulk::ScanPurpose::removal:
+            return QueryKind::check;
+        case bulk::ScanPurpose::measure:
+            return QueryKind::measure;
+        case bulk::ScanPurpose::visit:
+            break;
+    }
+    return call.plan.files.wants_all() ? QueryKind::find_all : QueryKind::find_some;
+}
+
+u64 entries_of(const ScanCall& call) {
+    u64 entries = 0;
+    if (call.usage != nullptr) {
+        for (const DirectoryUsage& usage : *call.usage)
+            entries += usage.entries;
+    }
+    return entries;
+}
+
+/// Whether a scan that ends like this on the replica ends so on the CPU, too. A damaged block is
+/// left to the CPU, because the copy may be what is damaged.
+bool is_result(Errc code) {
+    return code == Errc::ok || code == Errc::access || code == Errc::not_permitted;
+}
+
+}  // namespace
+
+double seconds_now() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+}
+
+ReplicaScans::ReplicaScans(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
+                           std::unique_ptr<ImageScanner> scanner, const ReplicaOptions& options)
+    : store_(store),
+      scanner_(std::move(scanner)),
+      report_(options.report),
+      now_(options.now),
+      replica_(store, std::move(memory), options.freeze, options.for_each),
+      sides_(options.workers),
+      sizes_(store.root_inode) {}
+
+Errc ReplicaScans::load() {
+    const double begin = now_();
+    WARREN_TRY(replica_.refresh());
+    sides_.start(Side::replica, 0, replica_.figures().blocks_sent, now_() - begin);
+    return Errc::ok;
+}
+
+void ReplicaScans::measure(const ScanCall& call, const CpuScan& on_cpu) {
+    double begin = now_();
+    u64 listed = 0;
+    if (on_cpu(listed) != Errc::ok) return;
+    sides_.start(Side::cpu, listed, 0, now_() - begin);
+    // The first scan also takes memory for the next ones.
+    if (scan_image(call) != Errc::ok) return;
+    begin = now_();
+    if (scan_image(call) == Errc::ok) sides_.start(Side::replica, listed, 0, now_() - begin);
+}
+
+SideChoice::Choice ReplicaScans::choose(const Query& query) {
+    if (is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
+    const auto count_marked = [this] { return replica_.marked(); };
+    if (only_) return {*only_, *only_ == Side::replica ? count_marked() : 0, false};
+    return sides_.choose(query, count_marked);
+}
+
+Errc ReplicaScans::scan(const ScanCall& call, const CpuScan& on_cpu) {
+    const u64 inodes = relaxed_load(store_.state->inodes_used);
+    const u32 depth_max = call.plan.files.depth_max;
+    const ScanSizes::Estimate size = sizes_.estimate(call.root, depth_max, inodes);
+    Query query{kind_of(call), size.items, size.is_known};
+    const auto count = [&](u64 listed) {
+        if (listed == 0) return;
+        sizes_.note(call.root, depth_max, inodes, listed);
+        query.items = listed;
+        query.is_known = true;
+    };
+    const SideChoice::Choice choice = choose(query);
+    const double begin = now_();
+    if (choice.side == Side::replica) {
+        const u64 before = entries_of(call);
+        const Errc code = scan_image(call);
+        if (code != Errc::not_supported) {
+            by_replica_.fetch_add(1, std::memory_order_relaxed);
+            if (code != Errc::ok) return code;
+            count(entries_of(call) - before);
+            sides_.learn(query, choice, now_() - begin);
+            return code;
+        }
+        left_.fetch_add(1, std::memory_order_relaxed);
+    }
+    by_cpu_.fetch_add(1, std::memory_order_relaxed);
+    const double begin_on_cpu = now_();
+    u64 listed = 0;
+    const Errc code = on_cpu(listed);
+    if (code != Errc::ok) return code;
+    count(listed);
+    query.is_known = listed != 0;
+    sides_.learn(query, {Side::cpu, 0, choice.is_try && choice.side == Side::cpu},
+                 now_() - begin_on_cpu);
+    // What it takes to ask the replica in vain: so it is asked less often.
+    if (choice.side == Side::replica) sides_.learn(query, choice, now_() - begin);
+    return code;
+}
+
+void ReplicaScans::give_up() {
+    if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
+    report_("the GPU beside the CPU engine is not used any more (" + scanner_->failure() +
+            "); the CPU does all work");
+}
+
+/// Errc::not_supported: no visitor was called, and the CPU must scan.
+Errc ReplicaScans::scan_image(const ScanCall& call) {
+    bool has_visited = false;
+    std::vector<DirectoryUsage> before;
+    if (call.usage != nullptr) before = *call.usage;
+    const Errc code = or_no_memory([&] {
+        return replica_.read([&](const core::Store& image, std::shared_lock<FairLock>& hold) {
+            return scanner_->scan(image, call, [&] {
+                has_visited = true;
+                hold.unlock();
+            });
+        });
+    });
+    if (is_result(code) || has_visited) return code;
+    if (code == Errc::io || code == Errc::no_memory) give_up();
+    if (call.usage != nullptr) call.usage->swap(before);
+    return Errc::not_supported;
+}
+
+ReplicaStatistics ReplicaScans::statistics() const {
+    ReplicaStatistics statistics;
+    statistics.is_on = !is_given_up_.load(std::memory_order_relaxed);
+    statistics.by_replica = by_replica_.load(std::memory_order_relaxed);
+    statistics.by_cpu = by_cpu_.load(std::memory_order_relaxed);
+    statistics.left = left_.load(std::memory_order_relaxed);
+    statistics.error_percent = static_cast<u64>(std::llround(100 * (sides_.mean_error() - 1)));
+    return statistics;
+}
+
+std::string ReplicaScans::note() const {
+    const ReplicaStatistics done = statistics();
+    const std::string counts =
+        std::to_string(done.by_replica) + " scans by it, " + std::to_string(done.by_cpu) +
+        " by the CPU" +
+        (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
+        "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
+    return scanner_->name() +
+           (done.is_on ? " answers find and du beside it where that is predicted to be faster: "
+                       : " is not used any more after a failure: ") +
+           counts;
+}
+
+}  // namespace warren

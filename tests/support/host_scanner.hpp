@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scans of an image in the host's memory, in the place of a GPU's, and a replica with them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fs/engine/replica/replica_scans.hpp"
+#include "tests/fs/bulk/output_scan.hpp"
+#include "tests/support/host_replica.hpp"
+
+namespace warren {
+
+class HostScanner final : public ImageScanner {
+ public:
+    Errc scan(const core::Store& image, const ScanCall& call,
+              const std::function<void()>& begin_visits) override {
+        runs.fetch_add(1, std::memory_order_relaxed);
+        if (instead) return instead();
+        if (const Errc code = fails_with.load(std::memory_order_relaxed); code != Errc::ok) {
+            return code;
+        }
+        OutputScan scan(image, [](u64) { return Errc::not_supported; });
+        std::vector<bulk::ScanOutput> found;
+        const Errc code = scan.scan(call.plan, call.root, [&](const bulk::ScanOutput& output) {
+            if (call.usage != nullptr) bulk::take_usage(output, *call.usage);
+            found.push_back(output);
+        });
+        if (call.usage != nullptr) bulk::add_sums(scan.sums(), *call.usage);
+        if (code != Errc::ok || call.visit == nullptr) return code;
+        if (found.size() > 1) return Errc::no_space;
+        begin_visits();
+        bulk::ScanVisits(call).take(found[0]);
+        return fails_at_last;
+    }
+    std::string name() const override { return "the host's memory"; }
+    std::string failure() const override { return "a test wants it"; }
+
+    std::function<Errc()> instead;  // of a scan
+    std::atomic<u64> runs{0};
+    std::atomic<Errc> fails_with{Errc::ok};  // before it begins
+    Errc fails_at_last = Errc::ok;           // after the visits
+};
+
+/// A replica of a volume in the host's memory; the volume owns it.
+struct HostReplicaOf {
+    explicit HostReplicaOf(VolumeImplementation& volume,
+                           const std::function<double()>& now = seconds_now) {
+        EXPECT_EQ(volume.mark_changes(), Errc::ok);
+        ReplicaOptions options;
+        options.now = now;
+        options.workers = volume.thread_pool().width();
+        options.freeze = [&volume](const std::function<void()>& action) { volume.freeze(action); };
+        options.for_each = [&volume](u64 count, const std::function<void(u64)>& body) {
+            volume.thread_pool().for_each_at_once(count, body);
+        };
+        options.report = [this](const std::string& line) { reports.push_back(line); };
+        auto its_memory = std::make_unique<HostReplica>(volume.store());
+        auto its_scanner = std::make_unique<HostScanner>();
+        memory = its_memory.get();
+        scanner = its_scanner.get();
+        auto made = std::make_unique<ReplicaScans>(volume.store(), std::move(its_memory),
+                                                   std::move(its_scanner), options);
+        EXPECT_EQ(made->load(), Errc::ok);
+        scans = made.get();
+        volume.use_replica(std::move(made));
+        scanner->runs = 0;
+    }
+    HostReplicaOf(const HostReplicaOf&) = delete;
+
+    HostReplica* memory;
+    HostScanner* scanner;
+    ReplicaScans* scans;
+    std::vector<std::string> reports;
+};
+
+}  // namespace warren
