@@ -16,7 +16,7 @@ namespace {
 constexpr u64 meta_buffer_min_bytes = 1 * mib;
 constexpr u64 dedup_index_min_bytes = 64 * kib;
 constexpr u64 file_buffer_min_bytes = 256 * kib;
-constexpr u64 device_memory_min_bytes = 64 * mib;
+constexpr u64 device_memory_min_bytes = 512 * mib;  // one scan takes some 400
 
 void set_flag(MountOptions& options, std::string_view name, std::string_view opposite) {
     std::erase_if(options.flags,
@@ -223,7 +223,7 @@ constexpr Entry entries[] = {
      take_file_buffer},
     {{"device_memory=", "SIZE",
       "memory of a GPU for a copy of the metadata, from which it answers find and du beside the "
-      "CPU engine, at least 64M (default: 0, none)"},
+      "CPU engine, at least 512M (default: 0, none)"},
      take_device_memory},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},

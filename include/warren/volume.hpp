@@ -243,9 +243,9 @@ struct OpenOptions {
     u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
-    /// Memory of a GPU for a copy of the metadata beside the CPU engine, from which scan() and
-    /// usage() are answered. 0: none; else EngineChoice::automatic, too, means the CPU engine.
-    /// EngineChoice::cuda ignores it.
+    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan() and usage()
+    /// there, where that is predicted to be faster. 0: none; else EngineChoice::automatic, too,
+    /// means the CPU engine. EngineChoice::cuda ignores it.
     u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If
@@ -294,7 +294,7 @@ class Volume {
     std::string label() const;
     std::string uuid() const;         // 8-4-4-4-12 hexadecimal digits
     std::string_view engine() const;  // where operations run: "cpu" or "cuda"
-    /// Describes the engine: which GPU, or why EngineChoice::automatic did not choose one.
+    /// Describes the engine: which GPU, what one beside it did, or why there is none.
     std::string engine_note() const;
     /// Describes for the user how the disk is accessed and why: what was measured, or what was
     /// refused.

@@ -65,7 +65,7 @@ class StorageOptions(unittest.TestCase):
     def test_every_mode_and_the_smallest_buffers_hold_the_same_bytes(self):
         for number, mode in enumerate(("journal", "writeback", "ordered")):
             self.volume.mount("-o", f"data={mode},meta_buffer=1M,file_buffer=256K,"
-                                    "device_memory=64M")
+                                    "device_memory=512M")
             for other in range(number):
                 with open(os.path.join(self.volume.root, f"f{other}"), "rb") as file:
                     self.assertEqual(file.read(), content_of(other + 60), (mode, other))
@@ -125,13 +125,13 @@ class StorageOptions(unittest.TestCase):
                                ("file_buffer=4K", "at least 256K"),
                                ("meta_buffer=12Q", "a size must follow"),
                                ("meta_buffer=1K", "at least 1024K"),
-                               ("device_memory=1M", "at least 65536K"),
+                               ("device_memory=64M", "at least 524288K"),
                                ("dedup_index=1K", "at least 64K"),
                                ("dedup_index=much", "a size must follow"),
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)
-        done = run("mount", "-o", "device_memory=64M", "-o", "engine=cuda", self.volume.image,
+        done = run("mount", "-o", "device_memory=512M", "-o", "engine=cuda", self.volume.image,
                    self.volume.root, code=1)
         self.assertIn("leave out 'engine=cuda'", done.stderr)
 

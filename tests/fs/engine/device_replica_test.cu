@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fs/engine/cuda/replica/device_image.hpp"
@@ -21,7 +22,7 @@ namespace warren {
 class TestedDeviceImage final : public cuda_engine::DeviceImage {
  public:
     explicit TestedDeviceImage(const core::Store& of) : copy_(of) {
-        EXPECT_EQ(open(of, 0, gib), Errc::ok) << gpu::last_failure().message;
+        EXPECT_EQ(open(of, 0, nullptr), Errc::ok) << gpu::last_failure().message;
     }
     static bool is_there() { return gpu::device_count() != 0; }
 
@@ -61,7 +62,7 @@ namespace {
 /// A volume with the CPU engine and a GPU beside it, which is asked for each scan.
 class AssistedVolume {
  public:
-    explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = gib)
+    explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = 4 * gib)
         : disk_(make_memory_disk(size_bytes)) {
         OpenOptions options{.workers = 4};
         options.device_memory_bytes = device_memory_bytes;
@@ -151,6 +152,35 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
     expect_answers(volume);
     ASSERT_EQ(volume.warnings().size(), 1u);
     EXPECT_NE(volume.warnings()[0].find("do not fit"), std::string::npos);
+}
+
+/// While one scan holds its memory for visitors, there is none for a second one.
+TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
+    AssistedVolume volume(256 * mib, 600 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    make_directory(*volume, volume->root(), "some");
+    std::atomic<bool> is_visiting{false};
+    std::atomic<bool> is_over{false};
+    std::thread finding([&] {
+        const auto wait = [&](const Scanned& found) {
+            is_visiting.store(found.depth > 0);
+            while (found.depth > 0 && !is_over.load())
+                std::this_thread::yield();
+            return true;
+        };
+        EXPECT_EQ(volume->scan(anybody, volume->root(), wait), Errc::ok);
+    });
+    while (!is_visiting.load())
+        std::this_thread::yield();
+    std::vector<DirectoryUsage> usage;
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+    EXPECT_EQ(usage[0].entries, 2u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 1u);
+    is_over.store(true);
+    finding.join();
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 1u);
+    EXPECT_TRUE(volume.warnings().empty());
 }
 
 /// Opens a volume, measures it and finds all while call `nth` of the CUDA runtime fails; 0: none

@@ -15,7 +15,13 @@ Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
         }
     }
     scan = std::make_unique<TreeScan>();
-    return scan->open();
+    return scan->open(shape_);
+}
+
+void TreeReading::drop_idle() {
+    std::vector<std::unique_ptr<TreeScan>> idle;
+    const std::lock_guard lock(mutex_);
+    idle.swap(scans_);
 }
 
 Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanCall& call,

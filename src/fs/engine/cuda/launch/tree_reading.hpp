@@ -17,8 +17,13 @@ namespace warren::cuda_engine {
 
 class TreeReading {
  public:
+    explicit TreeReading(const ScanShape& shape = {}) : shape_(shape) {}
+
     /// See BulkCommands::scan().
     Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
+
+    /// Frees the memory of the scans that do not run.
+    void drop_idle();
 
     /// False once work on the device has failed.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
@@ -28,6 +33,7 @@ class TreeReading {
              const std::function<void(const ScanOutput&)>& take, std::vector<ScanSum>& sums);
     Errc take_scan(std::unique_ptr<TreeScan>& scan);
 
+    const ScanShape shape_;
     std::atomic<bool> is_sound_{true};
     std::mutex mutex_;                              // guards scans_
     std::vector<std::unique_ptr<TreeScan>> scans_;  // idle ones

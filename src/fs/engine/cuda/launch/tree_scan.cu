@@ -131,6 +131,17 @@ Errc launched(const char* name) {
     return gpu::check(cudaGetLastError(), name);
 }
 
+/// How many bytes a buffer of `count` values takes beyond what it has.
+template <class T>
+u64 more_bytes(const gpu::DeviceBuffer<T>& buffer, u64 count) {
+    return count <= buffer.count() ? 0 : count * sizeof(T) - buffer.bytes();
+}
+/// Ensures room for `count` values; if the buffer must grow, its contents are lost.
+template <class T>
+Errc grow(gpu::DeviceBuffer<T>& buffer, u64 count) {
+    return count <= buffer.count() ? Errc::ok : buffer.allocate(count);
+}
+
 }  // namespace
 
 Errc TreeScan::open(const ScanShape& shape) {
@@ -144,15 +155,20 @@ Errc TreeScan::open(const ScanShape& shape) {
     WARREN_TRY(stream_.open());
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
-    WARREN_TRY(room_.state.allocate(1));
-    WARREN_TRY(room_.slots.allocate(shape.queue_capacity));
-    WARREN_TRY(room_.ranges.allocate(range_count));
-    WARREN_TRY(room_.wanted.allocate(wanted_count));
-    WARREN_TRY(groups_.allocate(core::groups_max));
+    share_.emplace(shape.budget);
+    const auto take = [this](auto& buffer, u64 count) -> Errc {
+        WARREN_TRY(take_share(more_bytes(buffer, count)));
+        return buffer.allocate(count);
+    };
+    WARREN_TRY(take(room_.state, 1));
+    WARREN_TRY(take(room_.slots, shape.queue_capacity));
+    WARREN_TRY(take(room_.ranges, range_count));
+    WARREN_TRY(take(room_.wanted, wanted_count));
+    WARREN_TRY(take(groups_, core::groups_max));
     const u64 words_min = workers() * leaf_output_words;
     const u64 bundles_min = workers() * leaf_bundles;
-    WARREN_TRY(room_.output.allocate(std::max(shape.output_bytes / 8, 2 * words_min)));
-    WARREN_TRY(room_.bundles.allocate(bundles_min + room_.output.count() / 128));
+    WARREN_TRY(take(room_.output, std::max(shape.output_bytes / 8, 2 * words_min)));
+    WARREN_TRY(take(room_.bundles, bundles_min + room_.output.count() / 128));
     WARREN_TRY(report_.allocate(1));
     WARREN_TRY(host_output_.allocate(first_words));
     WARREN_TRY(host_bundles_.allocate(first_bundles));
@@ -166,11 +182,25 @@ Errc TreeScan::open(const ScanShape& shape) {
 /// Makes room for `directories` directories and for the files of `frames` frames. The previous
 /// contents are lost.
 Errc TreeScan::make_room(u64 directories, u64 frames) {
-    WARREN_TRY(room_.directories.reserve(directories + workers() * format::leaf_entries_max));
-    WARREN_TRY(room_.sums.reserve(room_.directories.count()));
+    const u64 count = directories + workers() * format::leaf_entries_max;
+    const u64 tasks = count + range_count;
+    const u64 words = frames * (format::inodes_per_frame / 64);
+    // All at once: after a refusal the scan is as before, and may be used again.
+    WARREN_TRY(take_share(more_bytes(room_.directories, count) + more_bytes(room_.sums, count) +
+                          more_bytes(room_.spilled[0], tasks) +
+                          more_bytes(room_.spilled[1], tasks) + more_bytes(room_.linked, words)));
+    WARREN_TRY(grow(room_.directories, count));
+    WARREN_TRY(grow(room_.sums, count));
     for (auto& list : room_.spilled)
-        WARREN_TRY(list.reserve(room_.directories.count() + range_count));
-    return room_.linked.reserve(frames * (format::inodes_per_frame / 64));
+        WARREN_TRY(grow(list, tasks));
+    return grow(room_.linked, words);
+}
+
+/// Counts device memory that is about to be taken.
+Errc TreeScan::take_share(u64 bytes) {
+    if (share_->grow(bytes)) return Errc::ok;
+    return gpu::fail(Errc::no_space,
+                     "device_memory= has no room for a scan beside the copy of the metadata");
 }
 
 float TreeScan::kernel_ms() const {

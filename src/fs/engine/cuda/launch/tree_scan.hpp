@@ -8,8 +8,10 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "base/memory_budget.hpp"
 #include "fs/bulk/scan/scan_room.hpp"
 #include "fs/bulk/scan/scan_run.hpp"
 #include "fs/core/store.hpp"
@@ -30,10 +32,12 @@ struct ScanShape {
     u64 queue_capacity = u64{1} << 18;
     u64 output_bytes = 256 * mib;
     u64 directories = u64{1} << 18;  // initial capacity; grows
+    MemoryBudget* budget = nullptr;  // of device memory, all of which counts; null: unlimited
 };
 
 class TreeScan {
  public:
+    /// Errc::no_space, here and from scan(): there is too little left of the budget.
     Errc open(const ScanShape& shape = {});
 
     /// Scans everything below the directory `root`. `store` has device pointers, `plan` host
@@ -52,6 +56,7 @@ class TreeScan {
  private:
     class Site;
     Errc make_room(u64 directories, u64 frames);
+    Errc take_share(u64 bytes);
     Errc begin(const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first);
     Errc fetch_output(const TakeOutput& take, bool waits);
@@ -59,6 +64,7 @@ class TreeScan {
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
 
     ScanShape shape_;
+    std::optional<MemoryShare> share_;  // what the buffers on the device take; since open()
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;

@@ -38,12 +38,9 @@ __global__ void place_blocks(core::Store image, const u64* places, const format:
 
 /// Counts memory that is about to be taken.
 Errc DeviceImage::take_memory(u64 bytes) {
-    if (bytes > bytes_left_) {
-        return gpu::fail(Errc::no_memory,
-                         "the metadata do not fit in the memory that device_memory= allows");
-    }
-    bytes_left_ -= bytes;
-    return Errc::ok;
+    if (share_->grow(bytes)) return Errc::ok;
+    return gpu::fail(Errc::no_memory,
+                     "the metadata do not fit in the memory that device_memory= allows");
 }
 
 /// Allocates a table of `count` zeroed values on the device and sets `pointer` to it.
@@ -55,10 +52,10 @@ Errc DeviceImage::make_table(gpu::DeviceBuffer<T>& table, T*& pointer, u64 count
     return stream_.fill(table.data(), 0, table.bytes());
 }
 
-Errc DeviceImage::open(const core::Store& host, int device, u64 bytes_max) {
+Errc DeviceImage::open(const core::Store& host, int device, MemoryBudget* budget) {
     WARREN_CHECK(host.heads == nullptr);
     device_ = device;
-    bytes_left_ = bytes_max;
+    share_.emplace(budget);
     WARREN_TRY(gpu::use_device(device));
     WARREN_TRY(stream_.open());
     image_.size_bytes = host.size_bytes;

@@ -7,8 +7,10 @@
 // and their resident bits, the frame table, version words that are all 0, and a few counters.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "base/memory_budget.hpp"
 #include "fs/engine/replica/replica_memory.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/reserved_range.hpp"
@@ -18,10 +20,10 @@ namespace warren::cuda_engine {
 
 class DeviceImage : public ReplicaMemory {
  public:
-    /// Makes an empty image for the volume of `host` on GPU `device`, with at most `bytes_max` of
-    /// its memory. Errc::no_memory if more is needed, now or when blocks are sent; the reason is
-    /// the calling thread's gpu::last_failure().
-    Errc open(const core::Store& host, int device, u64 bytes_max);
+    /// Makes an empty image for the volume of `host` on GPU `device`, within `budget`, which
+    /// outlives it; null: unlimited. Errc::no_memory if more is needed, now or when blocks are
+    /// sent; the reason is the calling thread's gpu::last_failure().
+    Errc open(const core::Store& host, int device, MemoryBudget* budget);
 
     Errc open_stage(ReplicaStage& stage) override;
     Errc send(u64 count) override;
@@ -44,7 +46,7 @@ class DeviceImage : public ReplicaMemory {
 
     core::Store image_{};
     int device_ = 0;
-    u64 bytes_left_ = 0;
+    std::optional<MemoryShare> share_;  // what is taken on the device; since open()
     gpu::Stream stream_;
     gpu::ReservedRange range_;
     std::vector<bool> has_memory_;  // by frame

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scans of a replica, by kernels. A scan is left to the CPU if metadata are missing on the
-// device, or if its results do not fit in one run.
+// device, if its results do not fit in one run, or if other scans have taken the memory.
+//
+// Invariant: the image and the memory of all scans are within one budget.
 #include "fs/engine/cuda/replica/device_replica.hpp"
 
 #include <utility>
 
+#include "base/memory_budget.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 #include "fs/engine/cuda/replica/device_image.hpp"
@@ -43,6 +46,10 @@ class ScanHost final : public cuda_engine::BulkHost {
 
 class DeviceScanner final : public ImageScanner {
  public:
+    explicit DeviceScanner(u64 device_bytes) : budget_(device_bytes) {
+        budget_.on_shortage([this] { reading_.drop_idle(); });
+    }
+
     Errc open() {
         WARREN_TRY(gpu::describe_device(0, info_));
         if (!info_.has_virtual_memory) {
@@ -51,6 +58,8 @@ class DeviceScanner final : public ImageScanner {
         return cuda_engine::prepare_fault_record();
     }
     int device() const { return info_.index; }
+    /// For the image, too.
+    MemoryBudget& budget() { return budget_; }
 
     Errc scan(const core::Store& image, const ScanCall& call,
               const std::function<void()>& begin_visits) override {
@@ -64,15 +73,16 @@ class DeviceScanner final : public ImageScanner {
 
  private:
     gpu::DeviceInfo info_;
-    cuda_engine::TreeReading reading_;
+    MemoryBudget budget_;
+    cuda_engine::TreeReading reading_{cuda_engine::ScanShape{.budget = &budget_}};
 };
 
 Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
                     std::unique_ptr<ReplicaScans>& replica) {
-    auto scanner = std::make_unique<DeviceScanner>();
+    auto scanner = std::make_unique<DeviceScanner>(options.device_bytes);
     WARREN_TRY(scanner->open());
     auto image = std::make_unique<DeviceImage>();
-    WARREN_TRY(image->open(store, scanner->device(), options.device_bytes));
+    WARREN_TRY(image->open(store, scanner->device(), &scanner->budget()));
     const Errc prepared = options.prepare();
     if (prepared != Errc::ok) return gpu::fail(prepared, "there is not enough memory");
     auto made =
