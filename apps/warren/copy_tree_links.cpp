@@ -25,7 +25,8 @@ std::string links_folder_name(const std::string& mark) {
     return mark + "-links";
 }
 
-/// The folder for links, opened and if necessary created on first use; -1 on failure.
+/// The folder for links, opened and if necessary created on first use; -1 on failure, also if
+/// another user has made it or may write into it.
 int TreeCopy::links() {
     std::lock_guard lock(links_mutex_);
     if (links_directory_) return links_directory_.get();
@@ -33,6 +34,10 @@ int TreeCopy::links() {
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return -1;
     links_directory_ =
         Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat facts {};
+    const bool is_own = links_directory_ && ::fstat(links_directory_.get(), &facts) == 0 &&
+                        facts.st_uid == ::geteuid() && (facts.st_mode & 077) == 0;
+    if (!is_own) links_directory_.close();
     return links_directory_.get();
 }
 
