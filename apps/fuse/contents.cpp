@@ -170,6 +170,13 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
     fuse_lowlevel_notify_inval_inode(request.mount.session, node, -1, 0);
 }
 
+/// A write also ends the file's capabilities. The kernel removes them itself, except where it hands
+/// writes on without its page cache.
+void clear_capabilities(const Request& request, Handle file) {
+    static_cast<void>(
+        request.volume->remove_attribute({.check = false}, file, "security.capability"));
+}
+
 /// Like Volume::write(), but writes all of the bytes or fails. The kernel treats pages that it
 /// writes back as stored whatever count it is told, so a partial write must be an error.
 Result<u64> write_back(Volume& volume, Handle file, u64 offset, std::span<const std::byte> bytes,
@@ -208,6 +215,7 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const u64 at = static_cast<u64>(offset);
     const OpenNumber number(info->fh);
     const bool stamps = info->writepage == 0 && number.is_direct();
+    if (stamps) clear_capabilities(request, file);
     // For pages that are written back, the kernel names only the open file.
     const Awaited awaited = number.is_awaited() ? Awaited::yes : Awaited::no;
     const Result<u64> put =

@@ -88,6 +88,25 @@ class FullMountTest(unittest.TestCase):
             return done
         self.expect_bound(len(writers), write)
 
+    def test_a_write_ends_capabilities(self):
+        """Also where the kernel hands it on without its page cache, as it does when little space
+        is left."""
+        capabilities = b"\x01\x00\x00\x02" + b"\x00\x04" + bytes(14)
+        for left in (64 * MIB, MIB):
+            with self.subTest(left=left):
+                self.leave(left)
+                path = self.path(f"program{left}")
+                file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o755)
+                os.write(file, bytes(PAGE))
+                os.close(file)
+                os.setxattr(path, "security.capability", capabilities)
+                file = os.open(path, os.O_WRONLY)
+                os.write(file, b"another program")
+                os.close(file)
+                with self.assertRaises(OSError) as caught:
+                    os.getxattr(path, "security.capability")
+                self.assertEqual(caught.exception.errno, errno.ENODATA)
+
     def test_the_kernel_holds_back_no_more_than_an_eighth(self):
         """The limit may differ as far as the free memory has changed since it was set."""
         self.assertLessEqual(self.held_back(), VOLUME_BYTES // 8 * 1.1)
