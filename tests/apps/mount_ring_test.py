@@ -71,6 +71,16 @@ class Rings(MountedTest):
         self.assertEqual(ring("rmdir", self.folder, "d", 100), {0: 100})
         self.assertEqual(os.stat(self.folder).st_nlink, 3)
 
+    def test_an_open_listing_shows_new_names(self):
+        """The kernel may keep the names that readdir(3) has read."""
+        listing = os.open(self.folder, os.O_RDONLY)
+        before = set(os.listdir(listing))
+        self.assertEqual(set(os.listdir(listing)), before)  # by now from the kernel's memory
+        self.assertEqual(ring("create", self.folder, "listed", 3), {0: 3})
+        self.assertEqual(len(set(os.listdir(listing)) - before), 3)
+        os.close(listing)
+        self.assertEqual(ring("unlink", self.folder, "listed", 3), {0: 3})
+
     def test_by_c(self):
         os.mkdir(self.path("to"))
         lines = finish(start("by_c", self.folder, "c", 3000, self.path("to"))).splitlines()
