@@ -39,7 +39,7 @@ def test_pread_in_a_forked_process(volume: warren.Volume, tmp_path: Path) -> Non
     assert volume.open("f").pread(target).result(10) == 4 and target == b"data"
 
 
-def test_shared_volume_in_a_forked_process(volume: warren.Volume, tmp_path: Path) -> None:
+def test_shared_volume_in_a_forked_process(tmp_path: Path) -> None:
     """Another thread of the parent opens a volume at the time of the fork."""
     with warren.Volume.create(tmp_path / "other.img", 64 << 20) as other:
         path = other.path
