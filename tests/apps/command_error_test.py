@@ -153,7 +153,8 @@ class BadPathTest(CommandCase):
                    f"cannot overwrite non-directory '{at('/f')}' with directory '{at('/d')}'")
         self.check(("mv", at("/f"), at("/f")), f"'{at('/f')}' and '{at('/f')}' are the same file")
         # However a name is spelled, it is not removed for being its own other name.
-        self.check(("mv", at("/f"), at("/./f")), f"'{at('/f')}' and '{at('/./f')}' are the same file")
+        self.check(("mv", at("/f"), at("/./f")),
+                   f"'{at('/f')}' and '{at('/./f')}' are the same file")
         self.check(("mv", at("/f"), at("/d/..")),
                    f"'{at('/f')}' and '{at('/d/../f')}' are the same file")
         self.check(("ln", "-sf", at("/f"), at("/d/..")),

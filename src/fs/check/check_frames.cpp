@@ -373,8 +373,8 @@ void FrameMap::fill(format::Superblock& superblock) const {
             if (kind == FrameKind::data) data_begin = std::min(data_begin, frame);
         }
     }
-    // A volume that has grown may have its frame table above: readers take what lies between the two
-    // for free without reading it.
+    // A volume that has grown may have its frame table above: readers take what lies between the
+    // two for free without reading it.
     for (const auto& group : groups_) {
         for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
             const u64 frame = group->index * frames_per_table_block + entry;
