@@ -363,28 +363,26 @@ u64 FrameMap::blocks_used() const {
 
 void FrameMap::fill(format::Superblock& superblock) const {
     superblock.blocks_used = blocks_owned();
-    u64 metadata_end = 0;
-    u64 data_begin = superblock.frame_count;
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            const u64 frame = group->index * frames_per_table_block + entry;
-            const auto kind = static_cast<FrameKind>(group->entries[entry].kind);
-            if (kind == FrameKind::metadata || kind == FrameKind::inodes) metadata_end = frame + 1;
-            if (kind == FrameKind::data) data_begin = std::min(data_begin, frame);
+    const auto for_each_kind = [&](const auto& body) {
+        for (const auto& group : groups_) {
+            for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
+                body(group->index * frames_per_table_block + entry,
+                     static_cast<FrameKind>(group->entries[entry].kind));
+            }
         }
-    }
-    // A volume that has grown may have its frame table above: readers take what lies between the
-    // two for free without reading it.
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            const u64 frame = group->index * frames_per_table_block + entry;
-            const auto kind = static_cast<FrameKind>(group->entries[entry].kind);
-            if (kind == FrameKind::system && frame >= metadata_end)
-                data_begin = std::min(data_begin, frame);
-        }
-    }
-    superblock.metadata_frames_end = metadata_end;
-    superblock.data_frames_begin = data_begin;
+    };
+    u64& metadata_end = superblock.metadata_frames_end;
+    for_each_kind([&](u64 frame, FrameKind kind) {
+        const bool is_metadata = kind == FrameKind::metadata || kind == FrameKind::inodes;
+        if (is_metadata) metadata_end = std::max(metadata_end, frame + 1);
+    });
+    u64& data_begin = superblock.data_frames_begin;
+    data_begin = superblock.frame_count;
+    for_each_kind([&](u64 frame, FrameKind kind) {
+        // A volume that has grown may have its frame table above the metadata.
+        const bool is_moved = kind == FrameKind::system && frame >= metadata_end;
+        if (kind == FrameKind::data || is_moved) data_begin = std::min(data_begin, frame);
+    });
 }
 
 u64 FrameMap::take_free_frame() {

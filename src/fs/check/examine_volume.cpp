@@ -101,7 +101,9 @@ bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 has
         if (kind == FrameKind::metadata) metadata.push_back(frame);
         const bool is_metadata = kind == FrameKind::inodes || kind == FrameKind::metadata;
         if (is_metadata && frame >= superblock.metadata_frames_end) is_marked = false;
-        if (kind == FrameKind::data && frame < superblock.data_frames_begin) is_marked = false;
+        const bool is_high = kind == FrameKind::data ||
+                             (kind == FrameKind::system && frame >= superblock.metadata_frames_end);
+        if (is_high && frame < superblock.data_frames_begin) is_marked = false;
     });
     ref.inode_frames = static_cast<u32>(frame_numbers.size());
     frame_numbers.insert(frame_numbers.end(), metadata.begin(), metadata.end());
