@@ -60,7 +60,7 @@ class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches
     FairLock& steps() override { return steps_; }
     Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override {
         const std::lock_guard alone(running_);
-        twin_.take_cut(cut);
+        WARREN_TRY(twin_.take_cut(cut));
         at_rest();
         return Errc::ok;
     }

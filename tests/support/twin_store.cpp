@@ -98,7 +98,7 @@ void TwinStore::read_counters() {
     relaxed_store(host.dirty_blocks, relaxed_load(now.dirty_blocks));
 }
 
-void TwinStore::take_cut(CommitSnapshot& cut) {
+Errc TwinStore::take_cut(CommitSnapshot& cut) {
     const UncountedAllocations uncounted;
     const core::Store& mine = memory_.store();
     const ThreadTeam team;
@@ -117,7 +117,9 @@ void TwinStore::take_cut(CommitSnapshot& cut) {
     } while (header.count > copies_.size());
     cut.counters = header.counters;
     cut.count = header.count;
+    if (cut.count > cut.places.size()) return Errc::no_space;
     std::ranges::copy(places_, cut.places.begin());
+    return Errc::ok;
 }
 
 void TwinStore::release_cut() {

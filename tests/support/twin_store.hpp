@@ -33,7 +33,7 @@ class TwinStore {
     Errc read_block(u64 place, format::Block& block);
 
     // The parts of a commit; see Engine.
-    void take_cut(CommitSnapshot& cut);
+    Errc take_cut(CommitSnapshot& cut);
     void fetch_cut(format::Block* blocks) const;
     void release_cut();
     void publish(std::span<ops::CommittedFrame> frames, std::span<const u64> empty_inode_frames);

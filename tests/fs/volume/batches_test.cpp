@@ -81,6 +81,34 @@ TEST(Batches, DoSoWithASmallJournal) {
     run_random(twins, seed.value(), 12, 20'000, 5'000);
 }
 
+/// Moves files whose inodes lie in more blocks than a transaction holds, from each of the
+/// `directories` to another one.
+void move_more_than_a_commit_holds(u32 directories, u32 files_in_each) {
+    SCOPED_TRACE(files_in_each);
+    BatchTwins twins(64 * mib);
+    for (u32 i = 0; i < 2 * directories; ++i)
+        twins.add_directory(0, "directory" + std::to_string(i), 0755, root_user);
+    std::vector<BatchTwins::Item> items;
+    for (u32 from = 1; from <= directories; ++from) {
+        for (const auto& item : files_to(from, from + directories, 1, 0, files_in_each))
+            items.push_back(item);
+    }
+    twins.create(root_user, items);
+    twins.sync();
+    twins.move(root_user, items);
+    twins.sync();
+    twins.end();
+}
+
+TEST(Batches, MoveMoreFilesThanACommitHolds) {
+    for (const u32 files : {6000u, 6001u})
+        move_more_than_a_commit_holds(1, files);
+}
+
+TEST(Batches, MoveMoreFilesInPlaceThanACommitHolds) {
+    move_more_than_a_commit_holds(200, 30);
+}
+
 /// Creates files in one directory, moves them to another, and moves them back in two halves.
 void fill_and_move(u64 count) {
     SCOPED_TRACE(count);

@@ -8,7 +8,8 @@
 // hash, and each changed directory is rewritten from its sorted entries.
 //
 // Invariant: until BatchState::status is checked for the last time, only reservations, free-space
-// hints and dirty marks have changed in the store. After that check nothing can fail.
+// hints and dirty marks have changed in the store. After that check nothing can fail. A run that
+// fails has returned the reservations and the marks.
 #pragma once
 
 #include "fs/format/directory.hpp"
@@ -156,6 +157,7 @@ struct BatchState {
     u32 created;
     u32 inode_frames;
     u32 inode_blocks;  // blocks dirtied by new inodes, or leaves changed in place
+    u32 moved_blocks;  // dirty marks that this run has set for moves, listed in Batch::numbers
     u32 must_rewrite;  // a change in place is impossible or would take longer
     u32 removed;       // files that are freed with their last name
     u32 freed_tables;  // upper bound of the blocks of the frame table that their blocks dirty
@@ -216,7 +218,7 @@ struct Batch {
     u64* places = nullptr;              // addresses of new blocks; places_max
     // New inodes.
     u32* frames = nullptr;   // inode frames with a free inode; frames_max
-    u64* numbers = nullptr;  // per item
+    u64* numbers = nullptr;  // of creations; of moves: addresses of inode blocks; one per item
     u64 blocks_max = 0;
     u64 records_max = 0;
     u64 places_max = 0;

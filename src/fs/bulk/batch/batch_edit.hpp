@@ -169,7 +169,7 @@ struct PlanEdits : EditPhase {
         if (b.shape.kind == BatchKind::remove) {
             count_up(directory_of(e).edits);
         } else if (is_source) {
-            mark_moved(e);
+            MarkMoved{{b, store}}(b.item_of(e));
         } else {
             const LeafEdits edits = LeafEdits::unpacked(before.edits);
             const u32 heap_used = place == 0 ? 0 : relaxed_load(leaf.heap_used);
@@ -185,15 +185,6 @@ struct PlanEdits : EditPhase {
         } else {
             plan_leaf(directory_of(e), leaf, edits);
         }
-    }
-
-    /// Marks the block of the inode that moves as dirty; harmless if the move is not made after
-    /// all.
-    WARREN_HD void mark_moved(u64 e) const {
-        LaneOperation op(ThreadTeam{}, store);
-        const Result<InodeRef> inode = inode_of(op, b.targets[e] & BatchOperand::number_mask);
-        if (inode) return op.mark_dirty(inode->block_place());
-        fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(), op.needed_place);
     }
 };
 
@@ -228,6 +219,7 @@ struct DropEdits : Phase {
         b.state->new_blocks = 0;
         b.state->blocks_end = 0;
         b.state->inode_blocks = 0;
+        b.state->moved_blocks = 0;
         b.state->removed = 0;
         b.state->freed_tables = 0;
     }

@@ -417,8 +417,35 @@ struct ChooseDirectories : Phase {
     }
 };
 
-/// Per item: leaves it to a command if one of its directories is not rewritten. For a move that
-/// stays, marks the inode that it will change as dirty, which is harmless if the move is not made.
+/// Per item: marks the inode that a move will change as dirty. Many inodes share a block, and only
+/// the marks tell how many blocks all moves together dirty.
+struct MarkMoved : Phase {
+    WARREN_HD void operator()(u64 item) const {
+        LaneOperation op(ThreadTeam{}, store);
+        const Result<InodeRef> inode =
+            inode_of(op, b.targets[2 * item] & BatchOperand::number_mask);
+        if (!inode)
+            return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
+                        op.needed_place);
+        const u64 place = inode->block_place();
+        if (test_bit(store.dirty, place / format::block_size)) return;
+        // Several items may find the same block clean; each lists it, which is harmless.
+        op.mark_dirty(place);
+        const u32 index =
+            device_atomic<u32>(b.state->moved_blocks).fetch_add(1, hd::memory_order_relaxed);
+        b.numbers[index] = place;
+    }
+};
+
+/// Per block that MarkMoved has listed: clears the mark, because the moves are not made. The marks
+/// of a run that has failed may be more than a commit can hold.
+struct UnmarkMoved : Phase {
+    WARREN_HD void operator()(u64 i) const {
+        LaneOperation(ThreadTeam{}, store).clear_dirty(b.numbers[i]);
+    }
+};
+
+/// Per item: leaves it to a command if one of its directories is not rewritten.
 struct Keep : Phase {
     WARREN_HD void operator()(u64 item) const {
         b.flags[item] = 0;
@@ -435,14 +462,7 @@ struct Keep : Phase {
         for (u32 i = 0; i < operands; ++i)
             relaxed_store(b.directories[b.directory_of[item * operands + i]].is_rewritten, 1);
         if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
-        if (b.shape.kind != BatchKind::move) return;
-        LaneOperation op(ThreadTeam{}, store);
-        const Result<InodeRef> inode =
-            inode_of(op, b.targets[2 * item] & BatchOperand::number_mask);
-        if (!inode)
-            return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
-                        op.needed_place);
-        op.mark_dirty(inode->block_place());
+        if (b.shape.kind == BatchKind::move) MarkMoved{{b, store}}(item);
     }
 };
 

@@ -140,6 +140,7 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     executor.each(operands, PlanEdits{{{b, store}}});
     if (b.shape.kind == BatchKind::remove) executor.each(operands, PlanEmptied{{{b, store}}});
     if (b.state->must_rewrite != 0) {
+        executor.each(b.state->moved_blocks, UnmarkMoved{{b, store}});
         executor.each(1, DropEdits{{b, store}});
         return false;
     }
@@ -147,6 +148,7 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     executor.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
     if (b.state->status != Errc::ok) {
         executor.each(b.state->new_blocks, GiveBack{{b, store}});
+        executor.each(b.state->moved_blocks, UnmarkMoved{{b, store}});
         return true;
     }
     executor.each(b.state->new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
@@ -166,13 +168,17 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
         if (b.may_edit && edit(executor, b, store)) return executor.look(*b.state);
     }
     choose(executor, b, store);
-    BatchState chosen = executor.look(*b.state);
-    if (b.shape.operands() + chosen.entries > b.records_max) chosen.status = Errc::corrupt;
-    if (chosen.status != Errc::ok) return chosen;
-    merge(executor, b, store, chosen);
-    const BatchState planned = executor.look(*b.state);
-    if (planned.status != Errc::ok) return planned;
-    write(executor, b, store, planned);
+    BatchState planned = executor.look(*b.state);
+    if (b.shape.operands() + planned.entries > b.records_max) planned.status = Errc::corrupt;
+    if (planned.status == Errc::ok) {
+        merge(executor, b, store, planned);
+        planned = executor.look(*b.state);
+    }
+    if (planned.status == Errc::ok) {
+        write(executor, b, store, planned);
+    } else {
+        executor.each(planned.moved_blocks, UnmarkMoved{{b, store}});
+    }
     return planned;
 }
 
