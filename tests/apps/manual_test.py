@@ -197,7 +197,7 @@ class PageTest(ManualCase):
         ignored = plain(lines[-1]).rstrip(".").split(", ")
         self.assertGreater(len(words), 25)
         self.assertGreater(len(ignored), 20)
-        examples = {"SECONDS": "7", "NUMBER": "2", "SIZE": "64M"}
+        examples = {"SECONDS": "7", "NUMBER": "2", "SIZE": "512M"}
         for word in words + ignored:
             name, _, value = word.partition("=")
             values = [""] if not value else [f"={examples.get(one, one)}" for one in
