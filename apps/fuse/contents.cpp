@@ -171,10 +171,11 @@ void clear_privileges(const Request& request, fuse_ino_t node, Handle file) {
 }
 
 /// A write also ends the file's capabilities. The kernel removes them itself, except where it hands
-/// writes on without its page cache.
-void clear_capabilities(const Request& request, Handle file) {
-    static_cast<void>(
-        request.volume->remove_attribute({.check = false}, file, "security.capability"));
+/// writes on without its page cache. After an error nothing may be written.
+Errc clear_capabilities(const Request& request, Handle file) {
+    const Errc code =
+        request.volume->remove_attribute({.check = false}, file, "security.capability");
+    return code == Errc::no_data ? Errc::ok : code;
 }
 
 /// Like Volume::write(), but writes all of the bytes or fails. The kernel treats pages that it
@@ -215,7 +216,10 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const u64 at = static_cast<u64>(offset);
     const OpenNumber number(info->fh);
     const bool stamps = info->writepage == 0 && number.is_direct();
-    if (stamps) clear_capabilities(request, file);
+    if (stamps) {
+        const Errc code = clear_capabilities(request, file);
+        if (code != Errc::ok) return request.reply(code);
+    }
     // For pages that are written back, the kernel names only the open file.
     const Awaited awaited = number.is_awaited() ? Awaited::yes : Awaited::no;
     const Result<u64> put =
