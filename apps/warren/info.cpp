@@ -73,11 +73,10 @@ std::string share(u64 part, u64 whole) {
     return " (" + std::to_string((part * 100 + whole / 2) / whole) + "%)";
 }
 
-/// In parentheses: the name of the GPU, or why none is used; "" if there is nothing to say.
+/// In parentheses: the name of the GPU, what it did, or why none is used; "" if there is nothing to
+/// say.
 std::string note_on_engine(const fuse::MountInfo& info) {
-    if (info.engine_note.empty()) return "";
-    const bool is_gpu = info.engine == name_of(EngineChoice::cuda);
-    return " (" + std::string(is_gpu ? "" : "not cuda: ") + info.engine_note + ")";
+    return info.engine_note.empty() ? "" : " (" + info.engine_note + ")";
 }
 
 void print_info(const fuse::MountInfo& info) {

@@ -98,7 +98,7 @@ void VolumeImplementation::start_replica() {
 
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaScans> replica) {
     replica_ = std::move(replica);
-    // How long does du of the whole volume take on either side?
+    // The first predictions come from du of the whole volume on both sides.
     ops::Command of_root;
     of_root.from = store().root_inode;
     const Result<Handle> root = ask<ops::Verb::handle_of>(of_root);
@@ -119,7 +119,9 @@ std::string VolumeImplementation::engine_note() const {
 #if defined(WARREN_CUDA)
     if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
 #endif
-    return replica_ != nullptr ? replica_->note() : engine_failure_;
+    if (replica_ != nullptr) return replica_->note();
+    const bool is_about_cuda = !engine_failure_.empty() && options_.device_memory_bytes == 0;
+    return (is_about_cuda ? "not cuda: " : "") + engine_failure_;
 }
 
 void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {
