@@ -195,8 +195,8 @@ ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& reques
 /// Whether a batch can create `one`: it does not support symbolic links and devices, and all items
 /// must have the same references as `first`.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
-    return one.target.empty() && one.hold == first.hold && one.open == first.open &&
-           !ops::is_device(one.mode) && ops::can_be_made(one.mode) &&
+    return one.target.empty() && one.device == 0 && one.hold == first.hold &&
+           one.open == first.open && !ops::is_device(one.mode) && ops::can_be_made(one.mode) &&
            (one.mode & format::type_mask) != format::type_symlink;
 }
 
