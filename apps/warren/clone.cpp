@@ -30,11 +30,10 @@ constexpr Page page = {
         "extended attributes, links, hard links within SOURCE, devices, holes. It needs the "
         "same permissions as `cp -a`: only root may clone devices. For other users, the clone "
         "belongs to the caller, and the first error ends the command, where `cp -a` would "
-        "continue. TARGET "
-        "is the name of the clone, not a directory to put it into: it must not exist, except "
-        "that an empty directory may be replaced if SOURCE is a directory. Symbolic links are "
-        "cloned, not followed. Each file is cloned atomically, a tree is not: concurrent "
-        "changes to the tree may or may not be in the clone.",
+        "continue. TARGET is the name of the clone, not a directory to put it into: it must not "
+        "exist, except that an empty directory may be replaced if SOURCE is a directory. Symbolic "
+        "links are cloned, not followed. Each file is cloned atomically, a tree is not: "
+        "concurrent changes to the tree may or may not be in the clone.",
     .examples =
         "  warren clone v.img:/src v.img:/src.before\n"
         "  warren clone /mnt/w/base /mnt/w/job-17   a tree of its own for each job",

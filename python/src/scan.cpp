@@ -92,7 +92,7 @@ struct Rows {
 
 /// Calls `work(i)` for each i below `count`, on all cores if there are many `rows`.
 template <class Work>
-void for_each_at_once(u64 count, u64 rows, const Work& work) {
+void for_each_part(u64 count, u64 rows, const Work& work) {
     constexpr u64 shared_rows_min = 20'000;
     std::atomic<u64> next{0};
     run_on_kept_threads(rows < shared_rows_min ? 1 : 0, [&](u32) {
@@ -116,7 +116,7 @@ struct Text {
         bytes = Array::make<u8>({static_cast<i64>(bytes_before.back())});
         offsets = Array::make<i64>({static_cast<i64>(rows_before.back()) + 1});
         *offsets.data<i64>() = 0;
-        for_each_at_once(parts.size(), rows_before.back(), [&](u64 i) {
+        for_each_part(parts.size(), rows_before.back(), [&](u64 i) {
             std::ranges::copy(parts[i]->bytes, bytes.data<char>() + bytes_before[i]);
             std::ranges::transform(
                 parts[i]->ends, offsets.data<i64>() + rows_before[i] + 1,
@@ -209,7 +209,7 @@ class Collector {
         std::vector<u64> before{0};
         for (const auto& rows : rows_.all())
             before.push_back(before.back() + rows->count);
-        for_each_at_once(rows_.all().size(), before.back(), [&](u64 part) {
+        for_each_part(rows_.all().size(), before.back(), [&](u64 part) {
             const Rows& rows = *rows_.all()[part];
             const i64* from = rows.numbers.data();
             for (std::size_t i = 0; i < arrays_.size(); ++i) {
@@ -259,7 +259,7 @@ class Collector {
             add_path(inode, directories, paths);
         const std::string nothing;
         std::vector<Strings> parts(rows_.all().size());
-        for_each_at_once(parts.size(), count(), [&](u64 part) {
+        for_each_part(parts.size(), count(), [&](u64 part) {
             const Rows& rows = *rows_.all()[part];
             u64 begin = 0;
             u64 last = 0;

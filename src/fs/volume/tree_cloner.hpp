@@ -21,7 +21,7 @@
 
 namespace warren {
 
-/// The number of an inode that is removed while a tree is cloned may be given to another file.
+/// For tables by handle: an inode number may be given to another file while a tree is cloned.
 struct HandleHash {
     std::size_t operator()(const Handle& handle) const {
         return std::hash<u64>{}(handle.inode ^ u64{handle.generation} << 40);

@@ -419,7 +419,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         const Errc scanned = volume.scan_by(call, [&](u64& listed) {
             is_by_host = true;
             const Errc code = HostScan(volume).scan_on(call, steps.is_full, left, listed);
-            if (!left.empty()) listed = 0;
+            if (!left.empty()) listed = 0;  // of a part, which says nothing of the whole
             return code;
         });
         if (!is_by_host) left.clear();

@@ -81,7 +81,7 @@ TEST(CostModel, keepsTheRateOfATermThatHadNoPart) {
     EXPECT_NEAR(model.predict({0, 0, 1}), 1e-7, 1e-12);
 }
 
-/// The cheaper side along a sweep, except for a few tries; all in all within 25% of the best.
+/// The faster side along a sweep, except for a few tries; all in all within 25% of the best.
 TEST(SideChoice, followsTheLowerEnvelope) {
     const Seed seed;
     for (const bool is_measured : {true, false}) {

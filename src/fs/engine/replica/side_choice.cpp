@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast rates are learnt, how dear a try may be, and the rates before the first measurement.
+// How fast rates are learnt, how much slower a try may be, and the rates before the first
+// measurement.
 #include "fs/engine/replica/side_choice.hpp"
 
 #include <algorithm>
@@ -59,13 +60,13 @@ SideChoice::Choice SideChoice::choose(const Query& query,
         marked = count_marked();
         beside = replica.model.predict(amounts(query.items, marked));
     }
-    const Side cheaper = beside < cpu ? Side::replica : Side::cpu;
-    OneSide& dearer_side = sides[at(other(cheaper))];
-    const bool is_try = is_due(dearer_side, std::abs(beside - cpu));
-    OneSide& chosen = is_try ? dearer_side : sides[at(cheaper)];
+    const Side faster = beside < cpu ? Side::replica : Side::cpu;
+    OneSide& slower_side = sides[at(other(faster))];
+    const bool is_try = is_due(slower_side, std::abs(beside - cpu));
+    OneSide& chosen = is_try ? slower_side : sides[at(faster)];
     chosen.waited = 0;
     chosen.tries = is_try ? std::min(chosen.tries + 1, tries_max) : 0;
-    return {is_try ? other(cheaper) : cheaper, marked, is_try};
+    return {is_try ? other(faster) : faster, marked, is_try};
 }
 
 void SideChoice::learn(const Query& query, const Choice& choice, double seconds) {

@@ -2,10 +2,10 @@
 // Chooses the side that answers a query: the CPU or a replica, whichever is predicted to finish
 // first. The predictions are learnt from the times of the queries that ran.
 //
-// Invariant: no side is left out for ever. The dearer side is tried when it would cost, as
+// Invariant: no side is left out for ever. The slower side is tried when it would cost, as
 // predicted, an eighth of the time that queries have spent on the other side since it last ran. So
 // what has changed is noticed, and marked blocks are sent once enough queries would have been
-// faster behind them. The share halves with each try after which the side is still the dearer one.
+// faster behind them. The share halves with each try after which the side is still the slower one.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ class SideChoice {
         CostModel model;
         bool has_run = false;
         double waited = 0;  // seconds that queries have spent on the other side since it last ran
-        u32 tries = 0;      // since it was last the cheaper side
+        u32 tries = 0;      // since it was last the faster side
     };
     using Sides = std::array<OneSide, 2>;
 
