@@ -219,7 +219,7 @@ Errc Courier::read_ranks(const SavedWalk& walk, SavedRanks& ranks, std::string& 
         WARREN_TRY(load_queue(walk, ranks[0].parts, leases));
     }
     path = engine_.options_.checkpoint;
-    return leases.are_even() ? Errc::ok : Errc::corrupt;
+    return leases.will_all_come() ? Errc::ok : Errc::corrupt;
 }
 
 /// Whether this rank takes over the state of `rank` of the saved walk.

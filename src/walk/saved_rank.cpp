@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory is finished when everything that holds it is done: its subdirectories, its waiting
 // items and the results due under its lease. So a state is consistent if each directory is held by
-// at least one of these, and as many results are due under each lease as other ranks owe.
+// at least one of these, as many results are due under each lease as other ranks owe, and no
+// directory waits, through leases, for its own result.
 #include "walk/saved_rank.hpp"
 
 #include <algorithm>
@@ -220,10 +221,30 @@ bool SavedLeases::add(u32 rank, const SavedRank& saved) {
     for (const SavedRank::Lease& lease : saved.leases) {
         if (!leases_.insert(lease.number).second) return false;
         due_[{rank, lease.number}] = lease.due;
+        for (u32 at = lease.directory; at != 0; at = saved.directories[at - 1].above) {
+            const SavedRank::Directory& directory = saved.directories[at - 1];
+            if (result_target(directory.kind) != ResultTarget::owner) continue;
+            returned_under_[{rank, lease.number}] = directory.owner;
+            break;
+        }
     }
     for (const SavedRank::Directory& directory : saved.directories)
         if (result_target(directory.kind) == ResultTarget::owner) owe(directory.owner);
     return true;
+}
+
+bool SavedLeases::wait_in_a_circle() const {
+    std::set<Owner> seen;
+    for (const auto& [first, ignored] : returned_under_) {
+        std::set<Owner> path;
+        auto at = returned_under_.find(first);
+        while (at != returned_under_.end() && !seen.contains(at->first)) {
+            if (!path.insert(at->first).second) return true;
+            at = returned_under_.find(at->second);
+        }
+        seen.merge(path);
+    }
+    return false;
 }
 
 Owner owner_after(Owner owner, std::span<const u32> walks) {

@@ -90,12 +90,17 @@ class SavedLeases {
     bool add(u32 rank, const SavedRank& saved);
     /// Counts an item in the queue of rank 0, which will return a result.
     void owe(const Owner& owner) { ++owed_[owner]; }
-    bool are_even() const { return due_ == owed_; }
+    bool will_all_come() const { return due_ == owed_ && !wait_in_a_circle(); }
 
  private:
+    bool wait_in_a_circle() const;
+
     std::set<u64> leases_;
     std::map<Owner, u64> due_;
     std::map<Owner, u64> owed_;
+    /// Of a lease whose directory must finish before a result can be returned: the lease under
+    /// which that result is due.
+    std::map<Owner, Owner> returned_under_;
 };
 
 /// The rank that took over the owner's leases in the last of `walks`, each of which may have had

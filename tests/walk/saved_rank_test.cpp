@@ -157,27 +157,50 @@ TEST(SavedRank, OfOtherBytesIsRefusedOrWhole) {
     }
 }
 
-TEST(SavedLeases, AreEvenIfEachResultIsDueOnce) {
+TEST(SavedLeases, AllComeIfEachResultIsDueOnce) {
     const SavedRank saved = sound_state();
-    const auto are_even = [](const std::vector<SavedRank>& ranks, const std::vector<Owner>& queue) {
+    const auto all_come = [](const std::vector<SavedRank>& ranks, const std::vector<Owner>& queue) {
         SavedLeases leases;
         for (u32 rank = 0; rank < ranks.size(); ++rank)
             if (!leases.add(rank, ranks[rank])) return false;
         for (const Owner& owner : queue)
             leases.owe(owner);
-        return leases.are_even();
+        return leases.will_all_come();
     };
-    EXPECT_TRUE(are_even({saved}, {}));
-    EXPECT_FALSE(are_even({saved, saved}, {})) << "one lease of two ranks";
-    EXPECT_FALSE(are_even({saved}, {{0, lease}})) << "more results than are due";
+    EXPECT_TRUE(all_come({saved}, {}));
+    EXPECT_FALSE(all_come({saved, saved}, {})) << "one lease of two ranks";
+    EXPECT_FALSE(all_come({saved}, {{0, lease}})) << "more results than are due";
     SavedRank forged = saved;
     forged.leases[0].due = 2;
-    EXPECT_FALSE(are_even({forged}, {})) << "a result that never comes";
-    EXPECT_TRUE(are_even({forged}, {{0, lease}}));
-    EXPECT_FALSE(are_even({forged}, {{1, lease}})) << "it goes to another rank";
+    EXPECT_FALSE(all_come({forged}, {})) << "a result that never comes";
+    EXPECT_TRUE(all_come({forged}, {{0, lease}}));
+    EXPECT_FALSE(all_come({forged}, {{1, lease}})) << "it goes to another rank";
     forged = saved;
     forged.directories[adopted - 1].owner.lease = lease - 1;
-    EXPECT_FALSE(are_even({forged}, {})) << "no rank issued that lease";
+    EXPECT_FALSE(all_come({forged}, {})) << "no rank issued that lease";
+    forged = saved;
+    forged.leases[0].directory = adopted;
+    EXPECT_FALSE(all_come({forged}, {})) << "the directory waits for its own result";
+    forged.directories.push_back(forged.directories[child - 1]);
+    forged.directories.back().above = adopted;
+    forged.leases[0].directory = static_cast<u32>(forged.directories.size());
+    EXPECT_FALSE(all_come({forged}, {})) << "a directory below it does";
+}
+
+TEST(SavedLeases, DoNotAllComeIfTwoRanksWaitForEachOther) {
+    const auto all_come = [](bool is_circle) {
+        // Each rank has taken over a directory of the other, and given away work of that directory.
+        SavedLeases leases;
+        for (u32 rank = 0; rank < 2; ++rank) {
+            SavedRank saved = sound_state();
+            saved.leases[0] = {lease + rank, is_circle || rank == 0 ? adopted : 1u, 1};
+            saved.directories[adopted - 1].owner = {1 - rank, lease + 1 - rank};
+            if (!leases.add(rank, saved)) return false;
+        }
+        return leases.will_all_come();
+    };
+    EXPECT_TRUE(all_come(false));
+    EXPECT_FALSE(all_come(true));
 }
 
 TEST(SavedWorkBatch, ThatNoRankWroteIsRefused) {
