@@ -63,6 +63,7 @@ bool TreeCopy::copy() {
 
 void TreeCopy::merge(void* into, const void* from) {
     static_cast<State*>(into)->parts += static_cast<const State*>(from)->parts;
+    static_cast<State*>(into)->lost += static_cast<const State*>(from)->lost;
 }
 
 std::string TreeCopy::source_path(std::string_view below) const {
@@ -100,21 +101,27 @@ void TreeCopy::count(const Job& job) {
     run_.tally.add(copied_bytes, job.size);
 }
 
+Original TreeCopy::original_of(const struct statx& status) const {
+    Original original{kept_of(status),
+                      status.stx_size,
+                      walk::device_of(status),
+                      status.stx_ino,
+                      {status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec}};
+    if (run_.rules.default_modes) {
+        const u32 kind = original.kept.mode & S_IFMT;
+        original.kept.mode = kind | (kind == S_IFDIR ? 0777 : 0666);
+    }
+    return original;
+}
+
 TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
                                std::string_view below) const {
     Job job;
+    static_cast<Original&>(job) = original_of(status);
     job.from = from;
-    job.kept = kept_of(status);
-    if (run_.rules.default_modes) {
-        const u32 kind = job.kept.mode & S_IFMT;
-        job.kept.mode = kind | (kind == S_IFDIR ? 0777 : 0666);
-    }
-    job.size = status.stx_size;
-    job.device = walk::device_of(status);
-    job.inode = status.stx_ino;
     job.special_device = makedev(status.stx_rdev_major, status.stx_rdev_minor);
     job.shared = run_.rules.keep_links && status.stx_nlink > 1 && !S_ISDIR(status.stx_mode);
-    job.has_holes = status.stx_blocks * 512 < status.stx_size;
+    job.has_holes = is_sparse(status);
     job.below = below;
     return job;
 }
@@ -209,6 +216,7 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
 void TreeCopy::finish_directory(const walk::Finished& directory) {
     State& state = directory.result<State>();
     const u64 parts = std::exchange(state.parts, 0);  // not to be added to the parent's
+    const u64 lost = std::exchange(state.lost, 0);
     if (state.is_met == 0 || (run_.is_cut() && parts == 0)) return;
     const std::string path = directory.path();
     const std::string_view below = below_root(path, source_);
@@ -217,8 +225,9 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     if (parts == 0 && run_.is_resumed() && !run_.rules.dry_run) clear_parts(below);
     if (parts > 0 || clears) {
         const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
-        if (!source) return fail(false, "open", errno, below);
-        if (parts > 0) finish_parts(source.get(), below);
+        const int error = source ? 0 : errno;
+        if (parts > 0) finish_parts(lost == 0 ? source.get() : -1, below);
+        if (!source) return fail(false, "open", error, below);
         if (clears) delete_others(source.get(), below);
     }
     const Keeps& keeps = run_.rules.keeps;

@@ -6,7 +6,8 @@
 // Invariant: no state of the tree is kept besides the results of directories, so any thread or
 // process can do any part. Hard links are tracked in the target's file system: the first copy of a
 // file with several names gets an additional name in a folder for links, which is removed at the
-// end. Below the target no symbolic link is followed.
+// end. Below the target no symbolic link is followed. A copy gets the times that its source had
+// before the copying; a source that has changed by its end is reported.
 #pragma once
 
 #include <atomic>
@@ -46,6 +47,10 @@ struct TreeCopyRules {
     bool sums_up = false;
 };
 
+inline bool is_sparse(const struct statx& status) {
+    return status.stx_blocks * 512 < status.stx_size;
+}
+
 /// The counters that the command reports.
 enum CopyCount : size_t {
     copied_files,
@@ -54,6 +59,15 @@ enum CopyCount : size_t {
     made_links,   // additional names of files that were copied before
     made_others,  // symbolic links, devices, pipes, ...
     removed_names
+};
+
+/// What a regular file was when its copying began.
+struct Original {
+    Kept kept;
+    u64 size = 0;
+    u64 device = 0;
+    u64 inode = 0;
+    timespec changed{};
 };
 
 /// State shared by all copies of one command.
@@ -87,6 +101,7 @@ class TreeCopy {
     /// The result of one directory; nothing in it is summed up over the tree.
     struct State {
         u64 parts;  // large files in it whose parts are not all copied yet
+        u64 lost;   // parts that could not be copied while their temporary file stays
         u64 is_met;
         u64 is_new;
         Kept kept;
@@ -99,16 +114,13 @@ class TreeCopy {
         bool is_regular() const { return found && S_ISREG(status.st_mode); }
     };
     /// One name to copy.
-    struct Job {
+    struct Job : Original {
         Place from;
         Place to;
-        Kept kept;
-        u64 size = 0;
-        u64 device = 0;
-        u64 inode = 0;
         u64 special_device = 0;
         bool shared = false;  // has other names, which are to stay names of the same file
         bool has_holes = false;
+        bool has_changed = false;  // the source, since its copying began
         Existing existing;
         std::string below;      // path relative to the root, the same in both trees
         std::string temporary;  // temporary name, in the target's directory
@@ -123,6 +135,10 @@ class TreeCopy {
     void tell(u32 worker, std::string_view below);
     void count(const Job& job);
     Job job_of(const Place& from, const struct statx& status, std::string_view below) const;
+    Original original_of(const struct statx& status) const;
+    Fault open_source(const Place& from, const Original& original, Descriptor& file,
+                      struct statx& status) const;
+    void compare_original(Job& job, int from);
     int open_flags() const;
 
     walk::Next visit(const walk::Entry& entry);
@@ -137,21 +153,27 @@ class TreeCopy {
     bool is_wanted(Job& job);
     bool is_equal(const Job& job);
     bool settle_equal(const Job& job);
-    bool copy_regular(const walk::Entry& entry, const Job& job);
+    bool copy_regular(const walk::Entry& entry, Job& job);
     bool copy_special(const Job& job);
-    bool fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to, bool& waits);
+    bool fill(const walk::Entry& entry, const Job& job, int from, const Descriptor& to,
+              bool& waits);
+    bool fill_in_parts(const walk::Entry& entry, const Job& job, const Descriptor& to, bool& waits);
     Fault share(const Job& job, int from, const Place& to, bool& done);
     InKernel in_kernel() const;
     Fault check(int from, int to, u64 begin, u64 end);
-    bool copy_with_threads(const Job& job);
+    Fault copy_with_threads(const Job& job);
     void copy_task(const walk::Task& task);
-    Fault copy_one_part(const Place& from, const Place& to, u64 begin, u64 end);
+    Fault copy_one_part(const Place& from, const Place& to, const Original& original, u64 begin,
+                        u64 end);
     void finish_parts(int source, std::string_view below);
+    void finish_large(const Place& from, const Place& to, const std::string& temporary,
+                      const std::string& below);
     void clear_parts(std::string_view below);
     Written written(bool has_holes) const;
+    Keeps keeps_of(const Job& job) const;
     u32 made_mode(const Job& job) const;
     Fault set_attributes(const Job& job, const Place& from, const Place& at, bool& writes_into);
-    bool finish_file(const Job& job);
+    bool finish_file(const Job& job, int from, Descriptor to);
     bool put_in_place(const Job& job);
     bool write_into(const Job& job);
     bool discard(const Job& job);

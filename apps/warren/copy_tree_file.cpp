@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a copy. A large file is divided into parts, which any thread copies into the same
-// temporary file. A part that fails removes the temporary file, so that nothing is left to rename
-// when the directory finishes.
-#include <sys/syscall.h>
-
-#include <algorithm>
-#include <atomic>
+// The files of a copy: what is copied, and how a complete temporary file gets its attributes and
+// its name. copy_tree_parts.cpp copies large files.
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <set>
 
 #include "apps/warren/copy_tree.hpp"
 #include "apps/warren/file_parts.hpp"
 #include "apps/warren/location.hpp"
-#include "apps/warren/messages.hpp"
-#include "base/workers.hpp"
 #include "warren/hash.hpp"
 
 namespace warren::cli {
@@ -23,6 +14,9 @@ namespace warren::cli {
 namespace {
 
 constexpr int create_flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+
+/// The source is no longer the file, or in the state, that the copying began with.
+constexpr Fault source_changed{EBUSY, "copy while it changes"};
 
 bool same_time(const timespec& one, const timespec& two) {
     return one.tv_sec == two.tv_sec && one.tv_nsec == two.tv_nsec;
@@ -44,6 +38,10 @@ int read_link(const Place& place, std::string& target) {
         }
         target.resize(target.size() * 4);
     }
+}
+
+int read_status(int file, struct statx& status) {
+    return ::statx(file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status) == 0 ? 0 : errno;
 }
 
 /// Creates a new file, replacing one that an earlier run with the same mark has left.
@@ -177,7 +175,7 @@ bool TreeCopy::copy_special(const Job& job) {
         fail(true, "create special file", errno, job.below);
         return false;
     };
-    return made() && finish_file(job);
+    return made() && finish_file(job, -1, Descriptor());
 }
 
 /// Removes the temporary file; returns false, as the result of a copy that failed.
@@ -186,17 +184,39 @@ bool TreeCopy::discard(const Job& job) {
     return false;
 }
 
-bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
-    const Descriptor from(::openat(job.from.directory, job.from.name, open_flags()));
-    struct stat status {};
-    if (!from || ::fstat(from.get(), &status) != 0) {
-        fail(false, "open for reading", errno, job.below);
+/// Opens the source; a fault if it is another file than `original`.
+Fault TreeCopy::open_source(const Place& from, const Original& original, Descriptor& file,
+                            struct statx& status) const {
+    file = Descriptor(::openat(from.directory, from.name, open_flags()));
+    const int error = file ? read_status(file.get(), status) : errno;
+    if (error != 0) return {error, "open for reading"};
+    const bool is_same =
+        status.stx_ino == original.inode && walk::device_of(status) == original.device;
+    return is_same ? Fault{} : source_changed;
+}
+
+/// Reports a source that has changed since its copying began. Its copy then gets the time of
+/// modification from before whatever else is kept, so that a later sync does not skip it.
+void TreeCopy::compare_original(Job& job, int from) {
+    struct statx status {};
+    if (const int error = read_status(from, status)) return fail({error, "stat"}, job.below);
+    const Original now = original_of(status);
+    const bool has_same_time = same_time(now.kept.modified, job.kept.modified);
+    if (has_same_time && now.size == job.size && same_time(now.changed, job.changed)) return;
+    fail(source_changed, job.below);
+    job.has_changed = true;
+    if (has_same_time) --job.kept.modified.tv_sec;  // it was set back
+}
+
+bool TreeCopy::copy_regular(const walk::Entry& entry, Job& job) {
+    Descriptor from;
+    struct statx status {};
+    if (const Fault fault = open_source(job.from, job, from, status)) {
+        fail(fault, job.below);
         return false;
     }
-    if (status.st_ino != job.inode || device_of(status) != job.device) {
-        fail(false, "open what was listed as", ENOENT, job.below);  // replaced since it was listed
-        return false;
-    }
+    static_cast<Original&>(job) = original_of(status);
+    job.has_holes = is_sparse(status);
     Descriptor to = create_file(job.at(), made_mode(job));
     if (!to) {
         fail(true, "create regular file", errno, job.below);
@@ -205,22 +225,12 @@ bool TreeCopy::copy_regular(const walk::Entry& entry, const Job& job) {
     bool waits = false;
     if (!fill(entry, job, from.get(), to, waits)) return discard(job);
     if (waits) return true;  // put in place when the directory finishes
-    Place at = job.at();
-    at.file = to.get();
-    bool writes_into = false;
-    if (const Fault fault = set_attributes(job, {-1, "", from.get()}, at, writes_into)) {
-        fail(fault, job.below);
-        return discard(job);
-    }
-    if (const int error = to.close()) {
-        fail(true, "close", error, job.below);
-        return discard(job);
-    }
-    return writes_into ? write_into(job) : put_in_place(job);
+    compare_original(job, from.get());
+    return finish_file(job, from.get(), std::move(to));
 }
 
 /// Copies the contents, or queues the parts of a large file (`waits`).
-bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descriptor& to,
+bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, const Descriptor& to,
                     bool& waits) {
     bool done = false;
     Place at = job.at();
@@ -230,20 +240,12 @@ bool TreeCopy::fill(const walk::Entry& entry, const Job& job, int from, Descript
         return false;
     }
     if (done) return true;
-    const bool is_large = job.size >= large_bytes;
+    if (job.size >= large_bytes) return fill_in_parts(entry, job, to, waits);
     const Written what = job.size == 0 ? Written::all : written(job.has_holes);
-    if ((is_large || what != Written::all) &&
-        ::ftruncate(to.get(), static_cast<off_t>(job.size)) != 0) {
+    if (what != Written::all && ::ftruncate(to.get(), static_cast<off_t>(job.size)) != 0) {
         fail(true, "extend", errno, job.below);
         return false;
     }
-    if (is_large && entry.depth() > 0) {
-        ++entry.result<State>().parts;
-        waits = true;
-        add_file_parts(entry, job.size);
-        return true;
-    }
-    if (is_large) return copy_with_threads(job);
     const u64 end = job.size == 0 ? to_the_end : job.size;  // files of /proc have no size
     Fault fault = copy_part(from, to.get(), 0, end, what, in_kernel());
     if (!fault && run_.rules.verify) fault = check(from, to.get(), 0, end);
@@ -276,103 +278,17 @@ Fault TreeCopy::check(int from, int to, u64 begin, u64 end) {
     return {};
 }
 
-void TreeCopy::copy_task(const walk::Task& task) {
-    if (run_.is_cut()) return;
-    const std::string folder(below_root(task.path, source_));
-    const std::optional<FilePart> part = file_part_of(task);
-    if (!part) return fail(false, walk::action_resume, EUCLEAN, folder);
-    const char* const name = part->name;
-    const std::string below = folder.empty() ? name : joined(folder, name);
-    if (task.directory < 0) return fail(false, "open for reading", ENOENT, below);
-    const int to = tree_.directory(folder);
-    if (to < 0) return fail(true, "open", errno, folder);
-    const std::string temporary = temporary_name(name);
-    const Place at{to, temporary.c_str()};
-    const Fault fault = copy_one_part({task.directory, name}, at, part->begin, part->end);
-    if (!fault) return;
-    // If the file is gone, another part has failed and removed it.
-    if (fault.error != ENOENT || !fault.at_target) fail(fault, below);
-    ::unlinkat(to, temporary.c_str(), 0);
-}
-
-Fault TreeCopy::copy_one_part(const Place& from, const Place& to, u64 begin, u64 end) {
-    const Descriptor source(::openat(from.directory, from.name, open_flags()));
-    if (!source) return {errno, "open for reading"};
-    const Descriptor target(::openat(to.directory, to.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    if (!target) return {errno, "open", true};
-    const Written what = written(true);
-    const Fault fault = copy_part(source.get(), target.get(), begin, end, what, in_kernel());
-    if (fault) return fault;
-    return run_.rules.verify ? check(source.get(), target.get(), begin, end) : Fault{};
-}
-
-/// For a large file given as an operand: there is no directory whose finish would put it in place.
-bool TreeCopy::copy_with_threads(const Job& job) {
-    std::atomic<u64> next{0};
-    std::atomic<bool> failed{false};
-    const auto work = [&](u32) {
-        while (!failed.load(std::memory_order_relaxed) && !run_.is_cut()) {
-            const u64 begin = next.fetch_add(part_bytes, std::memory_order_relaxed);
-            if (begin >= job.size) return;
-            const u64 end = std::min(begin + part_bytes, job.size);
-            const Fault fault = copy_one_part(job.from, job.at(), begin, end);
-            if (fault && !failed.exchange(true, std::memory_order_relaxed)) fail(fault, job.below);
-        }
-    };
-    Workers(walk_threads(run_.setup.options)).run_last(work);
-    return !failed.load(std::memory_order_relaxed) && !run_.is_cut();
-}
-
-/// Puts the large files of a directory in place, after all their parts were copied.
-void TreeCopy::finish_parts(int source, std::string_view below) {
-    const Descriptor target = tree_.open(below);
-    std::vector<std::string> names;
-    int error = target ? list_names(target.get(), names) : errno;
-    if (error != 0) return fail(true, "read", error, below);
-    std::set<std::string> waiting;
-    for (std::string& name : names) {
-        if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
-    }
-    names.clear();
-    if (!run_.is_cut()) error = list_names(source, names);  // else files may be incomplete
-    if (error != 0) fail(false, "read", error, below);
-    for (const std::string& name : names) {
-        const auto found = waiting.find(temporary_name(name));
-        if (found == waiting.end()) continue;
-        const std::string inner = below.empty() ? name : joined(below, name);
-        struct statx status {};
-        const int flags = open_flags() & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
-        if (::statx(source, name.c_str(), flags, STATX_BASIC_STATS, &status) != 0) {
-            fail(false, "stat", errno, inner);
-            continue;  // removed below
-        }
-        Job job = job_of({source, name.c_str()}, status, inner);
-        job.to = {target.get(), name.c_str()};
-        job.temporary = *found;
-        waiting.erase(found);
-        if (look(job)) finish_file(job);
-    }
-    for (const std::string& name : waiting)
-        ::unlinkat(target.get(), name.c_str(), 0);
-}
-
-/// Removes temporary files that a killed run has left: everything that belongs into the directory
-/// is in place by then.
-void TreeCopy::clear_parts(std::string_view below) {
-    const Descriptor target = tree_.open(below);
-    std::vector<std::string> names;
-    if (!target || list_names(target.get(), names) != 0) return;  // reported elsewhere
-    for (const std::string& name : names) {
-        if (name.starts_with(run_.mark + "-") && name != links_folder_name(run_.mark)) {
-            ::unlinkat(target.get(), name.c_str(), 0);
-        }
-    }
-}
-
 /// Which bytes of a file are written; all of them if it has no holes.
 Written TreeCopy::written(bool has_holes) const {
     if (run_.rules.sparse == Sparse::always) return Written::nonzero;
     return has_holes && run_.rules.sparse == Sparse::automatic ? Written::data : Written::all;
+}
+
+/// What a copy keeps; the times in any case if its source has changed meanwhile.
+Keeps TreeCopy::keeps_of(const Job& job) const {
+    Keeps keeps = run_.rules.keeps;
+    keeps.times = keeps.times || job.has_changed;
+    return keeps;
 }
 
 /// The mode that a file is created with: no other user can read it before its owner is set.
@@ -385,7 +301,7 @@ u32 TreeCopy::made_mode(const Job& job) const {
 /// the owner of the file that it replaces, so its contents must be written into that file instead.
 Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& at,
                                bool& writes_into) {
-    const Keeps& keeps = run_.rules.keeps;
+    const Keeps keeps = keeps_of(job);
     // Attributes that are not copied stay those of the replaced file, as if it had been written
     // into.
     const bool replaces = job.existing.is_regular() && S_ISREG(job.kept.mode);
@@ -411,9 +327,15 @@ Fault TreeCopy::set_attributes(const Job& job, const Place& from, const Place& a
     return {change_mode(at, mode), "set the mode of", true};
 }
 
-bool TreeCopy::finish_file(const Job& job) {
+/// Puts a complete copy in place. `from` and `to` are the open files, or none.
+bool TreeCopy::finish_file(const Job& job, int from, Descriptor to) {
+    Place source = job.from;
+    Place at = job.at();
+    source.file = from;
+    at.file = to.get();
     bool writes_into = false;
-    const Fault fault = set_attributes(job, job.from, job.at(), writes_into);
+    Fault fault = set_attributes(job, source, at, writes_into);
+    if (const int error = to.close(); error != 0 && !fault) fault = {error, "close", true};
     if (!fault) return writes_into ? write_into(job) : put_in_place(job);
     fail(fault, job.below);
     return discard(job);
@@ -442,7 +364,7 @@ bool TreeCopy::write_into(const Job& job) {
                                       has_holes ? Written::data : Written::all, in_kernel());
         if (fault) return fault;
         if (const int error = to.close()) return {error, "close", true};
-        return keep_attributes(job.from, job.to, job.kept, run_.rules.keeps);
+        return keep_attributes(job.from, job.to, job.kept, keeps_of(job));
     };
     const Fault fault = copy();
     static_cast<void>(discard(job));

@@ -68,6 +68,9 @@ std::string sentence(const walk::Failure& failure) {
         return "cannot resume from " + quote(failure.path) + ": " +
                checkpoint_reason(static_cast<Errc>(failure.error));
     }
+    if (action == "copy while it changes") {
+        return quote(failure.path) + ": changed while it was copied; run again";
+    }
     if (action == "verify") return quote(failure.path) + " is not what was written";
     return "cannot " + std::string(action) + " " + quote(failure.path) + ": " + why;
 }

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files and folders that another process changes or replaces while cp and sync copy them.
+
+The copying process runs for about a millisecond at a time. In between, while it is stopped, a test
+looks whether the copying has come far enough, and then changes the source or the target.
+"""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+from command_line import WARREN, CommandCase
+from host_trees_test import TreesCase
+from ranks import HAS_MPI, in_ranks, rank_of
+
+MIB = 1 << 20
+SMALL = 60 * MIB  # copied as a whole
+LARGE = 96 * MIB  # copied in parts
+CHANGED = b": changed while it was copied; run again\n"
+BLOCK = random.Random(1).randbytes(MIB)
+
+
+def states(process):
+    """The states of all threads, as letters; empty if the process has ended."""
+    try:
+        threads = os.listdir(f"/proc/{process}/task")
+        stats = [pathlib.Path(f"/proc/{process}/task/{thread}/stat").read_text()
+                 for thread in threads]
+    except OSError:
+        return ""
+    letters = "".join(text.rpartition(")")[2].split()[0] for text in stats)
+    return "" if "Z" in letters else letters
+
+
+def stop(process):
+    """Stops the process; false if it has ended."""
+    try:
+        os.kill(process, signal.SIGSTOP)
+        while letters := states(process):
+            if set(letters) <= set("Tt"):
+                return True
+            time.sleep(0.0002)
+    except ProcessLookupError:
+        pass
+    return False
+
+
+class StoppedCase(TreesCase):
+    def processes_of(self, job, ranks):
+        while ranks and job.poll() is None:
+            found = [rank_of(job, rank) for rank in range(ranks)]
+            if all(found):
+                return found
+            time.sleep(0.005)
+        return [job.pid]
+
+    def while_stopped(self, words, is_time, change, ranks=0):
+        """Runs the command, which must fail; calls `change` when `is_time`. Returns its errors."""
+        for _ in range(20):
+            self.prepare()
+            job = subprocess.Popen(in_ranks(ranks, WARREN, *map(os.fspath, words)),
+                                   cwd=self.folder, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"})
+            self.processes = self.processes_of(job, ranks)
+            is_done = False
+            while not is_done and all([stop(process) for process in self.processes]):
+                is_done = is_time()
+                if is_done:
+                    change()
+                self.let_run()
+            self.let_run()
+            error = job.communicate(timeout=120)[1]
+            if is_done:
+                self.assertEqual(job.returncode, 1, (words, error))
+                return error
+        return self.fail("this machine let no copy be stopped in its middle")
+
+    def let_run(self):
+        for process in self.processes:
+            if states(process):
+                os.kill(process, signal.SIGCONT)
+        time.sleep(0.001)
+
+    def prepare(self):
+        """Called before each attempt, since a copy may end before it is stopped."""
+        self.warren("rm", "-rf", "own")
+
+    def make(self, name, size):
+        path = self.tree / name
+        with open(path, "wb") as file:
+            for _ in range(size // MIB):
+                file.write(BLOCK)
+        os.utime(path, (10**9, 10**9))
+        return path
+
+    def temporary(self):
+        """The temporary file of a copy, when some and not all of it has been written."""
+        for path in self.folder.rglob(".warren-*"):
+            status = path.stat()
+            if MIB < status.st_blocks * 512 < SMALL - 20 * MIB:
+                return path
+        return None
+
+    def write_into(self, path):
+        with open(path, "r+b") as file:
+            file.write(b"other")
+            file.seek(-5, os.SEEK_END)
+            file.write(b"other")
+
+    def assert_mended(self):
+        """The next sync finds what differs."""
+        self.assert_tidy(self.folder)
+        self.warren("sync", "tree", "own")
+        self.assertEqual(self.output("cmp", "tree", "own"), "")
+
+
+class TreeTest(StoppedCase):
+    words = ["cp", "-a", "-j", "1", "--reflink=never", "tree", "own"]
+
+    def test_written_into(self):
+        for size in (SMALL, LARGE):
+            path = self.make("file", size)
+            error = self.while_stopped(self.words, self.temporary, lambda: self.write_into(path))
+            self.assertEqual(error, b"warren cp: 'tree/file'" + CHANGED)
+            self.assertEqual((self.folder / "own/file").stat().st_mtime, 10**9)
+            self.assert_mended()
+
+    @unittest.skipUnless(HAS_MPI, "there is no MPI here")
+    def test_written_into_under_mpirun(self):
+        path = self.make("file", LARGE)
+        error = self.while_stopped(self.words, self.temporary, lambda: self.write_into(path),
+                                   ranks=2)
+        self.assertEqual(error.count(b"warren cp: 'tree/file'" + CHANGED), 1)
+        self.assertEqual((self.folder / "own/file").stat().st_mtime, 10**9)
+        self.assert_mended()
+
+    def test_time_set_back(self):
+        path = self.make("file", LARGE)
+
+        def change():
+            self.write_into(path)
+            os.utime(path, (10**9, 10**9))
+
+        self.assertIn(CHANGED, self.while_stopped(self.words, self.temporary, change))
+        self.assertLess((self.folder / "own/file").stat().st_mtime, 10**9)
+        self.assert_mended()
+
+    def test_times_that_are_not_kept(self):
+        path = self.make("file", LARGE)
+        words = ["cp", "-rT", "-j", "1", "--reflink=never", "tree", "own"]
+        self.while_stopped(words, self.temporary, lambda: self.write_into(path))
+        self.warren("cp", "-ruT", "tree", "own")
+        self.run_program("cmp", "tree/file", "own/file")
+
+    def test_shorter_and_longer(self):
+        for size in (SMALL, LARGE):
+            for new_size in (5 * MIB, size + 5 * MIB):
+                path = self.make("file", size)
+                error = self.while_stopped(self.words, self.temporary,
+                                           lambda: os.truncate(path, new_size))
+                self.assertIn(CHANGED, error)
+                self.assertLessEqual((self.folder / "own/file").stat().st_size, size)
+                self.assert_mended()
+
+    def test_an_operand(self):
+        for size in (SMALL, LARGE):
+            path = self.make("file", size)
+            words = ["cp", "-p", "-j", "1", "--reflink=never", "tree/file", "own"]
+            error = self.while_stopped(words, self.temporary, lambda: self.write_into(path))
+            self.assertEqual(error, b"warren cp: 'tree/file'" + CHANGED)
+            self.assertEqual((self.folder / "own").stat().st_mtime, 10**9)
+            self.assertEqual((self.folder / "own").stat().st_size, size)
+
+    def test_replaced(self):
+        for ranks in (0, 2) if HAS_MPI else (0,):
+            path = self.make("file", LARGE)
+            new = self.write("new", b"other" * (LARGE // 5))
+            words = ["sync", "--threads", "3", "tree", "own"]
+            error = self.while_stopped(words, self.temporary, lambda: os.replace(new, path),
+                                       ranks=ranks)
+            self.assertEqual(error.count(b"warren sync: 'tree/file'" + CHANGED), 1)
+            self.assertFalse((self.folder / "own/file").exists())
+            self.assert_mended()
+
+    def test_a_folder_that_is_moved_away(self):
+        (self.tree / "inner").mkdir()
+        self.make("inner/file", LARGE)
+        self.while_stopped(self.words, self.temporary,
+                           lambda: (self.tree / "inner").rename(self.folder / "elsewhere"))
+        self.assert_tidy(self.folder)
+
+    def test_a_temporary_file_that_is_damaged(self):
+        self.make("file", LARGE)
+        for change in (lambda path: os.truncate(path, 10), os.unlink):
+            error = self.while_stopped(self.words, self.temporary,
+                                       lambda: change(f"{self.temporary()}="))
+            self.assertIn(b"cannot go on with 'own/file': ", error)
+            self.assertEqual(error.count(b"\n"), 1)
+            self.assertFalse((self.folder / "own/file").exists())
+            self.assert_mended()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
