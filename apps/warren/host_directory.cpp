@@ -14,6 +14,7 @@
 #include "apps/warren/directory.hpp"
 #include "apps/warren/file_contents.hpp"
 #include "apps/warren/host_attributes.hpp"
+#include "apps/warren/place.hpp"
 #include "base/file_time.hpp"
 
 namespace warren::cli {
@@ -241,9 +242,9 @@ Errc HostDirectory::change(std::string_view name, const AttributeChange& change)
             return last_error();
         }
     }
-    if ((change.which & AttributeChange::mode) != 0 &&
-        ::fchmodat(descriptor_, path.c_str(), change.new_mode & 07777, 0) != 0) {
-        return last_error();
+    if ((change.which & AttributeChange::mode) != 0) {
+        const int error = change_mode({descriptor_, path.c_str()}, change.new_mode & 07777);
+        if (error != 0) return static_cast<Errc>(error);
     }
     if ((change.which & (AttributeChange::accessed | AttributeChange::modified)) != 0) {
         timespec times[2] = {to_timespec(change.new_accessed), to_timespec(change.new_modified)};

@@ -204,5 +204,31 @@ class TreeTest(StoppedCase):
             self.assert_mended()
 
 
+class VolumeTest(StoppedCase):
+    """Copies into and out of an image."""
+
+    def prepare(self):
+        super().prepare()
+        self.warren("rm", "-rf", self.inside("/tree"))
+
+    def setUp(self):
+        super().setUp()
+        self.make_volume("256M")
+
+    def test_a_target_that_becomes_a_link(self):
+        self.make("file", SMALL).chmod(0o644)
+        self.warren("cp", "-p", "tree/file", self.inside("/file"))
+        victim = self.write("victim", mode=0o600)
+        own = self.folder / "own"
+
+        def change():
+            own.rename(self.folder / "moved")
+            own.symlink_to(victim)
+
+        self.while_stopped(["cp", "-p", self.inside("/file"), "own"],
+                           lambda: own.exists() and own.stat().st_size > 0, change)
+        self.assertEqual(victim.stat().st_mode & 0o777, 0o600)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
