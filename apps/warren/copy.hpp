@@ -80,6 +80,10 @@ class Copier {
     struct Existing {
         bool found = false;
         Facts facts;
+        /// Whether it takes bytes as a stream, like a device or a pipe.
+        bool is_stream() const {
+            return found && !facts.is_regular() && !facts.is_directory() && !facts.is_link();
+        }
     };
     struct LinkTarget {
         bool ready = false;
@@ -108,6 +112,8 @@ class Copier {
     bool copy_regular(const Task& task, const Facts& facts, const Existing& existing,
                       Buffer& buffer);
     bool copy_special(const Task& task, const Facts& facts);
+    void compare_source(const Task& task, const Facts& facts, const Existing& existing);
+    void make_older(const Task& task, const Facts& facts, const Existing& existing);
     bool open_target(const Task& task, const Facts& facts, const Existing& existing,
                      std::unique_ptr<OpenFile>& file);
     bool copy_data(const Task& task, const Facts& facts, OpenFile& from, OpenFile& to,

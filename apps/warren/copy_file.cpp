@@ -34,7 +34,8 @@ void Copier::copy_other(const Task& task, const Facts& facts, Existing existing,
     const bool as_stream = !options_.recursive && !facts.is_link();
     const bool regular = facts.is_regular() || as_stream;
     const bool shared = options_.keep_links && facts.attributes.links > 1;
-    if (existing.found && (!regular || shared || !existing.facts.is_regular())) {
+    const bool writes_into = existing.facts.is_regular() || (existing.is_stream() && as_stream);
+    if (existing.found && (!regular || shared || !writes_into)) {
         const Errc code = task.parent->target->remove(task.new_name());
         if (code != Errc::ok) {
             fail({"cannot remove ", quote(target_path(task)), ": ", reason(code)});
@@ -44,15 +45,41 @@ void Copier::copy_other(const Task& task, const Facts& facts, Existing existing,
     }
     if (shared && link_to_earlier(task, facts)) return;
     bool good = regular ? copy_regular(task, facts, existing, buffer) : copy_special(task, facts);
-    if (good && options_.preserve) {
+    if (good && options_.preserve && !existing.is_stream()) {
         const Ends ends{*task.parent->source, task.name, *task.parent->target, task.new_name(),
                         [&] { return target_path(task); }};
         good = preserve(ends, facts);
     }
+    if (good && facts.is_regular()) compare_source(task, facts, existing);
     if (shared) settle_link(task, facts, good);
     if (good && options_.verbose) {
         print_line({quote(source_path(task)), " -> ", quote(target_path(task))});
     }
+}
+
+/// Reports a source that has changed since `facts` were read.
+void Copier::compare_source(const Task& task, const Facts& facts, const Existing& existing) {
+    const Result<Facts> now =
+        task.parent->source->stat(task.name, options_.follow_links ? Follow::yes : Follow::no);
+    const Attributes& before = facts.attributes;
+    if (now && now->is_same(facts) && now->attributes.size == before.size &&
+        now->attributes.modified == before.modified && now->attributes.changed == before.changed) {
+        return;
+    }
+    fail({quote(source_path(task)), ": changed while it was copied; run again"});
+    make_older(task, facts, existing);
+}
+
+/// Makes a copy that is not whole older than its source was, so that a later copy with -u does not
+/// skip it.
+void Copier::make_older(const Task& task, const Facts& facts, const Existing& existing) {
+    if (existing.is_stream()) return;
+    AttributeChange change;
+    change.which = AttributeChange::modified;
+    change.new_modified = facts.attributes.modified - 1'000'000'000;
+    const Errc code = task.parent->target->change(task.new_name(), change);
+    if (code == Errc::ok) return;
+    fail({"preserving times for ", quote(target_path(task)), ": ", reason(code)});
 }
 
 bool Copier::link_to_earlier(const Task& task, const Facts& facts) {
@@ -106,7 +133,7 @@ bool Copier::open_target(const Task& task, const Facts& facts, const Existing& e
     if (existing.found) {
         code = target.open_file(task.new_name(), first ? Follow::yes : Follow::no, Access::write,
                                 file);
-        if (code == Errc::ok) code = file->set_size(0);
+        if (code == Errc::ok && existing.facts.is_regular()) code = file->set_size(0);
         if (code == Errc::ok) return true;
         if (options_.force) code = target.remove(task.new_name());
     }
@@ -151,7 +178,9 @@ bool Copier::copy_regular(const Task& task, const Facts& facts, const Existing& 
     if (code != Errc::ok && copied) {
         fail({"failed to close ", quote(target_path(task)), ": ", reason(code)});
     }
-    return copied && code == Errc::ok;
+    if (copied && code == Errc::ok) return true;
+    make_older(task, facts, existing);
+    return false;
 }
 
 void Copier::fail_to_share(const Task& task, Errc code) {

@@ -215,6 +215,20 @@ class VolumeTest(StoppedCase):
         super().setUp()
         self.make_volume("256M")
 
+    def reads(self, path):
+        """Whether the stopped process has the file open."""
+        links = pathlib.Path(f"/proc/{self.processes[0]}/fd").iterdir()
+        return any(os.readlink(link) == os.fspath(path) for link in links)
+
+    def test_written_into(self):
+        path = self.make("file", SMALL)
+        words = ["cp", "-a", "tree", self.inside("/")]
+        error = self.while_stopped(words, lambda: self.reads(path), lambda: self.write_into(path))
+        self.assertEqual(error, b"warren cp: 'tree/file'" + CHANGED)
+        self.warren("cp", "-au", "tree", self.inside("/"))
+        self.warren("cp", self.inside("/tree/file"), "back")
+        self.run_program("cmp", "tree/file", "back")
+
     def test_a_target_that_becomes_a_link(self):
         self.make("file", SMALL).chmod(0o644)
         self.warren("cp", "-p", "tree/file", self.inside("/file"))
@@ -228,6 +242,29 @@ class VolumeTest(StoppedCase):
         self.while_stopped(["cp", "-p", self.inside("/file"), "own"],
                            lambda: own.exists() and own.stat().st_size > 0, change)
         self.assertEqual(victim.stat().st_mode & 0o777, 0o600)
+
+    def test_what_is_incomplete_is_copied_again(self):
+        path = self.make("file", SMALL)
+        self.image.unlink()
+        self.make_volume("32M")
+        for mode in ("-u", "-au"):
+            self.assertIn("No space", self.error("cp", mode, path, self.inside("/file")))
+        self.warren("resize", self.image, "128M")
+        self.warren("cp", "-u", path, self.inside("/file"))
+        self.warren("cp", self.inside("/file"), "back")
+        self.run_program("cmp", path, "back")
+
+    def test_a_pipe_is_written_into(self):
+        self.warren("cp", self.write("file", b"contents"), self.inside("/file"))
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        ends = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            self.warren("cp", self.inside("/file"), "pipe")
+            self.assertTrue(pipe.is_fifo())
+            self.assertEqual(os.read(ends, 100), b"contents")
+        finally:
+            os.close(ends)
 
 
 if __name__ == "__main__":
