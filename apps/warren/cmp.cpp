@@ -291,8 +291,14 @@ void TreeComparison::finish(const walk::Finished& directory) {
     }
     for (const std::string& name : names) {
         struct stat status {};
-        if (look_at({first.get(), name.c_str()}, status) != ENOENT) continue;
-        differ("only in the second", below.empty() ? name : joined(below, name),
+        const int error = look_at({first.get(), name.c_str()}, status);
+        if (error == 0) continue;
+        const std::string inner = below.empty() ? name : joined(below, name);
+        if (error != ENOENT) {
+            fail(first_path(inner), "stat", error);
+            continue;
+        }
+        differ("only in the second", inner,
                "Only in " + output_name(second_path(below)) + ": " + output_name(name));
     }
 }

@@ -20,7 +20,6 @@ SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
 
 # Arguments for cp; both run in a folder with files f, g, h (a hard link to f), d/x, e/d/old, and
 # links to d, to g and to a missing file.
-# to g and to nowhere.
 CP_CALLS = [
     ["f", "new"], ["f", "g"], ["f", "d"], ["f", "d/"], ["f", "new/"], ["f", "g", "d"],
     ["f", "g", "new"], ["-r", "d", "new"], ["-r", "d", "e"], ["-r", "d/", "e/"], ["-r", "d/.", "e"],
@@ -346,6 +345,18 @@ class CmpTest(TreesCase):
             self.assertEqual(sorted(peer.stdout.splitlines()),
                              sorted(own.stdout.replace(b"//", b"/").splitlines()),
                              f"WARREN_SEED={SEED}")
+
+    def test_a_folder_whose_names_have_no_status(self):
+        for name in ("tree/d", "twin/d"):
+            (self.folder / name).mkdir(parents=True)
+        self.write("twin/d/extra")
+        self.folder.chmod(0o755)
+        (self.tree / "d").chmod(0o444)
+        words = [WARREN, "cmp", "tree", "twin"]
+        if os.geteuid() == 0:
+            words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *words]
+        done = self.run_program(*words, code=2)
+        self.assertIn(b"cannot access 'tree/d/extra': Permission denied", done.stderr)
 
     def test_files_as_cmp(self):
         contents = [b"", b"a", b"a\n", b"abc\ndef\n", b"abc\ndef", b"abc\ndeg\n", b"x" * 300000,
