@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 #include "apps/warren/messages.hpp"
@@ -31,7 +32,7 @@ bool run_words(const std::vector<std::string>& words) {
         complain({"cannot run ", quote(words[0]), ": ", reason(static_cast<Errc>(error))});
         return false;
     }
-    int status = 0;
+    int status = -1;  // no exit with 0
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -51,7 +52,10 @@ std::string filled(const std::string& word, const std::string& path) {
 }  // namespace
 
 FindCommands::FindCommands(const std::vector<FindCommand>& commands)
-    : commands_(commands), gathered_(commands.size()) {}
+    : commands_(commands), gathered_(commands.size()) {
+    // Where SIGCHLD is ignored, which a process inherits, no exit code can be read.
+    if (!commands.empty()) ::signal(SIGCHLD, SIG_DFL);
+}
 
 bool FindCommands::run(size_t number, const std::string& path) {
     const FindCommand& command = commands_[number];

@@ -143,6 +143,12 @@ class FindTest(WalkCase):
             end = b"\0" if "-print0" in expression else b"\n"
             self.same(["find", *arguments], ["find", *arguments], end)
 
+    def test_exec_sees_exit_codes_where_sigchld_is_ignored(self):
+        ignoring = ["env", "--ignore-signal=CHLD", WARREN, "find", "tree", "-maxdepth", "0"]
+        for command, printed in (("false", b""), ("true", b"tree\n")):
+            done = self.run_program(*ignoring, "-exec", command, ";", "-print")
+            self.assertEqual(done.stdout, printed)
+
     def test_exec_gathers_what_a_command_can_take(self):
         for number in range(3000):
             (self.tree / f"{'long' * 30}{number}").touch()
