@@ -71,9 +71,10 @@ TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
     for (u64 index = 0; index < cases; ++index) {
         const Case test = random_case(seed.part(index), 400);
         const std::vector<u64> expected = cut_serial(test.rule, test.bytes);
-        // Starting threads takes several times as long as cutting so little data.
-        constexpr u32 some_threads[] = {1, 2, 1, 3, 1, 8, 1, 1};
-        const u32 threads = some_threads[index % std::size(some_threads)];
+        // Starting threads takes several times as long as cutting so little data, so few cases do.
+        constexpr u32 some_threads[] = {2, 3, 8};
+        const u64 turn = index % 32;
+        const u32 threads = turn < std::size(some_threads) ? some_threads[turn] : 1;
         if (cut_in_calls(test, threads) != expected) {
             const auto fails = [&](const Case& one) {
                 return cut_in_calls(one, threads) != cut_serial(one.rule, one.bytes);
