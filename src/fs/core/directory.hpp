@@ -143,6 +143,11 @@ WARREN_HD inline bool is_dying(const InodeRef& directory) {
     return (entries & format::entries_dying) != 0;
 }
 
+/// Marks a directory as being deleted, whatever names it has. One lane, with the inode locked.
+WARREN_HD inline void mark_dying(Inode& directory) {
+    device_atomic<u64>(directory.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
+}
+
 /// Marks a directory without names as being deleted. Errc::not_empty if it has names,
 /// Errc::no_entry if it is marked already. One lane.
 WARREN_HD inline Errc kill_empty(const InodeRef& directory) {

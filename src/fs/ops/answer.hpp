@@ -267,7 +267,7 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
         return detach_tree(op, caller_of(command), command.handle, command.name,
                            command.name_length, command.now, command.how != 0 ? &checked : nullptr);
     } else if constexpr (verb == Verb::start_dying) {
-        return start_dying(op, command.from);
+        return start_dying(op, command.handle);
     } else if constexpr (verb == Verb::clone) {
         return clone(op, caller_of(command), command.handle, command.target, command.name,
                      command.name_length, create_arguments(command));

@@ -63,7 +63,7 @@ enum class Verb : u8 {
     unclaim_frame,      // from: a claimed frame
     look_at_tree,       // name -> attributes.handle, value: see TreeBeforeCheck
     detach_tree,        // name; how: 1 with target, from: a TreeBeforeCheck -> attributes.handle
-    start_dying,        // from: the number of a directory in a tree that is being removed
+    start_dying,        // handle: a directory in a tree that is being removed
     clone,              // handle: the source; target: a directory; name; text: of a link
                         // -> attributes.handle, value: see Cloned
     pack,  // how, mode: a height, from: a key -> value: the next key, length: 1 if done

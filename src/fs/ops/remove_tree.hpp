@@ -57,8 +57,7 @@ WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const E
     const bool empties = apply_unlink(op, parent, entry, now);
     once(op.team, [&] {
         drop_parent_link(parent);
-        device_atomic<u64>(inode.at->entries)
-            .fetch_or(format::entries_dying, hd::memory_order_relaxed);
+        mark_dying(*inode.at);
         relaxed_store(inode.at->parent, 0);
         relaxed_store(inode.at->changed, now);
     });
@@ -200,14 +199,13 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
 
 /// Marks a directory as being deleted because the tree that contains it is.
 template <class Team>
-WARREN_HD Errc start_dying(Operation<Team>& op, u64 number) {
-    const Result<InodeRef> directory = find_inode(op, number);
+WARREN_HD Errc start_dying(Operation<Team>& op, Handle handle) {
+    const Result<InodeRef> directory = find_directory(op, handle);
     if (!directory) return directory.code();
+    // The lock keeps the number from another directory until the mark is set.
+    WARREN_TRY(op.will_write(directory->seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
-    once(op.team, [&] {
-        device_atomic<u64>(directory->at->entries)
-            .fetch_or(format::entries_dying, hd::memory_order_relaxed);
-    });
+    once(op.team, [&] { mark_dying(*directory->at); });
     op.mark_changed(directory->block_place());
     if (op.store.heads != nullptr) op.mark_dirty(directory->block_place());
     op.end_apply();

@@ -126,20 +126,32 @@ Errc OrphanReclaimer::free_all() {
 
 /// Sets the mark entries_dying of directories, which an interrupted removal may not have set.
 void OrphanReclaimer::begin_dying() {
-    ops::Command find;
     for (const Orphan& orphan : orphans_) {
         if (is_stopping()) return;
         if (!orphan.is_directory) continue;
-        find.from = orphan.inode;
         // An error is reported when the directory is freed.
-        static_cast<void>(volume_.ask<Verb::start_dying>(find));
+        const Result<Handle> handle = find(orphan);
+        if (handle) static_cast<void>(volume_.ask<Verb::start_dying>(command_on(*handle)));
     }
 }
 
+/// The handle of an orphan. Errc::stale if its number belongs to no inode, or to one of another
+/// type.
+///
+/// A file that was created without a name can get one and be removed again before its turn comes;
+/// then its number may belong to a directory that is in use. A directory is freed by this thread
+/// alone: a close frees none that was removed before the volume was opened.
+Result<Handle> OrphanReclaimer::find(const Orphan& orphan) {
+    ops::Command command;
+    command.from = orphan.inode;
+    const Result<Attributes> found = volume_.ask<Verb::attributes_of>(command);
+    if (!found) return found.code();
+    const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
+    return is_directory == orphan.is_directory ? Result<Handle>(found->handle) : Errc::stale;
+}
+
 Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
-    ops::Command find;
-    find.from = orphan.inode;
-    const Result<Handle> handle = volume_.ask<Verb::handle_of>(find);
+    const Result<Handle> handle = find(orphan);
     if (handle) return volume_.reclaim(*handle);
     if (handle.code() != Errc::stale) return handle.code();
     // Invalid numbers are skipped. An orphan that another thread has freed no longer has a name.

@@ -56,6 +56,7 @@ class OrphanReclaimer {
     void run();
     Errc free_all();
     void begin_dying();
+    Result<Handle> find(const Orphan& orphan);
     Errc reclaim(const Orphan& orphan);
     Result<bool> has_name(u64 inode);
     Errc note(const Orphan& orphan, Errc code);

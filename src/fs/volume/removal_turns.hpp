@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that detached a directory and the thread that closes it last may both try to free it.
-// The second one must not free it by number, because the number may belong to another inode by
-// then.
+// Bulk steps name directories by number, and a number may belong to another inode once it is free.
 //
-// Invariant: at most one thread has the turn for an inode, and first checks whether the inode still
-// exists.
+// Invariant: a detached directory that a program may still close is freed only by the thread that
+// has the turn for it, and has checked within the turn that the inode still exists. So the number
+// stays the directory's own until the turn ends.
 #pragma once
 
 #include <condition_variable>
@@ -23,9 +23,16 @@ class RemovalTurns {
         Turn(RemovalTurns& turns, u64 inode) : turns_(turns), inode_(inode) {
             std::unique_lock lock(turns_.mutex_);
             turns_.ended_.wait(lock, [this] { return !turns_.taken_.contains(inode_); });
-            turns_.taken_.insert(inode_);
+            is_taken_ = turns_.taken_.insert(inode_).second;
+        }
+        /// Takes the turn for `inode` unless another thread has it; does not wait.
+        Turn(RemovalTurns& turns, u64 inode, std::try_to_lock_t /*way*/)
+            : turns_(turns), inode_(inode) {
+            const std::lock_guard lock(turns_.mutex_);
+            is_taken_ = turns_.taken_.insert(inode_).second;
         }
         ~Turn() {
+            if (!is_taken_) return;
             const std::lock_guard lock(turns_.mutex_);
             turns_.taken_.erase(inode_);
             turns_.ended_.notify_all();
@@ -33,9 +40,12 @@ class RemovalTurns {
         Turn(const Turn&) = delete;
         Turn& operator=(const Turn&) = delete;
 
+        bool is_taken() const { return is_taken_; }
+
      private:
         RemovalTurns& turns_;
         const u64 inode_;
+        bool is_taken_;
     };
 
  private:

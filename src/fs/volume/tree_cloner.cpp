@@ -152,10 +152,8 @@ Errc TreeCloner::attach(Handle directory, std::string_view name) {
 /// Frees the staging directory, with a clone that was not attached. If an error occurs, the next
 /// opening frees the rest.
 void TreeCloner::remove_staging(bool is_empty) {
-    ops::Command command;
-    command.from = staging_.inode;
     Removal removal;
-    if (volume_.ask<Verb::start_dying>(command) != Errc::ok) return;
+    if (volume_.ask<Verb::start_dying>(command_on(staging_)) != Errc::ok) return;
     // The first call needs no memory.
     static_cast<void>(is_empty ? volume_.reclaim_by_steps(staging_)
                                : volume_.remove_detached(staging_, removal));

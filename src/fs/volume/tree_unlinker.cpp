@@ -64,7 +64,8 @@ Errc TreeUnlinker::remove(Handle root) {
         }
         WARREN_TRY(empty(wave));
         for (const Emptied& one : wave) {
-            WARREN_TRY(volume_.reclaim_by_steps(one.directory, true));
+            WARREN_TRY(one.directory == root ? volume_.reclaim_by_steps(root, true)
+                                             : volume_.reclaim_unless_taken(one.directory));
             ++removal_.directories;
         }
     }

@@ -26,7 +26,7 @@ class TreeUnlinker {
     Errc remove_files(Handle directory);
 
     /// Frees the directory `root`, which is in the orphan directory and marked entries_dying, and
-    /// everything below it.
+    /// everything below it. Requires: no other thread frees `root`.
     Errc remove(Handle root);
 
  private:

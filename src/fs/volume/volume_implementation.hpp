@@ -228,12 +228,16 @@ class VolumeImplementation {
     /// directories that still hold names, and inodes that take too long. The next opening frees
     /// those.
     void reclaim_at_close();
+    /// Frees an emptied directory in the orphan directory, unless the thread that closed it last is
+    /// freeing it. Does not wait for that thread, which may wait for this one.
+    Errc reclaim_unless_taken(Handle directory);
     /// Frees a directory in the orphan directory, and everything below it.
     Errc remove_detached(Handle root, Removal& removal, const ProgressCallback& progress = {});
     /// Unlinks the files in a directory that is being removed, each by an operation of its own.
     /// Adds their number to `files`.
     Errc remove_leftovers(u64 directory, u64& files);
     /// As remove_detached(), but name by name: slower, and needs space only for open files.
+    /// Requires: the caller has the turn for `directory`, or a bulk step of its own has left it.
     Errc remove_by_names(u64 directory, Removal& removal);
     /// remove_by_names() that also counts the freed blocks.
     Errc remove_by_commands(u64 directory, Removal& removal);

@@ -86,6 +86,11 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
     });
 }
 
+Errc VolumeImplementation::reclaim_unless_taken(Handle directory) {
+    const RemovalTurns::Turn turn(removal_turns_, directory.inode, std::try_to_lock);
+    return turn.is_taken() ? reclaim_by_steps(directory, true) : Errc::ok;
+}
+
 Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal,
                                           const ProgressCallback& progress) {
     if (BulkCommands* const bulk = engine_->bulk()) {
@@ -116,9 +121,9 @@ Errc VolumeImplementation::count_freed(Removal& removal, const std::function<Err
 Errc VolumeImplementation::remove_by_names(u64 directory, Removal& removal) {
     ops::Command find;
     find.from = directory;
-    WARREN_TRY(ask<Verb::start_dying>(find));
     const Result<Handle> handle = ask<Verb::handle_of>(find);
     if (!handle) return handle.code();
+    WARREN_TRY(ask<Verb::start_dying>(command_on(*handle)));
     return TreeUnlinker(*this, removal).remove(*handle);
 }
 

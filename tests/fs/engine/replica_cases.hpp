@@ -215,10 +215,8 @@ TYPED_TEST_P(ReplicaTest, seesThatADirectoryIsBeingRemoved) {
     const Handle claimed = make_directory(*volume, volume->root(), "claimed");
     ASSERT_TRUE(volume->create(anybody, claimed, "file", {}));
     ASSERT_TRUE(volume.expect_equal());
-    ops::Command command;
-    command.from = begun.inode;
     VolumeImplementation& inside = volume.inside();
-    EXPECT_EQ(inside.ask<ops::Verb::start_dying>(command), Errc::ok);
+    EXPECT_EQ(inside.ask<ops::Verb::start_dying>(command_on(begun)), Errc::ok);
     ASSERT_TRUE(volume.expect_equal());
 
     // Claimed by a bulk step, and given back as it was.

@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <mutex>
 #include <thread>
 
 #include "base/notice.hpp"
@@ -17,6 +19,7 @@
 #include "tests/support/check_sample.hpp"
 #include "tests/support/holding_disk.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/reused_number.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
@@ -36,10 +39,15 @@ struct Opened {
     void finish() { implementation->finish_reclaiming(); }
 };
 
-Opened open_at_once(std::unique_ptr<Disk> disk) {
+/// `adjust` is called before the thread starts.
+Opened open_at_once(std::unique_ptr<Disk> disk,
+                    const std::function<void(VolumeImplementation&)>& adjust = {}) {
     Opened opened;
     OpenChanges changes;
-    changes.adjust = [&](VolumeImplementation& volume) { opened.implementation = &volume; };
+    changes.adjust = [&](VolumeImplementation& volume) {
+        opened.implementation = &volume;
+        if (adjust) adjust(volume);
+    };
     Failure failure;
     const OpenOptions options{.workers = 2, .engine = EngineChoice::cpu};
     opened.volume = open_volume(std::move(disk), "image", options, failure, changes);
@@ -300,6 +308,38 @@ TEST(OrphanReclaimer, leavesAloneWhatIsRemovedWhileItRuns) {
         EXPECT_EQ(opened->release(handle), Errc::ok);
     }
     EXPECT_EQ(opened->statistics().inodes_used, 2u);
+    ASSERT_EQ(opened->close(), Errc::ok);
+    expect_clean(*disk);
+}
+
+TEST(OrphanReclaimer, takesNoNewDirectoryForAnOrphan) {
+    std::unique_ptr<MemoryDisk> disk;
+    Handle orphan;
+    {
+        MemoryVolume volume(16 * mib, {.workers = 2});
+        // The thread meets the directory before the file.
+        const Handle directory = make_directory(*volume, volume->root(), "directory");
+        ASSERT_EQ(volume->open_file(directory), Errc::ok);
+        ASSERT_EQ(volume->remove_directory(anybody, volume->root(), "directory"), Errc::ok);
+        const auto made = volume->create_unnamed(anybody, volume->root(), {.open = true});
+        ASSERT_TRUE(made);
+        orphan = made->handle;
+        ASSERT_EQ(volume->sync(), Errc::ok);
+        disk = volume.disk().copy();
+    }
+    std::unique_lock<FairLock> waits;  // before its first step
+    auto opened = open_at_once(std::make_unique<FaultDisk>(*disk), [&](VolumeImplementation& one) {
+        waits = std::unique_lock(one.committer().steps());
+    });
+    ASSERT_TRUE(opened.volume);
+    EXPECT_TRUE(opened->link(anybody, orphan, opened->root(), "named"));
+    EXPECT_EQ(opened->unlink(anybody, opened->root(), "named"), Errc::ok);
+    const Handle reused =
+        make_directory_of_number(*opened.volume, *opened.implementation, orphan.inode);
+    ASSERT_EQ(reused.inode, orphan.inode);
+    waits.unlock();
+    opened.finish();
+    EXPECT_TRUE(opened->lookup(anybody, reused, "kept"));
     ASSERT_EQ(opened->close(), Errc::ok);
     expect_clean(*disk);
 }

@@ -109,7 +109,7 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
         note_changed(store, block);
         // From here on no name can be added: an operation that counts a new name holds the lock of
         // the leaf, and the version of each leaf is raised under its lock.
-        device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
+        mark_dying(at);
         if (root.count != 0) {
             const u32 ranges = (root.count + range_leaves - 1) / range_leaves;
             const u32 parts = root.height == 1 ? ranges : root.count;

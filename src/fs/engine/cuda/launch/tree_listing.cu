@@ -226,9 +226,7 @@ __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u3
     Inode& at = *reinterpret_cast<Inode*>(store.base + place);
     const bool is_same = relaxed_load(at.generation) == generation &&
                          (relaxed_load(at.entries) & format::entries_dying) == 0;
-    if (is_same) {
-        device_atomic<u64>(at.entries).fetch_or(format::entries_dying, hd::memory_order_relaxed);
-    }
+    if (is_same) core::mark_dying(at);
     ops::unlock_by_lane(store, rules, place, version, is_same ? 2 : 0);
     return is_same;
 }
