@@ -11,6 +11,7 @@
 #include "fs/check/check_attributes.hpp"
 #include "fs/check/check_trees.hpp"
 #include "fs/core/name_hash.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::check {
 
@@ -21,7 +22,8 @@ using format::Inode;
 
 namespace {
 
-/// An entry for a directory whose inode has another parent, or that has a name already.
+/// An entry for a directory whose inode has another parent, or that has a name already, or in the
+/// orphan directory.
 struct Stray {
     u32 directory;
     u32 target;
@@ -68,6 +70,9 @@ class DirectoryScan {
         for (const DamagedLeaf& damaged : damaged_)
             believe(damaged);
         scan_waiting();
+        // A name in the orphan directory counts only if there is no other.
+        std::ranges::stable_partition(
+            strays_, [&](const Stray& stray) { return stray.directory != context_.orphans; });
         for (const Stray& stray : strays_)
             place_stray(stray);
     }
@@ -262,19 +267,17 @@ bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace
 
 /// Notes that `target` has a name in `directory`.
 void DirectoryScan::meet(u32 directory, u32 target, EntryPlace at) {
+    const bool is_orphan_name = directory == context_.orphans;
+    const bool is_placed = inodes_.has(target, mark_placed);
+    if (is_orphan_name && !is_placed) inodes_.set(target, mark_orphan);
     if (!inodes_.is_directory(target)) {
-        if (inodes_.name_blocks[target] == 0) place(directory, target, at);
-        if (directory == context_.orphans)
-            inodes_.set(target, mark_orphan);
-        else
-            ++inodes_.names[target];
-        return;
-    }
-    const bool is_claimed = inodes_.parents[target] == directory || directory == context_.orphans;
-    if (!inodes_.has(target, mark_placed) && is_claimed)
+        if (inodes_.names[target] == 0) remember(directory, target, at);
+        if (!is_orphan_name) ++inodes_.names[target];
+    } else if (!is_placed && !is_orphan_name && inodes_.parents[target] == directory) {
         place(directory, target, at);
-    else
+    } else {
         strays_.push_back({directory, target, at});
+    }
 }
 
 void DirectoryScan::remember(u32 directory, u32 target, EntryPlace at) {
@@ -283,14 +286,13 @@ void DirectoryScan::remember(u32 directory, u32 target, EntryPlace at) {
     inodes_.name_slots[target] = static_cast<u8>(at.slot);
 }
 
+/// Accepts the entry as the name of the directory `target`.
 void DirectoryScan::place(u32 directory, u32 target, EntryPlace at) {
     remember(directory, target, at);
-    if (!inodes_.is_directory(target)) return;
     inodes_.set(target, mark_placed);
-    if (directory == context_.orphans)
-        inodes_.set(target, mark_orphan);
-    else
-        ++inodes_.names[directory];
+    if (directory == context_.orphans) return;
+    inodes_.clear(target, mark_orphan);
+    ++inodes_.names[directory];
 }
 
 /// Accepts a stray entry if its directory has no other name; else reports the second name.
@@ -301,6 +303,7 @@ void DirectoryScan::place_stray(const Stray& stray) {
         return;
     }
     place(stray.directory, stray.target, stray.place);
+    if (stray.directory == context_.orphans) return;
     context_.problem(stray.target, "says that it lies in another directory");
     inodes_.set(stray.target, mark_write);
 }
@@ -334,7 +337,7 @@ bool DirectoryScan::is_believable(u32 directory, const EntryView& entry) {
     const u32 target = inodes_.ordinal_of(entry.inode);
     if (entry.type != inodes_.types[target]) return false;
     if (inodes_.is_directory(target)) {
-        return !inodes_.has(target, mark_placed) &&
+        return !inodes_.has(target, mark_placed) && !inodes_.has(target, mark_orphan) &&
                (directory == context_.orphans || inodes_.parents[target] == directory);
     }
     if (directory == context_.orphans) return inodes_.name_blocks[target] == 0;
@@ -367,7 +370,10 @@ bool survives(const Context& context, u32 directory, const EntryView& entry, Ent
         found != context.damaged_leaves.end() && !found->second.has(place.slot)) {
         return false;
     }
-    if (!context.inodes.is_directory(target)) return true;
+    if (!context.inodes.is_directory(target)) {
+        return directory != context.orphans ||
+               format::file_names_are_sound(context.inodes.names[target], true);
+    }
     return context.inodes.has(target, mark_placed) && context.inodes.parents[target] == directory &&
            context.inodes.name_blocks[target] == place.leaf / block_size &&
            context.inodes.name_slots[target] == place.slot;

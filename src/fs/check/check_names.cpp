@@ -6,6 +6,7 @@
 // path up from each directory is followed until a directory that is anchored already. Then all
 // directories on the path are anchored, so each is visited once.
 #include "fs/check/check_directories.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::check {
 
@@ -89,8 +90,15 @@ void find_lost(Context& context) {
         if (!inodes.exists(ordinal)) continue;
         if (inodes.is_directory(ordinal)) {
             anchoring.follow(ordinal);
-        } else if (inodes.name_blocks[ordinal] == 0) {
+            continue;
+        }
+        const u32 names = inodes.names[ordinal];
+        if (format::file_names_are_sound(names, inodes.has(ordinal, mark_orphan))) continue;
+        if (names == 0) {
             anchoring.lose(ordinal, "is in no directory");
+        } else {
+            context.problem(ordinal, "has a name in the orphan directory too");
+            inodes.set(context.orphans, mark_rebuild);
         }
     }
 }

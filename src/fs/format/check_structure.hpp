@@ -241,6 +241,12 @@ WARREN_HD inline bool inode_is_possible(const Inode& inode, u64 size_bytes) {
     }
 }
 
+/// Whether a file can have `names` names outside of the orphan directory, and one there or none:
+/// that directory names only what has no other name, because a writer frees what it names.
+WARREN_HD constexpr bool file_names_are_sound(u32 names, bool is_orphan) {
+    return (names == 0) == is_orphan;
+}
+
 /// Whether the contents of a tree block or a link target block are valid. Attribute blocks are
 /// checked by core::attributes_are_sound().
 WARREN_HD inline bool structure_is_sound(const Block& block, BlockKind kind, u64 size_bytes) {

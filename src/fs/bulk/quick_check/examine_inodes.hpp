@@ -198,8 +198,10 @@ struct CompareInodes {
     }
 
     WARREN_HD void compare_file(u32 ordinal, const Inode& inode) const {
-        const u32 names = exam.names[ordinal];
-        if (names == 0 || inode.links != (names & ~is_orphan)) exam.flaw();
+        const u32 names = exam.names[ordinal] & ~is_orphan;
+        const bool is_sound =
+            format::file_names_are_sound(names, (exam.names[ordinal] & is_orphan) != 0);
+        if (!is_sound || inode.links != names) exam.flaw();
     }
 
     WARREN_HD void compare_directory(u32 ordinal, const Inode& inode) const {
