@@ -222,7 +222,7 @@ class Operation {
         JournalRoom room;
         if (team.is_leader() && !barrier_is_held) room = held_.reserve(*store.state, credits_);
         const bool locked = try_locks();
-        const Errc fits = once(team, [&] { return room.verdict(credits_); });
+        const Errc fits = once(team, [&] { return held_.verdict(room, credits_); });
         if (locked && fits == Errc::ok) {
             applying_ = true;
             tell_audit([&](JournalAudit& audit) {

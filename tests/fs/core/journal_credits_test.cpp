@@ -156,6 +156,18 @@ TEST_F(JournalCreditsTest, roomThatOthersHaveReservedSaysRetry) {
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::ok);
 }
 
+TEST_F(JournalCreditsTest, dirtyBlocksAreCountedAgainIfTheJournalIsNearlyFull) {
+    JournalCredits credits;
+    state().dirty_blocks = journal_room / 2;
+    const core::JournalRoom room = credits.reserve(state(), journal_room / 2 - 1);
+    ASSERT_EQ(room.verdict(journal_room / 2 - 1), Errc::ok);
+    // By an operation that ended before these credits were reserved, but after the count was read.
+    state().dirty_blocks += 2;
+    EXPECT_EQ(credits.verdict(room, journal_room / 2 - 1), Errc::need_commit);
+    state().dirty_blocks -= 1;
+    EXPECT_EQ(credits.verdict(room, journal_room / 2 - 1), Errc::ok);
+}
+
 TEST_F(JournalCreditsTest, readOnlyVolumeRefusesAllThatMarksBlocks) {
     state().read_only = 1;
     EXPECT_EQ(mark(WARREN_CREDITS(right_blocks_max), 0, 1), Errc::read_only);

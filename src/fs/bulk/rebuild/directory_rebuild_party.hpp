@@ -93,7 +93,7 @@ class RebuildParty {
         state_.room = room;
         if (share > room) return Errc::overflow;
         auto credits = core::JournalCredits::resume(all, core::step_worker, state_.share);
-        const Errc code = credits.reserve(all, share).verdict(share);
+        const Errc code = credits.verdict(credits.reserve(all, share), share);
         if (code != Errc::ok) credits.give_back(share);
         state_.share = credits.keep();
         return code;

@@ -38,13 +38,14 @@ __device__ inline Errc enter_step(const core::Store& store, u64 blocks,
         const bool is_read_only = relaxed_load(state.read_only) != 0;
         return is_read_only ? Errc::read_only : Errc::need_space;
     }
-    return credits.reserve(state, blocks).verdict(blocks);
+    return credits.verdict(credits.reserve(state, blocks), blocks);
 }
 
 /// Leaves the freeze barrier and gives the `blocks` credits back, which the step's state has kept
 /// since enter_step(). Called by one lane.
 __device__ inline void leave_step(const core::Store& store, u64 blocks) {
     core::check_step_credits(*store.state);
+    core::fence_release();  // pairs with fence_acquire() in JournalCredits::verdict()
     core::JournalCredits::resume(*store.state, core::step_worker, blocks).leave();
 }
 
