@@ -105,22 +105,23 @@ class Operation {
         return &store.heads->blocks[head];
     }
 
-    /// The memory of the block at `place`, null if it is not resident. Never null for a block that
-    /// this operation has pinned.
-    WARREN_HD format::Block* resident(u64 place) const {
+    /// The memory of the block at `place` if this operation has pinned it; null if it has not, or,
+    /// in a fully resident store, if the block is not in memory.
+    WARREN_HD format::Block* pinned(u64 place) const {
         return once(team, [&]() -> format::Block* {
-            const u64 block = place / format::block_size;
             if (store.heads == nullptr) {
+                const u64 block = place / format::block_size;
                 // Acquire: pairs with the release of the loader that filled the block.
                 const u64 bits =
                     device_atomic<u64>(store.resident[block / 64]).load(hd::memory_order_acquire);
                 if ((bits >> block % 64 & 1) == 0) return nullptr;
                 return reinterpret_cast<format::Block*>(store.base + place);
             }
-            const u32 head = link_head(*store.heads, place);
-            if (head == head_none) return nullptr;
-            unlink_head(*store.heads, head);
-            return &store.heads->blocks[head];
+            for (u32 i = 0; i < pin_count_; ++i) {
+                if (store.heads->heads[pins_[i]].place == place)
+                    return &store.heads->blocks[pins_[i]];
+            }
+            return nullptr;
         });
     }
 

@@ -53,7 +53,11 @@ WARREN_HD constexpr BlockIdentity counts_identity(u64 frame) {
 /// The pointer to the counts of `frame`, 0 if it has none.
 template <class Team>
 WARREN_HD BlockPointer counts_pointer(Operation<Team>& op, u64 frame) {
-    return {load(op.team, op.store.frame(frame).references)};
+    return {once(op.team, [&] {
+        // Acquire: pairs with the release in add_references(), so that new counts are seen as they
+        // were written.
+        return device_atomic<u64>(op.store.frame(frame).references).load(hd::memory_order_acquire);
+    })};
 }
 
 /// Finds and pins the counts of `frame`; null if it has none. Part of a plan.
@@ -122,11 +126,11 @@ template <class Team>
 WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count) {
     const u64 place = frame * format::frame_size;
     const BlockPointer pointer = counts_pointer(op, frame);
-    // Counts that were created after the plan are not pinned. They are 0 for these blocks, because
-    // this operation has locked the extent since it planned.
-    auto* counts = pointer.raw == 0
-                       ? nullptr
-                       : reinterpret_cast<ReferenceBlock*>(op.resident(pointer.offset()));
+    // Counts that were created after the plan are not pinned, so a buffer cache may evict them at
+    // any moment. They are 0 for these blocks, because this operation has locked the extent since
+    // it planned.
+    auto* counts =
+        pointer.raw == 0 ? nullptr : reinterpret_cast<ReferenceBlock*>(op.pinned(pointer.offset()));
     if (counts == nullptr) {
         free_blocks(op, place + first * format::block_size, count);
         return;

@@ -87,14 +87,16 @@ WARREN_HD void add_references(Operation<Team>& op, u64 place, u64 blocks,
                           [](u64& pair, u64 ones) { relaxed_store(pair, ones); });
             op.team.sync();
             once(op.team, [&] {
-                relaxed_store(op.store.frame(frame).references, BlockPointer::to(block.place).raw);
+                // Release: pairs with the acquire in counts_pointer().
+                device_atomic<u64>(op.store.frame(frame).references)
+                    .store(BlockPointer::to(block.place).raw, hd::memory_order_release);
             });
             op.mark_dirty(op.store.table_place(frame));
             return;
         }
         const u64 counts_place = counts_pointer(op, frame).offset();
         op.mark_dirty(counts_place);
-        auto* counts = reinterpret_cast<ReferenceBlock*>(op.resident(counts_place));
+        auto* counts = reinterpret_cast<ReferenceBlock*>(op.pinned(counts_place));
         WARREN_CHECK(counts != nullptr);
         // No half overflows: plan_references() has asked, and others only drop references.
         for_each_pair(op.team, *counts, first, count, [](u64& pair, u64 ones) {
