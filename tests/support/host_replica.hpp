@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "fs/core/head_table.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/engine/replica/replica_memory.hpp"
 #include "fs/ops/commit_snapshot.hpp"
@@ -45,8 +44,13 @@ class HostReplica final : public ReplicaMemory {
     }
     Errc send(u64 count) override {
         if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0) return Errc::io;
-        for (u64 i = 0; i < count; ++i)
-            if (places_[i] != core::place_none) put(places_[i], blocks_[i]);
+        for (u64 i = 0; i < count; ++i) {
+            if (places_[i] % format::block_size == place_dropped) {
+                core::clear_bit(image_.resident, places_[i] / format::block_size);
+            } else {
+                put(places_[i], blocks_[i]);
+            }
+        }
         return Errc::ok;
     }
     Errc finish(const ReplicaValues& values) override {

@@ -17,6 +17,8 @@
 
 #include "base/random.hpp"
 #include "fs/bulk/remove_tree/claimed_root.hpp"
+#include "fs/commit/free_frames.hpp"
+#include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/replica/replica.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/support/host_replica.hpp"
@@ -259,6 +261,39 @@ TYPED_TEST_P(ReplicaTest, followsFramesThatAreReused) {
     }
 }
 
+/// An inode frame becomes free, gives its memory back and is used for inodes again: a block of it
+/// that is not in memory yet must not show its old inodes.
+TYPED_TEST_P(ReplicaTest, dropsBlocksThatLeaveMemory) {
+    ReplicatedVolume<TypeParam> volume(64 * mib);
+    VolumeImplementation& inside = volume.inside();
+    const Handle root = volume->root();
+    const auto fill = [&](Handle in, u32 count) {
+        for (u32 i = 0; i < count; ++i)
+            EXPECT_TRUE(volume->create(anybody, in, "f" + std::to_string(i), {}));
+    };
+    const Handle tree = make_directory(*volume, root, "tree");
+    fill(tree, format::inodes_per_frame + 2000);
+    const Handle gone = make_directory(*volume, tree, "gone");
+    ASSERT_TRUE(volume.expect_equal());
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, root, "tree", removal), Errc::ok);
+    EXPECT_EQ(inside.commit_and_free(true), Errc::ok);
+    ASSERT_TRUE(volume.expect_equal());
+    const u64 frame = gone.inode / format::inodes_per_frame;
+    EXPECT_EQ(core::kind_of(inside.store(), frame), format::FrameKind::free);
+    give_back_free_frames(inside.store());
+    fill(root, format::inodes_per_frame);
+    EXPECT_EQ(core::kind_of(inside.store(), frame), format::FrameKind::inodes);
+    ASSERT_TRUE(volume.expect_equal());
+    CpuEngine image(volume.memory().look());
+    ops::Command command;
+    command.verb = ops::Verb::get_attributes;
+    command.handle = gone;
+    ops::Reply reply;
+    image.attempt(command, reply);
+    EXPECT_EQ(reply.code, Errc::need_block);
+}
+
 /// Blocks that come from the disk after the replica was loaded.
 TYPED_TEST_P(ReplicaTest, takesBlocksThatAreLoadedLater) {
     ReplicatedVolume<TypeParam> volume(64 * mib);
@@ -311,6 +346,7 @@ TYPED_TEST_P(ReplicaTest, equalsTheVolumeBesideWriters) {
 REGISTER_TYPED_TEST_SUITE_P(ReplicaTest, equalsTheVolumeAfterRandomOperations,
                             seesEachChangeByItself, seesWhatABulkStepChangesInDirtyBlocks,
                             seesThatADirectoryIsBeingRemoved, followsFramesThatAreReused,
-                            takesBlocksThatAreLoadedLater, equalsTheVolumeBesideWriters);
+                            dropsBlocksThatLeaveMemory, takesBlocksThatAreLoadedLater,
+                            equalsTheVolumeBesideWriters);
 
 }  // namespace warren

@@ -10,7 +10,6 @@
 
 #include "base/check.hpp"
 #include "base/out_of_memory.hpp"
-#include "fs/core/head_table.hpp"
 
 namespace warren {
 
@@ -147,14 +146,16 @@ Errc Replica::send_stage(const ForEach& for_each) {
 void Replica::stage_block(u64 at) const {
     const format::Block* const from = source_of(stage_.places[at]);
     if (from == nullptr) {
-        stage_.places[at] = core::place_none;
+        stage_.places[at] += place_dropped;
     } else {
         ops::CopyWords()(ThreadTeam{}, *from, stage_.blocks[at]);
     }
 }
 
-/// The memory of a marked block; null if it need not be sent: a block that is not in use is marked
+/// The memory of a marked block; null if the image drops it: a block that is not in use is marked
 /// again by the operation that takes it, and one that is not resident by the thread that loads it.
+/// The image must not keep it: a handle of an inode that is gone may lead there once the frame is
+/// used for inodes again, of which only resident blocks are wiped.
 const format::Block* Replica::source_of(u64 place) const {
     if (ops::is_table_place(store_, place)) {
         const u64 index = (place - store_.frame_table_offset) / format::block_size;

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "fs/core/frame_bits.hpp"
-#include "fs/core/head_table.hpp"
 #include "fs/ops/commit_snapshot.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -23,14 +22,18 @@ __global__ void place_blocks(core::Store image, const u64* places, const format:
                              u64 count) {
     for (u64 i = blockIdx.x; i < count; i += gridDim.x) {
         const u64 place = places[i];
-        if (place == core::place_none) continue;
+        const u64 block = place / format::block_size;
+        if (place % format::block_size == place_dropped) {
+            if (threadIdx.x == 0) core::clear_bit(image.resident, block);
+            continue;
+        }
         std::byte* const target = ops::is_table_place(image, place)
                                       ? reinterpret_cast<std::byte*>(image.frame_table) +
                                             (place - image.frame_table_offset)
                                       : image.base + place;
         reinterpret_cast<uint4*>(target)[threadIdx.x] =
             reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
-        if (threadIdx.x == 0) core::set_bit(image.resident, place / format::block_size);
+        if (threadIdx.x == 0) core::set_bit(image.resident, block);
     }
 }
 
@@ -92,11 +95,12 @@ Errc DeviceImage::open_stage(ReplicaStage& stage) {
     return Errc::ok;
 }
 
-/// Maps memory for the frames of these blocks.
+/// Maps memory for the frames of the blocks that are sent.
 Errc DeviceImage::map_frames(const u64* places, u64 count) {
     for (u64 i = 0; i < count; ++i) {
         const u64 place = places[i];
-        if (place == core::place_none || ops::is_table_place(image_, place)) continue;
+        const bool is_dropped = place % format::block_size == place_dropped;
+        if (is_dropped || ops::is_table_place(image_, place)) continue;
         const u64 frame = place / format::frame_size;
         if (has_memory_[frame]) continue;
         WARREN_TRY(take_memory(format::frame_size));
