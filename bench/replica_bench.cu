@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long do find and du take on the CPU engine with a GPU beside it? Over a million files of
-// which the GPU has a replica, and behind changes of the host, which are sent first. Beside it the
-// CPU engine alone with all cores, on a volume of its own.
+// How long do find, du and lookups of many names take on the CPU engine with a GPU beside it? Over
+// a million files of which the GPU has a replica, and behind changes of the host, which are sent
+// first. Beside it the CPU engine alone with all cores, on a volume of its own.
 //
 // The GPU answers also where the volume would rather let the CPU: behind many changes.
 //
@@ -31,16 +31,26 @@ constexpr u64 size_bytes = 64 * gib;
 struct Tree {
     MemoryVolume volume;
     std::vector<Handle> files;
+    std::vector<std::string> names;  // of the entries of each directory
+    std::vector<Lookup> lookups;     // of all files
+    std::vector<Result<Attributes>> found;
 
     Tree(u64 device_memory_bytes, u32 parents, u32 entries)
-        : volume(size_bytes, device_memory_bytes), files(u64{parents} * entries) {
+        : volume(size_bytes, device_memory_bytes),
+          files(u64{parents} * entries),
+          lookups(files.size()),
+          found(files.size(), Errc::io) {
+        for (u32 e = 0; e < entries; ++e)
+            names.push_back("entry" + std::to_string(e));
         by_all_cores([&](u32 worker, u32 workers) {
             for (u32 p = worker; p < parents; p += workers) {
                 const Handle in = add_entry(*volume, volume->root(),
                                             "directory" + std::to_string(p), directory_mode);
-                for (u32 e = 0; e < entries; ++e)
-                    files[u64{p} * entries + e] =
-                        add_entry(*volume, in, "entry" + std::to_string(e), file_mode);
+                for (u32 e = 0; e < entries; ++e) {
+                    const u64 i = u64{p} * entries + e;
+                    files[i] = add_entry(*volume, in, names[e], file_mode);
+                    lookups[i] = {in, names[e]};
+                }
             }
         });
         require(volume->sync() == Errc::ok, "cannot sync");
@@ -81,10 +91,17 @@ class Bench {
                 find(named_, "entry99"));
     }
     void du() {
-        measure("du -s", 0.0003, 0, [&](Volume& volume) {
+        measure("du -s", 0.0003, 0, [&](Tree& tree) {
+            Volume& volume = *tree.volume;
             std::vector<DirectoryUsage> usage;
             require(volume.usage({}, volume.root(), {}, usage) == Errc::ok, "du failed");
             require(usage[0].entries == all_, "counted " + std::to_string(usage[0].entries));
+        });
+    }
+    void look_up() {
+        measure("look up all names", 0.0045, 0, [&](Tree& tree) {
+            tree.volume->lookup_many({}, tree.lookups, tree.found);
+            require(bool(tree.found.front()) && bool(tree.found.back()), "lookups failed");
         });
     }
     void expect_answered() {
@@ -92,10 +109,11 @@ class Bench {
     }
 
  private:
-    using Work = std::function<void(Volume& volume)>;
+    using Work = std::function<void(Tree& tree)>;
 
     Work find(u64 matches, const std::string& pattern) {
-        return [this, matches, pattern](Volume& volume) {
+        return [this, matches, pattern](Tree& tree) {
+            Volume& volume = *tree.volume;
             visited_.clear();
             const auto visit = [this](const Scanned&) {
                 visited_.add();
@@ -112,9 +130,9 @@ class Bench {
         for (u64 run = 0; run < runs_ + 1; ++run) {
             const u32 mode = run % 2 == 0 ? 0600 : 0644;
             both_.change(changes, mode);
-            const double with_gpu = time_of([&] { work(*both_.volume); });
+            const double with_gpu = time_of([&] { work(both_); });
             cpu_.change(changes, mode);
-            const double alone = time_of([&] { work(*cpu_.volume); });
+            const double alone = time_of([&] { work(cpu_); });
             if (run == 0) continue;
             report_.add(label, by_both, with_gpu, static_cast<double>(all_));
             report_.add(label, by_cpu, alone, static_cast<double>(all_));
@@ -143,6 +161,7 @@ int main(int argument_count, char** arguments) {
     bench.find_named();
     bench.du();
     bench.find_all();
+    bench.look_up();
     bench.find_behind(10'000, 0.0025);
     bench.find_behind(100'000, 0.012);
     bench.expect_answered();

@@ -243,9 +243,9 @@ struct OpenOptions {
     u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
-    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan() and usage()
-    /// there, where that is predicted to be faster. 0: none; else EngineChoice::automatic, too,
-    /// means the CPU engine. EngineChoice::cuda ignores it.
+    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan(), usage() and
+    /// lookup_many() there, where that is predicted to be faster. 0: none; else
+    /// EngineChoice::automatic, too, means the CPU engine. EngineChoice::cuda ignores it.
     u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of an image in the host's memory, in the place of a GPU's, and a replica with them.
+// Scans of an image in the host's memory and lookups there, in the place of a GPU's, and a replica
+// with them.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/replica/replica_scans.hpp"
 #include "tests/fs/bulk/output_scan.hpp"
+#include "tests/support/host_lookups.hpp"
 #include "tests/support/host_replica.hpp"
 
 namespace warren {
@@ -37,13 +41,32 @@ class HostScanner final : public ImageScanner {
         bulk::ScanVisits(call).take(found[0]);
         return fails_at_last;
     }
+    /// Each seventh name, by length, is left to the CPU.
+    Errc look_up(const core::Credentials& caller, const WithImage& with_image,
+                 const UseStream& use) override {
+        const std::lock_guard turn(lookups_turn_);
+        runs.fetch_add(1, std::memory_order_relaxed);
+        if (instead) return instead();
+        return with_image([&](const core::Store& image) {
+            const Errc code = fails_with.load(std::memory_order_relaxed);
+            if (code != Errc::ok) return code;
+            CpuEngine engine(image);
+            lookups_.open(engine, caller);
+            use(lookups_);
+            return fails_at_last;
+        });
+    }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
 
-    std::function<Errc()> instead;  // of a scan
+    std::function<Errc()> instead;  // of a scan or lookups
     std::atomic<u64> runs{0};
     std::atomic<Errc> fails_with{Errc::ok};  // before it begins
-    Errc fails_at_last = Errc::ok;           // after the visits
+    Errc fails_at_last = Errc::ok;           // after the visits, or all lookups
+
+ private:
+    std::mutex lookups_turn_;
+    HostLookups lookups_;
 };
 
 /// A replica of a volume in the host's memory; the volume owns it.

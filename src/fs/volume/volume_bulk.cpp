@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/out_of_memory.hpp"
 #include "fs/core/name_hash.hpp"
@@ -12,6 +14,7 @@
 #include "fs/format/directory.hpp"
 #include "fs/volume/host_scan.hpp"
 #include "fs/volume/item_parts.hpp"
+#include "fs/volume/lookup_segments.hpp"
 #include "fs/volume/part_tree.hpp"
 #include "fs/volume/progress_teller.hpp"
 #include "fs/volume/remove_as_rm.hpp"
@@ -97,6 +100,38 @@ bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Mo
         if (is_directory) found.store(true, std::memory_order_relaxed);
     });
     return found.load(std::memory_order_relaxed);
+}
+
+/// Looks up names on a volume that works on the host's Store, by all workers: through the replica
+/// if there is one and it is predicted to be faster, else, and where that gives no answer, by
+/// `look_up(i)`. Waits for no other call that uses the workers: it may wait for what the caller
+/// holds.
+void look_up_by_all(VolumeImplementation& volume, const Caller& caller,
+                    std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
+                    const std::function<void(u64)>& look_up) {
+    ThreadPool& thread_pool = volume.thread_pool();
+    if (volume.replica() == nullptr) return thread_pool.for_each_at_once(lookups.size(), look_up);
+    // In parts, because a new version waits for an open stream.
+    for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max) {
+        const u64 count = std::min<u64>(ops::batch_items_max, lookups.size() - begin);
+        const auto answers = results.subspan(begin, count);
+        std::optional<std::vector<u64>> left;  // by the stream; of the part's items
+        const auto by_stream = [&](LookupStream& stream) {
+            LookupSegments segments(stream, lookups.subspan(begin, count), answers,
+                                    thread_pool.width());
+            thread_pool.for_each_at_once(thread_pool.width(), [&](u64) { segments.work(); });
+            left = std::move(segments.left());
+            for (const u64 i : *left)
+                answers[i] = Errc::no_memory;  // in case memory runs out
+        };
+        const auto by_cpu = [&] {
+            const u64 items = left ? left->size() : count;
+            if (items == 0) return;
+            thread_pool.for_each_at_once(items,
+                                         [&](u64 i) { look_up(begin + (left ? (*left)[i] : i)); });
+        };
+        volume.replica()->look_up(count, credentials_of(caller), by_stream, by_cpu);
+    }
 }
 
 }  // namespace
@@ -188,8 +223,7 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                 look_up(i);
             return;
         }
-        // Waits for no other call: one that uses the pool may wait for what this caller holds.
-        volume.thread_pool().for_each_at_once(lookups.size(), look_up);
+        look_up_by_all(volume, caller, lookups, results, look_up);
     });
 }
 

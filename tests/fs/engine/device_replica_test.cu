@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica in a GPU's memory: the cases of replica_cases.hpp, and a volume whose scans it answers.
-// Whatever fails on the GPU, the CPU gives the answer, and one line says so.
+// A replica in a GPU's memory: the cases of replica_cases.hpp, and a volume whose scans and lookups
+// of many names it answers. Whatever fails on the GPU, the CPU gives the answer, and one line says
+// so.
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "gpu/failure.hpp"
 #include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/fs/engine/replica_cases.hpp"
+#include "tests/support/lookup_questions.hpp"
 
 namespace warren {
 
@@ -59,7 +61,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Device, ReplicaTest, TestedDeviceImage);
 
 namespace {
 
-/// A volume with the CPU engine and a GPU beside it, which is asked for each scan.
+/// A volume with the CPU engine and a GPU beside it, which is asked for each scan and for lookups.
 class AssistedVolume {
  public:
     explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = 4 * gib)
@@ -112,6 +114,18 @@ void expect_answers(AssistedVolume& volume) {
     }
 }
 
+/// What lookup_many() answers to callers of all kinds, against lookup(). `old`: more questions.
+std::vector<Asked> expect_answers_to_lookups(AssistedVolume& volume,
+                                             const std::vector<Asked>& old = {}) {
+    std::vector<Asked> asked = questions_about(*volume);
+    asked.insert(asked.end(), old.begin(), old.end());
+    const std::vector<u32> groups = {7, 1000};
+    expect_lookups(*volume, anybody, asked);
+    expect_lookups(*volume, {1000, 1000, groups, 022, true}, asked);
+    expect_lookups(*volume, {7, 7, {}, 022, true}, asked);
+    return asked;
+}
+
 TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
     for (const u64 seed : {1, 2, 3}) {
         AssistedVolume volume(256 * mib);
@@ -125,6 +139,35 @@ TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
         EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
         EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
     }
+}
+
+TEST_F(DeviceReplicaTest, looksUpAsTheCpuDoes) {
+    for (const u64 seed : {1, 2, 3}) {
+        AssistedVolume volume(256 * mib);
+        ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+        build_random(*volume, seed, 1500);
+        const std::vector<Asked> asked = expect_answers_to_lookups(volume);
+        ASSERT_GT(asked.size(), 1024u);
+        // Handles of what is gone, and of numbers that others have now.
+        Removal removal;
+        for (const auto& [name, inode] : list_names(*volume, volume->root()))
+            EXPECT_EQ(volume->remove_tree(anybody, volume->root(), name, removal), Errc::ok);
+        EXPECT_EQ(volume.inside().commit_and_free(true), Errc::ok);
+        expect_answers_to_lookups(volume, asked);
+        build_random(*volume, seed + 3, 1500);
+        expect_answers_to_lookups(volume, asked);
+        EXPECT_EQ(volume.inside().replica()->statistics().by_replica, 9u);
+        EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+        EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+    }
+}
+
+TEST_F(DeviceReplicaTest, looksUpWhatHasChangedBefore) {
+    AssistedVolume volume(256 * mib);
+    expect_lookups_of_some_moment(*volume, some_time());
+    EXPECT_GE(volume.inside().replica()->statistics().by_replica, 3u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
 }
 
 TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
@@ -152,6 +195,33 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
     expect_answers(volume);
     ASSERT_EQ(volume.warnings().size(), 1u);
     EXPECT_NE(volume.warnings()[0].find("do not fit"), std::string::npos);
+}
+
+/// The stream of lookups takes some 60 MB.
+TEST_F(DeviceReplicaTest, leavesToTheCpuLookupsThatFindNoMemory) {
+    AssistedVolume volume(256 * mib, 40 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    build_random(*volume, 1, 300);
+    EXPECT_GT(expect_answers_to_lookups(volume).size(), 1024u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 3u);
+    EXPECT_TRUE(volume.inside().replica()->statistics().is_on);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+}
+
+/// A scan takes some 340 MiB. That of lookups beside it does not fit, but whichever does not run
+/// gives its memory to the other.
+TEST_F(DeviceReplicaTest, readersTakeTurnsWithTheMemory) {
+    AssistedVolume volume(256 * mib, 380 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    build_random(*volume, 1, 300);
+    for (u32 i = 0; i < 3; ++i) {
+        std::vector<DirectoryUsage> usage;
+        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+        expect_answers_to_lookups(volume);
+    }
+    EXPECT_EQ(volume.inside().replica()->statistics().by_replica, 12u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
 }
 
 /// While one scan holds its memory for visitors, there is none for a second one.
@@ -183,8 +253,8 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
     EXPECT_TRUE(volume.warnings().empty());
 }
 
-/// Opens a volume, measures it and finds all while call `nth` of the CUDA runtime fails; 0: none
-/// fails. Returns how many calls there were.
+/// Opens a volume, measures it, finds all and looks names up while call `nth` of the CUDA runtime
+/// fails; 0: none fails. Returns how many calls there were.
 u64 find_while_a_call_fails(u64 nth) {
     static_cast<void>(gpu::fail_call(nth));
     AssistedVolume volume(64 * mib);
@@ -202,6 +272,11 @@ u64 find_while_a_call_fails(u64 nth) {
     };
     EXPECT_EQ(volume->scan(anybody, volume->root(), count), Errc::ok);
     EXPECT_EQ(found, 42u);
+    std::vector<Asked> asked;
+    for (u32 i = 0; i < 1100; ++i)
+        asked.push_back({some, "f" + std::to_string(i % 80), true});
+    for (u32 i = 0; i < 2; ++i)  // with memory that was taken now, and before
+        expect_lookups(*volume, anybody, asked);
     EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
     return gpu::fail_call(0);
 }

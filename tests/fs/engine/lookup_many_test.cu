@@ -11,40 +11,13 @@
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/fs/engine/device_volume.cuh"
-#include "tests/support/model_file_system.hpp"
+#include "tests/support/lookup_questions.hpp"
 
 namespace warren {
 namespace {
 
 using cuda_engine::LookupKey;
 using cuda_engine::LookupShape;
-
-struct Asked {
-    Handle directory;
-    std::string name;
-    bool is_plain;  // an entry of a directory that everybody may pass
-};
-
-/// Every name of the tree and missing names; names below files, and by handles that are stale.
-std::vector<Asked> questions_about(Volume& volume) {
-    std::vector<Asked> all;
-    std::vector<Handle> directories = {volume.root()};
-    while (!directories.empty()) {
-        const Handle in = directories.back();
-        directories.pop_back();
-        for (const auto& [name, inode] : list_names(volume, in)) {
-            const Result<Attributes> found = volume.lookup(anybody, in, name);
-            EXPECT_TRUE(found) << name;
-            all.push_back({in, name, true});
-            all.push_back({in, name + "x", name.size() < 255});
-            all.push_back({in, name.substr(1), false});
-            all.push_back({{in.inode, in.generation + 1}, name, false});
-            all.push_back({found->handle, name, false});
-            if (is_mode_of(found->mode, directory_mode)) directories.push_back(found->handle);
-        }
-    }
-    return all;
-}
 
 struct LookupAnswers {
     std::vector<Errc> codes;
@@ -97,24 +70,6 @@ LookupAnswers look_up_operands(const core::Store& store, const core::Credentials
               Errc::ok);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return {codes.read(), attributes.read()};
-}
-
-std::vector<u64> words_of(const Attributes& at) {
-    const auto number = [](i64 time) { return static_cast<u64>(time); };
-    return {at.handle.inode,
-            at.handle.generation,
-            at.mode,
-            at.links,
-            at.user,
-            at.group,
-            at.device,
-            at.size,
-            at.blocks,
-            at.parent,
-            number(at.accessed),
-            number(at.modified),
-            number(at.changed),
-            number(at.born)};
 }
 
 /// Compares with the CPU engine; returns how many regular look-ups are left to it.

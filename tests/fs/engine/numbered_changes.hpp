@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -47,6 +48,7 @@ class NumberedChanges {
         done_.store(n + 1, std::memory_order_release);
     }
     u64 done() const { return done_.load(std::memory_order_acquire); }
+    std::string file(u64 turn) const { return "f" + thread_ + "_" + std::to_string(turn); }
 
     /// Whether `names` (with the directory of each) is what n changes leave.
     bool leaves(u64 n, const FoundNames& names) const {
@@ -63,7 +65,6 @@ class NumberedChanges {
     }
 
  private:
-    std::string file(u64 turn) const { return "f" + thread_ + "_" + std::to_string(turn); }
     static bool is_only_in(const FoundNames& names, const std::string& name, Handle in) {
         return names.count(name) == 1 && names.find(name)->second == in.inode;
     }
@@ -74,16 +75,19 @@ class NumberedChanges {
     std::atomic<u64> done_{0};
 };
 
-/// Calls `find(names)`, which lists all of `volume`, again and again for `time` while threads
-/// change the volume: each answer must be the state of one moment between the call and its end.
-inline void expect_states_of_one_moment(Volume& volume, std::chrono::milliseconds time,
-                                        const std::function<Errc(FoundNames&)>& find) {
+using AllChanges = std::vector<std::unique_ptr<NumberedChanges>>;
+
+/// Calls `look(changes, in)` again and again for `time` while threads change the directories `in`
+/// of `volume`.
+inline void beside_changes(
+    Volume& volume, std::chrono::milliseconds time,
+    const std::function<void(const AllChanges& changes, const std::vector<Handle>& in)>& look) {
     using std::chrono::steady_clock;
     std::vector<Handle> in;
     for (u64 i = 0; i < NumberedChanges::directories; ++i)
         in.push_back(make_directory(volume, volume.root(), "d" + std::to_string(i)));
     constexpr u32 writers = 3;
-    std::vector<std::unique_ptr<NumberedChanges>> changes;
+    AllChanges changes;
     for (u32 i = 0; i < writers; ++i)
         changes.push_back(std::make_unique<NumberedChanges>(volume, in, i));
     std::atomic<bool> is_over{false};
@@ -94,15 +98,33 @@ inline void expect_states_of_one_moment(Volume& volume, std::chrono::millisecond
                 changes[i]->step();
         });
     }
-    u64 answers = 0;
+    u64 looks = 0;
     const auto end = steady_clock::now() + time;
-    while ((answers < 3 || steady_clock::now() < end) && !testing::Test::HasFailure()) {
-        u64 before[writers];
-        for (u32 i = 0; i < writers; ++i)
-            before[i] = changes[i]->done();
+    while ((looks < 3 || steady_clock::now() < end) && !testing::Test::HasFailure()) {
+        look(changes, in);
+        ++looks;
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads)
+        thread.join();
+}
+
+inline std::vector<u64> done_of(const AllChanges& changes) {
+    std::vector<u64> done;
+    for (const auto& one : changes)
+        done.push_back(one->done());
+    return done;
+}
+
+/// `find(names)` lists all of `volume`: each answer must be the state of one moment between the
+/// call and its end.
+inline void expect_states_of_one_moment(Volume& volume, std::chrono::milliseconds time,
+                                        const std::function<Errc(FoundNames&)>& find) {
+    beside_changes(volume, time, [&](const AllChanges& changes, const std::vector<Handle>&) {
+        const std::vector<u64> before = done_of(changes);
         FoundNames names;
         EXPECT_EQ(find(names), Errc::ok);
-        for (u32 i = 0; i < writers; ++i) {
+        for (std::size_t i = 0; i < changes.size(); ++i) {
             // A change may have been applied and not counted yet.
             const u64 after = changes[i]->done() + 1;
             bool is_a_moment = false;
@@ -110,11 +132,42 @@ inline void expect_states_of_one_moment(Volume& volume, std::chrono::millisecond
                 is_a_moment = changes[i]->leaves(n, names);
             EXPECT_TRUE(is_a_moment) << "thread " << i << " after " << before[i] << " changes";
         }
-        ++answers;
-    }
-    is_over.store(true, std::memory_order_relaxed);
-    for (std::thread& thread : threads)
-        thread.join();
+    });
+}
+
+/// lookup_many() answers for each name what is true at a moment between the call and its end.
+inline void expect_lookups_of_some_moment(Volume& volume, std::chrono::milliseconds time) {
+    constexpr u64 turns = 400;  // enough names for all workers, of files old and new
+    beside_changes(volume, time, [&](const AllChanges& changes, const std::vector<Handle>& in) {
+        const std::vector<u64> before = done_of(changes);
+        std::vector<std::string> names;
+        std::vector<Lookup> lookups;
+        const auto first_turn = [&](std::size_t i) {
+            return std::max(before[i] / 3, turns / 2) - turns / 2;
+        };
+        names.reserve(changes.size() * turns);
+        for (std::size_t i = 0; i < changes.size(); ++i) {
+            for (u64 turn = first_turn(i); turn < first_turn(i) + turns; ++turn) {
+                names.push_back(changes[i]->file(turn));
+                lookups.push_back({in[turn % in.size()], names.back()});
+            }
+        }
+        std::vector<Result<Attributes>> found(lookups.size(), Errc::io);
+        volume.lookup_many(anybody, lookups, found);
+        for (std::size_t i = 0; i < changes.size(); ++i) {
+            const u64 after = changes[i]->done() + 1;
+            for (u64 turn = first_turn(i); turn < first_turn(i) + turns; ++turn) {
+                const auto& answer = found[i * turns + turn - first_turn(i)];
+                const u64 made = 3 * turn + 1;
+                const u64 removed = 3 * (turn + 3) + 2;
+                const bool may_exist = after >= made && before[i] < removed;
+                const bool may_lack = before[i] < made || after >= removed;
+                EXPECT_TRUE(answer ? may_exist : may_lack && answer.code() == Errc::no_entry)
+                    << changes[i]->file(turn) << " after " << before[i] << " to " << after
+                    << " changes: " << static_cast<u32>(answer.code());
+            }
+        }
+    });
 }
 
 }  // namespace warren

@@ -4,6 +4,8 @@
 #include "tests/fs/bulk/output_scan.hpp"
 #include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/fs/engine/replica_cases.hpp"
+#include "tests/support/lockstep_team.hpp"
+#include "tests/support/lookup_questions.hpp"
 
 namespace warren {
 
@@ -27,6 +29,46 @@ TEST(Replica, answersAsTheVolumeDoes) {
         return Errc::ok;
     });
     EXPECT_EQ(read, Errc::ok);
+}
+
+/// By teams of several lanes, as a GPU looks names up: an image has all that the fast path reads.
+TEST(Replica, answersFastLookups) {
+    const Seed seed;
+    using Team = LockstepTeam<4>;
+    ReplicatedVolume<HostReplica> volume(64 * mib);
+    build_random(*volume, seed.value(), 60);
+    const std::vector<Asked> asked = questions_about(*volume);
+    const core::Credentials caller{.check = false};
+    Lockstep<4> lanes{0};
+    u64 left = 0;
+    const Errc read = volume.replica().read([&](const core::Store& image, auto&) {
+        for (const Asked& one : asked) {
+            SCOPED_TRACE(one.name + " in " + std::to_string(one.directory.inode));
+            const Result<Attributes> found = lanes.run([&](const Team& team) -> Result<Attributes> {
+                core::FastEntry<Team> seen;
+                const u32 length = static_cast<u32>(one.name.size());
+                if (!core::fast_lookup(team, image, caller, one.directory, one.name.data(), length,
+                                       core::may_execute, seen)) {
+                    return Errc::retry;
+                }
+                if (!seen.entry.exists) return Errc::no_entry;
+                return core::attributes_in(team, seen.inode);
+            });
+            const Result<Attributes> wanted = volume->lookup(anybody, one.directory, one.name);
+            if (found.code() == Errc::retry) {
+                left += one.is_plain ? 1 : 0;
+                continue;
+            }
+            EXPECT_EQ(found.code(), wanted.code());
+            if (found && wanted) {
+                EXPECT_EQ(words_of(*found), words_of(*wanted));
+            }
+        }
+        return Errc::ok;
+    });
+    EXPECT_EQ(read, Errc::ok);
+    EXPECT_GT(asked.size(), 150u);
+    EXPECT_LE(left, asked.size() / 20);
 }
 
 /// A reader that finds nothing marked makes no version; a change of its own it always sees.

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of a volume with a replica: both sides give the same answers, each scan runs once, and
-// whatever fails on the replica is done by the CPU. The replica is in the host's memory here; on a
-// GPU see device_replica_test.cu.
+// Scans and lookups of many names of a volume with a replica: both sides give the same answers,
+// each scan runs once, and whatever fails on the replica is done by the CPU. The replica is in the
+// host's memory here; on a GPU see device_replica_test.cu.
 #include "fs/engine/replica/replica_scans.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/support/host_scanner.hpp"
+#include "tests/support/lookup_questions.hpp"
+#include "tests/support/random_operations.hpp"
+#include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
@@ -23,7 +29,7 @@ const Caller stranger{.user = 7, .group = 7};
 struct AssistedVolume {
     explicit AssistedVolume(u32 entries = 300, const std::function<double()>& now = seconds_now)
         : disk(make_memory_disk(64 * mib)), volume(*disk), replica(volume.inside(), now) {
-        build_random(*volume, 1, entries);
+        if (entries > 0) build_random(*volume, 1, entries);
     }
     Volume& operator*() { return *volume; }
     Volume* operator->() { return &*volume; }
@@ -133,9 +139,9 @@ TEST(ReplicaScans, areLeftToTheCpu) {
     EXPECT_TRUE(volume.replica.reports.empty());
     const std::string note = volume->engine_note();
     EXPECT_TRUE(
-        note.starts_with("the host's memory answers find and du beside it where that is "
-                         "predicted to be faster: 2 scans by it, 6 by the CPU of which 6 "
-                         "it could not do; predicted times were off by "))
+        note.starts_with("the host's memory answers find, du and lookups of many names beside it "
+                         "where that is predicted to be faster: 2 queries by it, 6 by the CPU of "
+                         "which 6 it could not do; predicted times were off by "))
         << note;
     EXPECT_TRUE(note.ends_with("% on average")) << note;
 }
@@ -240,6 +246,170 @@ TEST(ReplicaScans, runBesideEachOtherAndWriters) {
     const ReplicaStatistics counts = volume.replica.scans->statistics();
     EXPECT_EQ(counts.by_cpu + counts.by_replica, 6 * scans);
     EXPECT_GT(counts.by_cpu, 0u);
+}
+
+TEST(ReplicaLookups, equalThoseOfTheCpu) {
+    AssistedVolume volume;
+    CreateOptions closed;
+    closed.mode = 040700;
+    const auto secret = volume->create(anybody, volume->root(), "secret", closed);
+    ASSERT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
+    const std::vector<Asked> asked = questions_about(*volume);
+    ASSERT_GT(asked.size(), 1024u);
+    const std::vector<u32> groups = {3, 9};
+    for (const Side side : {Side::replica, Side::cpu}) {
+        volume.replica.scans->use_only(side);
+        const ReplicaStatistics before = volume.replica.scans->statistics();
+        expect_lookups(*volume, anybody, asked);
+        expect_lookups(*volume, stranger, asked);
+        expect_lookups(*volume, {1000, 9, groups, 022, true}, asked);
+        const ReplicaStatistics after = volume.replica.scans->statistics();
+        EXPECT_EQ(after.by_replica - before.by_replica, side == Side::replica ? 3u : 0u);
+        EXPECT_EQ(after.by_cpu - before.by_cpu, side == Side::cpu ? 3u : 0u);
+        EXPECT_EQ(after.left, 0u);
+    }
+}
+
+/// Few names are not worth the question.
+TEST(ReplicaLookups, areOfManyNames) {
+    AssistedVolume volume;
+    volume.replica.scans->use_only(Side::replica);
+    expect_lookups(*volume, anybody, {{volume->root(), "no such name", true}});
+    EXPECT_EQ(volume.replica.scans->statistics().by_replica, 0u);
+    EXPECT_EQ(volume.replica.scans->statistics().by_cpu, 0u);
+}
+
+/// After each kind of operation; names that were there are asked for, too, by handles that may be
+/// stale.
+TEST(ReplicaLookups, agreeWithTheModel) {
+    const Seed seed;
+    AssistedVolume volume(0);
+    volume.replica.scans->use_only(Side::replica);
+    RandomPlan plan;
+    plan.entries_max = 1200;
+    plan.large_batches = true;
+    RandomOperations driver(*volume, seed.value(), plan);
+    std::vector<Asked> old;
+    const u64 rounds = 60 * test_load();
+    for (u64 i = 0; i < rounds && !HasFailure(); ++i) {
+        ASSERT_TRUE(driver.run(30));
+        if (i % 8 == 0) {
+            ASSERT_EQ(volume.volume.inside().commit_and_free(true), Errc::ok);
+        }
+        std::vector<Asked> asked = questions_about(*volume);
+        std::vector<Asked> all = asked;
+        all.insert(all.end(), old.begin(), old.end());
+        expect_lookups(*volume, anybody, all);
+        expect_lookups(*volume, stranger, all);
+        old = std::move(asked);
+    }
+    driver.let_all_go();
+    EXPECT_GT(volume.replica.scans->statistics().by_replica, 20u);
+    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
+}
+
+TEST(ReplicaLookups, seeWhatHasChangedBefore) {
+    AssistedVolume volume(0);
+    volume.replica.scans->use_only(Side::replica);
+    expect_lookups_of_some_moment(*volume, std::chrono::milliseconds(2000 * test_load()));
+    EXPECT_GE(volume.replica.scans->statistics().by_replica, 3u);
+    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
+}
+
+/// Whether the replica fails before, after the answers or while a version is made: the CPU gives
+/// what is missing, and after an error of the device all.
+TEST(ReplicaLookups, areLeftToTheCpu) {
+    struct Case {
+        Errc at_first;
+        Errc at_last;
+        bool is_image_lost;
+        bool stays_on;
+    };
+    for (const Case& one :
+         {Case{Errc::no_space, Errc::ok, false, true}, Case{Errc::ok, Errc::no_space, false, true},
+          Case{Errc::io, Errc::ok, false, false}, Case{Errc::ok, Errc::io, false, false},
+          Case{Errc::no_memory, Errc::ok, false, false}, Case{Errc::ok, Errc::ok, true, false}}) {
+        AssistedVolume volume;
+        volume.replica.scans->use_only(Side::replica);
+        const std::vector<Asked> asked = questions_about(*volume);
+        ASSERT_GT(asked.size(), 1024u);
+        expect_lookups(*volume, anybody, asked);
+        volume.replica.scanner->fails_with.store(one.at_first);
+        volume.replica.scanner->fails_at_last = one.at_last;
+        if (one.is_image_lost) {
+            make_directory(*volume, volume->root(), "one more");
+            volume.replica.memory->fail_after(0);
+        }
+        expect_lookups(*volume, anybody, asked);
+        expect_lookups(*volume, stranger, asked);
+        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        EXPECT_EQ(counts.by_replica, 1u);
+        EXPECT_EQ(counts.by_cpu, 2u);
+        EXPECT_EQ(counts.left, one.stays_on ? 2u : 1u);
+        EXPECT_EQ(counts.is_on, one.stays_on);
+        EXPECT_EQ(volume.replica.reports.size(), one.stays_on ? 0u : 1u);
+    }
+}
+
+/// Lookups have rates of their own: the side that is slower for scans may be faster for them.
+TEST(ReplicaLookups, runOnTheFasterSide) {
+    constexpr u32 rounds = 600;
+    const auto run = [](double lookups_on_cpu, double scan_on_cpu) {
+        double now = 0;
+        AssistedVolume volume(300, [&] { return now; });
+        HostScanner& scanner = *volume.replica.scanner;
+        scanner.instead = [&] {
+            now += 1e-3;
+            return Errc::ok;
+        };
+        const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, {}), volume->root()};
+        u64 lookups_by_cpu = 0;
+        for (u32 i = 0; i < rounds; ++i) {
+            const u64 runs = scanner.runs;
+            volume.replica.scans->look_up(5000, {.check = false}, nullptr, [&] {
+                if (scanner.runs != runs) return;
+                ++lookups_by_cpu;
+                now += lookups_on_cpu;
+            });
+            const Errc code = volume.replica.scans->scan(call, [&](u64& listed) {
+                now += scan_on_cpu;
+                listed += 300;
+                return Errc::ok;
+            });
+            EXPECT_EQ(code, Errc::ok);
+        }
+        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        EXPECT_EQ(counts.by_cpu + counts.by_replica, 2 * rounds);
+        return std::pair(lookups_by_cpu, counts.by_cpu - lookups_by_cpu);
+    };
+    const auto [slow_lookups, fast_scans] = run(20e-3, 1e-5);
+    EXPECT_LT(slow_lookups, rounds / 10);
+    EXPECT_GT(fast_scans, rounds / 10 * 9);
+    const auto [fast_lookups, slow_scans] = run(1e-5, 20e-3);
+    EXPECT_GT(fast_lookups, rounds / 10 * 9);
+    EXPECT_LT(slow_scans, rounds / 10);
+}
+
+/// Several callers at once, with scans and changes between them.
+TEST(ReplicaLookups, runBesideEachOther) {
+    AssistedVolume volume;
+    volume.replica.scans->use_only(Side::replica);
+    const std::vector<Asked> asked = questions_about(*volume);
+    std::vector<std::thread> threads;
+    for (u32 i = 0; i < 3; ++i) {
+        threads.emplace_back([&, i] {
+            const std::string own = "own" + std::to_string(i);
+            for (u32 n = 0; n < 20; ++n) {
+                EXPECT_TRUE(volume->create(anybody, volume->root(), own, {}));
+                expect_lookups(*volume, anybody, asked);
+                EXPECT_EQ(volume.du(anybody, volume->root()), Errc::ok);
+                EXPECT_EQ(volume->unlink(anybody, volume->root(), own), Errc::ok);
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
 }
 
 /// Without a GPU, or where it cannot help, the volume opens all the same.

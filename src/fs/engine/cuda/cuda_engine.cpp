@@ -109,6 +109,7 @@ class CudaEngine final : public Engine,
     void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
+    void report_loss(const std::string& reason) const;
     void take_memory_ahead();
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
@@ -121,7 +122,8 @@ class CudaEngine final : public Engine,
     cuda_engine::CommitArea area_;
     FairLock steps_;     // shared by bulk steps; a thread that needs both locks takes this first
     FairLock commands_;  // shared by commands
-    cuda_engine::EngineLoss loss_{options_.report, [this] { return server_.statistics().loss; }};
+    cuda_engine::EngineLoss loss_{[this](const std::string& reason) { report_loss(reason); },
+                                  [this] { return server_.statistics().loss; }};
     cuda_engine::CommandBatches batches_;
     std::mutex item_batch_mutex_;  // held while a batch of items is open
     cuda_engine::ItemBatch item_batch_;
@@ -157,6 +159,17 @@ Errc CudaEngine::open_server() {
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
     return Errc::ok;
+}
+
+void CudaEngine::report_loss(const std::string& reason) const {
+    const std::string line = "the GPU engine has stopped (" + reason +
+                             "); the volume is as its last commit left it: close it and open it "
+                             "again";
+    if (options_.report) {
+        options_.report(line);
+    } else {
+        std::fprintf(stderr, "warren: %s\n", line.c_str());
+    }
 }
 
 /// Allocates the memory of large batches and then that of lookup streams in the background.

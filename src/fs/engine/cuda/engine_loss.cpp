@@ -3,8 +3,6 @@
 // before the CUDA error that followed from it.
 #include "fs/engine/cuda/engine_loss.hpp"
 
-#include <cstdio>
-
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "gpu/failure.hpp"
 
@@ -17,14 +15,7 @@ Errc EngineLoss::answer(Errc code) {
     std::string reason = broken_invariant();
     if (reason.empty()) reason = gpu::last_failure().message;
     if (reason.empty()) reason = server_loss_();
-    const std::string line = "the GPU engine has stopped (" + reason +
-                             "); the volume is as its last commit left it: close it and open it "
-                             "again";
-    if (report_) {
-        report_(line);
-    } else {
-        std::fprintf(stderr, "warren: %s\n", line.c_str());
-    }
+    report_(reason);
     return Errc::io;
 }
 

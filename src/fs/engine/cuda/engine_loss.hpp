@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the device of a CUDA engine is lost. The first thread that notices reports the reason;
-// from then on every caller gets Errc::io.
+// Whether the device of a CUDA engine, or of a replica's lookups, is lost. The first thread that
+// notices reports the reason; from then on every caller gets Errc::io.
 //
 // Invariant: a lost engine never works again.
 #pragma once
@@ -16,8 +16,8 @@ namespace warren::cuda_engine {
 
 class EngineLoss {
  public:
-    /// `report` receives the message; if empty, it is printed to standard error. `server_loss`
-    /// returns why the server has stopped, or an empty string.
+    /// `report` receives the reason. `server_loss` returns why the server has stopped, or an empty
+    /// string.
     EngineLoss(std::function<void(const std::string&)> report,
                std::function<std::string()> server_loss)
         : report_(std::move(report)), server_loss_(std::move(server_loss)) {}

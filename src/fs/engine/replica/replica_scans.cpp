@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scan holds a version of the replica while it reads the image, and not while visitors run.
-// Whatever goes wrong before the first visitor is called is left to the CPU: visitors come last.
+// Whatever goes wrong before the first visitor is called is left to the CPU: visitors come last. A
+// lookup has no visitors; what has an answer keeps it whatever happens then.
 #include "fs/engine/replica/replica_scans.hpp"
 
 #include <chrono>
@@ -83,6 +84,31 @@ SideChoice::Choice ReplicaScans::choose(const Query& query) {
     return sides_.choose(query, count_marked);
 }
 
+/// Runs a query on the chosen side. Errc::not_supported from `on_replica()`: the CPU must run it.
+/// The sides may correct `query`.
+template <class OnReplica, class OnCpu>
+Errc ReplicaScans::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
+    const SideChoice::Choice choice = choose(query);
+    const double begin = now_();
+    if (choice.side == Side::replica) {
+        const Errc code = on_replica();
+        if (code != Errc::not_supported) {
+            by_replica_.fetch_add(1, std::memory_order_relaxed);
+            if (code == Errc::ok) sides_.learn(query, choice, now_() - begin);
+            return code;
+        }
+        left_.fetch_add(1, std::memory_order_relaxed);
+    }
+    by_cpu_.fetch_add(1, std::memory_order_relaxed);
+    const double begin_on_cpu = now_();
+    WARREN_TRY(on_cpu());
+    sides_.learn(query, {Side::cpu, 0, choice.is_try && choice.side == Side::cpu},
+                 now_() - begin_on_cpu);
+    // What it takes to ask the replica in vain: so it is asked less often.
+    if (choice.side == Side::replica) sides_.learn(query, choice, now_() - begin);
+    return Errc::ok;
+}
+
 Errc ReplicaScans::scan(const ScanCall& call, const CpuScan& on_cpu) {
     const u64 inodes = relaxed_load(store_.state->inodes_used);
     const u32 depth_max = call.plan.files.depth_max;
@@ -94,35 +120,38 @@ Errc ReplicaScans::scan(const ScanCall& call, const CpuScan& on_cpu) {
         query.items = listed;
         query.is_known = true;
     };
-    const SideChoice::Choice choice = choose(query);
-    const double begin = now_();
-    if (choice.side == Side::replica) {
+    const auto on_replica = [&] {
         const u64 before = entries_of(call);
         const Errc code = scan_image(call);
-        if (code != Errc::not_supported) {
-            by_replica_.fetch_add(1, std::memory_order_relaxed);
-            if (code != Errc::ok) return code;
-            count(entries_of(call) - before);
-            sides_.learn(query, choice, now_() - begin);
-            return code;
-        }
-        left_.fetch_add(1, std::memory_order_relaxed);
-    }
-    by_cpu_.fetch_add(1, std::memory_order_relaxed);
-    const double begin_on_cpu = now_();
-    u64 listed = 0;
-    const Errc code = on_cpu(listed);
-    if (code != Errc::ok) return code;
-    count(listed);
-    query.is_known = listed != 0;
-    sides_.learn(query, {Side::cpu, 0, choice.is_try && choice.side == Side::cpu},
-                 now_() - begin_on_cpu);
-    // What it takes to ask the replica in vain: so it is asked less often.
-    if (choice.side == Side::replica) sides_.learn(query, choice, now_() - begin);
-    return code;
+        if (code == Errc::ok) count(entries_of(call) - before);
+        return code;
+    };
+    return run(query, on_replica, [&] {
+        u64 listed = 0;
+        WARREN_TRY(on_cpu(listed));
+        count(listed);
+        query.is_known = listed != 0;
+        return Errc::ok;
+    });
 }
 
-void ReplicaScans::give_up() {
+void ReplicaScans::look_up(u64 names, const core::Credentials& caller,
+                           const ImageScanner::UseStream& by_stream,
+                           const std::function<void()>& by_cpu) {
+    const auto finish = [&] {
+        by_cpu();
+        return Errc::ok;
+    };
+    const auto on_replica = [&] {
+        const Errc code = look_up_in_image(caller, by_stream);
+        return code == Errc::ok ? finish() : code;
+    };
+    static_cast<void>(run({QueryKind::look_up, names}, on_replica, finish));
+}
+
+/// After an error of the device, or if the memory of the image is used up.
+void ReplicaScans::give_up_after(Errc code) {
+    if (code != Errc::io && code != Errc::no_memory) return;
     if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
     report_("the GPU beside the CPU engine is not used any more (" + scanner_->failure() +
             "); the CPU does all work");
@@ -142,9 +171,22 @@ Errc ReplicaScans::scan_image(const ScanCall& call) {
         });
     });
     if (is_result(code) || has_visited) return code;
-    if (code == Errc::io || code == Errc::no_memory) give_up();
+    give_up_after(code);
     if (call.usage != nullptr) call.usage->swap(before);
     return Errc::not_supported;
+}
+
+/// Errc::not_supported: the CPU must look up what has no answer.
+Errc ReplicaScans::look_up_in_image(const core::Credentials& caller,
+                                    const ImageScanner::UseStream& by_stream) {
+    const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
+        return replica_.read(
+            [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); });
+    };
+    const Errc code =
+        or_no_memory([&] { return scanner_->look_up(caller, with_image, by_stream); });
+    give_up_after(code);
+    return code == Errc::ok ? code : Errc::not_supported;
 }
 
 ReplicaStatistics ReplicaScans::statistics() const {
@@ -160,12 +202,13 @@ ReplicaStatistics ReplicaScans::statistics() const {
 std::string ReplicaScans::note() const {
     const ReplicaStatistics done = statistics();
     const std::string counts =
-        std::to_string(done.by_replica) + " scans by it, " + std::to_string(done.by_cpu) +
+        std::to_string(done.by_replica) + " queries by it, " + std::to_string(done.by_cpu) +
         " by the CPU" +
         (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
         "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
     return scanner_->name() +
-           (done.is_on ? " answers find and du beside it where that is predicted to be faster: "
+           (done.is_on ? " answers find, du and lookups of many names beside it where that is "
+                         "predicted to be faster: "
                        : " is not used any more after a failure: ") +
            counts;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans that a replica may answer beside the CPU engine: each runs on the side that is predicted to
-// finish first (side_choice.hpp).
+// Scans and lookups of many names that a replica may answer beside the CPU engine: each runs on the
+// side that is predicted to finish first (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
 // or if its memory is used up, it is given up for as long as the volume is open.
@@ -13,15 +13,21 @@
 #include <string>
 
 #include "fs/bulk/scan/scan_call.hpp"
+#include "fs/engine/lookup_stream.hpp"
 #include "fs/engine/replica/replica.hpp"
 #include "fs/engine/replica/scan_sizes.hpp"
 #include "fs/engine/replica/side_choice.hpp"
 
 namespace warren {
 
-/// Scans the image of a replica where it lies.
+/// Reads the image of a replica where it lies.
 class ImageScanner {
  public:
+    /// Looks up through a stream of the image.
+    using UseStream = std::function<void(LookupStream& stream)>;
+    /// Calls `use` with the image, of which a version is held meanwhile, and returns its result.
+    using WithImage = std::function<Errc(const std::function<Errc(const core::Store& image)>& use)>;
+
     virtual ~ImageScanner() = default;
 
     /// See BulkCommands::scan(). Calls `begin_visits` before the first visitor; from then on it
@@ -29,32 +35,38 @@ class ImageScanner {
     /// has failed. Called by many threads.
     virtual Errc scan(const core::Store& image, const ScanCall& call,
                       const std::function<void()>& begin_visits) = 0;
+    /// Takes the memory of a stream, then opens it within `with_image`, on behalf of `caller`, for
+    /// `use`. One stream at a time: waits for the previous one. After an error, which means the
+    /// same as that of a scan, the answers that the stream has given are good all the same. Called
+    /// by many threads.
+    virtual Errc look_up(const core::Credentials& caller, const WithImage& with_image,
+                         const UseStream& use) = 0;
     /// What keeps the image, for users.
     virtual std::string name() const = 0;
     /// Why the device, or the image's memory, has failed the calling thread.
     virtual std::string failure() const = 0;
 };
 
-/// Which side has answered scans, since the volume was opened.
+/// Which side has answered queries (scans, and calls for lookups), since the volume was opened.
 struct ReplicaStatistics {
     bool is_on = false;     // not given up
-    u64 by_replica = 0;     // scans that the replica has answered
-    u64 by_cpu = 0;         // scans that the CPU has answered
+    u64 by_replica = 0;     // queries that the replica has answered
+    u64 by_cpu = 0;         // queries that the CPU has answered
     u64 left = 0;           // of these, those that the replica was asked for in vain
-    u64 error_percent = 0;  // by how much predictions of a scan's time were off, on average
+    u64 error_percent = 0;  // by how much predictions of a query's time were off, on average
 };
 
 /// Of a steady clock.
 double seconds_now();
 
 struct ReplicaOptions {
-    u64 device_bytes = 0;  // the most memory of the device that image and scans take
-    u32 workers = 1;       // threads of a scan by the CPU
+    u64 device_bytes = 0;  // the most memory of the device that the image and its readers take
+    u32 workers = 1;       // threads of a query on the CPU
     /// Called once, before the first version: begins to mark changes and loads all metadata.
     std::function<Errc()> prepare;
     Replica::Freeze freeze;
     Replica::ForEach for_each;
-    /// Receives a line when the replica is given up: from then on the CPU scans.
+    /// Receives a line when the replica is given up: from then on the CPU works.
     std::function<void(const std::string&)> report;
     std::function<double()> now = seconds_now;  // in seconds
 };
@@ -77,16 +89,25 @@ class ReplicaScans {
     /// See BulkCommands::scan(). The replica answers with every change that ended before the call,
     /// in the state of one moment.
     Errc scan(const ScanCall& call, const CpuScan& on_cpu);
+    /// Looks up `names` names on behalf of `caller`: by `by_stream` what a stream of the replica
+    /// answers, with every change that ended before the call; then, or instead, by `by_cpu`
+    /// whatever has no answer yet.
+    void look_up(u64 names, const core::Credentials& caller,
+                 const ImageScanner::UseStream& by_stream, const std::function<void()>& by_cpu);
     ReplicaStatistics statistics() const;
     /// What works beside the CPU engine and what it has done, for users.
     std::string note() const;
-    /// From now on runs all scans on this side, for tests and benchmarks. Requires: no scan runs.
+    /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
     void use_only(Side side) { only_ = side; }
 
  private:
     SideChoice::Choice choose(const Query& query);
+    template <class OnReplica, class OnCpu>
+    Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
     Errc scan_image(const ScanCall& call);
-    void give_up();
+    Errc look_up_in_image(const core::Credentials& caller,
+                          const ImageScanner::UseStream& by_stream);
+    void give_up_after(Errc code);
 
     const core::Store& store_;
     const std::unique_ptr<ImageScanner> scanner_;  // outlives the image

@@ -20,12 +20,12 @@ namespace warren {
 enum class Side : u8 { cpu, replica };
 
 /// Each kind has rates of its own: what is read and brought back of a name differs.
-enum class QueryKind : u8 { check, measure, find_some, find_all };
-inline constexpr std::size_t query_kinds = 4;
+enum class QueryKind : u8 { check, measure, find_some, find_all, look_up };
+inline constexpr std::size_t query_kinds = 5;
 
 struct Query {
     QueryKind kind;
-    u64 items;             // names to visit, about
+    u64 items;             // names to visit or to look up, about
     bool is_known = true;  // well enough to learn rates from the query
 };
 

@@ -25,6 +25,10 @@ class LookupSlots final : public LookupStream {
  public:
     /// `loss` receives errors of the device, and outlives this.
     explicit LookupSlots(EngineLoss& loss) : loss_(loss) {}
+    /// How much memory of the device make_ready() takes.
+    static constexpr u64 device_bytes() {
+        return slots * (in_bytes + out_bytes) + core::groups_max * sizeof(u32);
+    }
     LookupSlots(const LookupSlots&) = delete;
     LookupSlots& operator=(const LookupSlots&) = delete;
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scans of a replica, by kernels. A scan is left to the CPU if metadata are missing on the
-// device, if its results do not fit in one run, or if other scans have taken the memory.
+// The scans and lookups of a replica, by kernels. A scan is left to the CPU if metadata are missing
+// on the device, if its results do not fit in one run, or if other readers have taken the memory;
+// lookups are if others have taken the memory.
 //
-// Invariant: the image and the memory of all scans are within one budget.
+// Invariant: the image and the memory of all its readers are within one budget.
 #include "fs/engine/cuda/replica/device_replica.hpp"
 
+#include <mutex>
 #include <utility>
 
 #include "base/memory_budget.hpp"
 #include "base/out_of_memory.hpp"
+#include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 #include "fs/engine/cuda/replica/device_image.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
@@ -44,10 +47,24 @@ class ScanHost final : public cuda_engine::BulkHost {
     const std::function<void()>& begin_visits_;
 };
 
+/// The stream of lookups, what it takes of the budget, and why the device has failed it.
+struct DeviceLookups {
+    explicit DeviceLookups(MemoryBudget& budget) : share(&budget) {}
+
+    MemoryShare share;
+    std::string failure;
+    cuda_engine::EngineLoss loss{[this](const std::string& reason) { failure = reason; },
+                                 [] { return std::string(); }};
+    cuda_engine::LookupSlots slots{loss};
+};
+
 class DeviceScanner final : public ImageScanner {
  public:
     explicit DeviceScanner(u64 device_bytes) : budget_(device_bytes) {
-        budget_.on_shortage([this] { reading_.drop_idle(); });
+        budget_.on_shortage([this] {
+            reading_.drop_idle();
+            static_cast<void>(take_idle_lookups());
+        });
     }
 
     Errc open() {
@@ -68,12 +85,48 @@ class DeviceScanner final : public ImageScanner {
         const Errc code = reading_.scan(image, host, call);
         return code == Errc::ok || reading_.is_sound() ? code : Errc::io;
     }
+    Errc look_up(const core::Credentials& caller, const WithImage& with_image,
+                 const UseStream& use) override {
+        const std::lock_guard turn(lookups_turn_);
+        WARREN_TRY(gpu::use_device(info_.index));
+        std::unique_ptr<DeviceLookups> lookups;
+        WARREN_TRY(take_lookups(lookups));
+        const Errc code = with_image([&](const core::Store& image) {
+            WARREN_TRY(lookups->slots.open(image, caller));
+            use(lookups->slots);
+            return lookups->loss.is_lost() ? gpu::fail(Errc::io, lookups->failure) : Errc::ok;
+        });
+        if (code != Errc::ok) return code;
+        const std::lock_guard lock(mutex_);
+        idle_lookups_ = std::move(lookups);
+        return Errc::ok;
+    }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
 
  private:
+    std::unique_ptr<DeviceLookups> take_idle_lookups() {
+        const std::lock_guard lock(mutex_);
+        return std::move(idle_lookups_);
+    }
+    Errc take_lookups(std::unique_ptr<DeviceLookups>& lookups) {
+        lookups = take_idle_lookups();
+        if (lookups != nullptr) return Errc::ok;
+        lookups = std::make_unique<DeviceLookups>(budget_);
+        if (!lookups->share.grow(cuda_engine::LookupSlots::device_bytes())) {
+            return gpu::fail(Errc::no_space,
+                             "device_memory= has no room for lookups beside the copy of the "
+                             "metadata");
+        }
+        lookups->loss.set_device(info_.index);
+        return lookups->slots.make_ready();
+    }
+
     gpu::DeviceInfo info_;
     MemoryBudget budget_;
+    std::mutex lookups_turn_;  // held while lookups run
+    std::mutex mutex_;
+    std::unique_ptr<DeviceLookups> idle_lookups_;  // guarded by mutex_
     cuda_engine::TreeReading reading_{cuda_engine::ScanShape{.budget = &budget_}};
 };
 
