@@ -133,10 +133,14 @@ class ResumeCase(CommandCase):
         self.assertFalse((self.place / "gone").exists())
 
     def check_cp(self, *how):
+        with open(self.tree / "large", "wb") as file:  # copied in parts
+            file.write(b"x")
+            file.truncate(65 << 20)
         self.cut_and_go_on(how[0], ["cp", "-a", "tree", "own"], *how[1:])
         self.assertEqual(describe(self.place / "own"), describe(self.tree), f"WARREN_SEED={SEED}")
         self.assertEqual([name for name in os.listdir(self.place) if name.startswith(".")], [])
         shutil.rmtree(self.place / "own")
+        (self.tree / "large").unlink()
 
     def check_sync(self, *how):
         other = self.place / "own"
