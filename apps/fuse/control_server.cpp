@@ -92,7 +92,8 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::start_unheard(u32 device_major, u32 device_minor) {
-    verbs_ = std::make_unique<ControlVerbs>(mount_, invalidator_, device_major, device_minor);
+    device_major_ = device_major;
+    device_minor_ = device_minor;
 }
 
 bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error) {
@@ -165,13 +166,16 @@ void ControlServer::admit(Descriptor socket) {
         server->changed_.notify_all();
     };
     const Errc begun = or_no_memory([&] {
+        auto verbs =
+            std::make_unique<ControlVerbs>(mount_, invalidator_, device_major_, device_minor_);
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
-                     who = std::move(peer)]() mutable {
+                     who = std::move(peer), verbs = std::move(verbs)]() mutable {
             // If memory runs out between two frames, the connection is closed.
             static_cast<void>(or_no_memory([&] {
-                server->converse(held.get(), who);
+                server->converse(held.get(), who, *verbs);
                 return Errc::ok;
             }));
+            verbs.reset();  // may wait for the kernel
             leave();
         }).detach();
         return Errc::ok;
@@ -223,11 +227,11 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
     return Errc::ok;
 }
 
-std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame,
+std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame, ControlVerbs& verbs,
                                   std::unique_ptr<RingServer>& ring) {
     std::string text;
     const Errc memory = or_no_memory([&] {
-        text = answer_or_throw(socket, peer, frame, ring);
+        text = answer_or_throw(socket, peer, frame, verbs, ring);
         return Errc::ok;
     });
     if (memory != Errc::ok) text = lone_answer(memory);
@@ -255,7 +259,7 @@ class ControlServer::Streaming {
 };
 
 std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& frame,
-                                           std::unique_ptr<RingServer>& ring) {
+                                           ControlVerbs& verbs, std::unique_ptr<RingServer>& ring) {
     const PartSink sink{
         [&](std::string_view part) { return send_frame(socket, Verb::part, part) == Errc::ok; },
         [&] { ::shutdown(socket, SHUT_RDWR); }};
@@ -264,15 +268,15 @@ std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& 
             return lone_answer(open_ring(peer, ring));
         case Verb::attach_ring:
             return ring == nullptr ? lone_answer(Errc::invalid)
-                                   : verbs_->attach(peer, frame, ring->grants());
+                                   : verbs.attach(peer, frame, ring->grants());
         case Verb::scan:
         case Verb::scan_space:
         case Verb::usage: {
             const Streaming streaming(*this, socket);
-            return verbs_->serve(peer, frame, sink);
+            return verbs.serve(peer, frame, sink);
         }
         default:
-            return verbs_->serve(peer, frame, sink);
+            return verbs.serve(peer, frame, sink);
     }
 }
 
@@ -288,7 +292,7 @@ class ControlServer::RunningVerb {
     ControlServer& server_;
 };
 
-void ControlServer::converse(int socket, const Peer& peer) {
+void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) {
     Frame frame;
     std::unique_ptr<RingServer> ring;
     while (true) {
@@ -306,7 +310,7 @@ void ControlServer::converse(int socket, const Peer& peer) {
         std::string payload;
         {
             const RunningVerb running(*this);
-            payload = answer(socket, peer, frame, ring);
+            payload = answer(socket, peer, frame, verbs, ring);
         }
         frame.descriptors.clear();  // before the peer continues, since they keep the mount busy
         if (send_frame(socket, Verb::answer, payload) != Errc::ok) return;

@@ -3,9 +3,10 @@
 // a thread of its own.
 //
 // Invariant: a connection uses nothing of the others' but a thread, and each user has a limited
-// number of connections; a peer that stops in the middle of a frame is disconnected. No verb runs
-// after stop(), which waits for no peer: an answer in parts is aborted. The server is owned jointly
-// with its connections, because closing a descriptor received from a peer may block for ever.
+// number of connections; a peer that stops in the middle of a frame is disconnected. A connection
+// counts until the kernel has been told of its changes. No verb runs after stop(), which waits for
+// no peer: an answer in parts is aborted. The server is owned jointly with its connections, because
+// closing a descriptor received from a peer may block for ever.
 #pragma once
 
 #include <condition_variable>
@@ -48,10 +49,10 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     class Streaming;
 
     void listen();
-    void converse(int socket, const Peer& peer);
-    std::string answer(int socket, const Peer& peer, Frame& frame,
+    void converse(int socket, const Peer& peer, ControlVerbs& verbs);
+    std::string answer(int socket, const Peer& peer, Frame& frame, ControlVerbs& verbs,
                        std::unique_ptr<RingServer>& ring);
-    std::string answer_or_throw(int socket, const Peer& peer, Frame& frame,
+    std::string answer_or_throw(int socket, const Peer& peer, Frame& frame, ControlVerbs& verbs,
                                 std::unique_ptr<RingServer>& ring);
     Errc open_ring(const Peer& peer, std::unique_ptr<RingServer>& ring);
     /// Counts a running verb; false after stop() was called.
@@ -61,7 +62,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
 
     MountState& mount_;
     Invalidator& invalidator_;
-    std::unique_ptr<ControlVerbs> verbs_;
+    u32 device_major_ = 0, device_minor_ = 0;
     std::string path_;
     u64 socket_inode_ = 0;  // of path_, as created here
     Descriptor listener_;

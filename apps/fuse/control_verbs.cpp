@@ -158,7 +158,7 @@ void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
             stale.push_back({node, 0, "", {}});
         return Errc::ok;
     }));
-    invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
+    queue_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
 }
 
 Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& answer) {
@@ -377,7 +377,7 @@ Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer)
     if (!done) return done.code();
     // The contents that the kernel caches are still valid; the number of blocks may have changed.
     if (done->bytes > 0) {
-        invalidator_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
+        queue_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
     }
     answer.number(done->bytes).number(done->differs ? 1 : 0);
     return Errc::ok;

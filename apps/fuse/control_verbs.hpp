@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes the requests of the control socket on the volume.
+// Executes the requests of a connection of the control socket on the volume.
 //
 // Invariant: a request runs on behalf of the peer, whose ids come from the kernel, and the volume
 // checks its permission. A descriptor from the peer identifies a directory or file on this mount,
@@ -24,9 +24,14 @@ class ControlVerbs {
  public:
     ControlVerbs(MountState& mount, Invalidator& invalidator, u32 device_major, u32 device_minor)
         : mount_(mount),
-          invalidator_(invalidator),
+          queue_(invalidator),
           device_major_(device_major),
           device_minor_(device_minor) {}
+
+    /// Waits, without limit, until the kernel has been told of all changes.
+    ~ControlVerbs() { queue_.finish(); }
+    ControlVerbs(const ControlVerbs&) = delete;
+    ControlVerbs& operator=(const ControlVerbs&) = delete;
 
     /// Executes the request and returns the payload of the last answer; `sink` takes the parts
     /// before it.
@@ -61,7 +66,7 @@ class ControlVerbs {
     u64 node(Handle handle) const { return mount_.nodes.node_of(handle.inode); }
 
     MountState& mount_;
-    Invalidator& invalidator_;
+    Invalidator::Queue queue_;
     u32 device_major_;
     u32 device_minor_;
 };

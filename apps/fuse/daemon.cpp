@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order matters twice. At the start the mount is reported as ready only after a request has
 // passed through it and the control socket exists. At the end nothing may use the volume after it
-// is closed, and the processes that wait for that are told last.
+// is closed, and the processes that wait for that are told last. A thread that is stuck in a
+// notification uses the session, so nothing is destroyed then: the process exits at once.
 #include "apps/fuse/daemon.hpp"
 
 #include <fcntl.h>
@@ -113,6 +114,22 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
     if (code != 0) log_line(options.mountpoint + ": " + std::strerror(code));
 }
 
+int exit_code(const MountState& mount, Errc closed) {
+    if (closed == Errc::ok) return EXIT_SUCCESS;
+    log_line(mount.image +
+             ": could not be closed cleanly: " + std::strerror(static_cast<int>(closed)));
+    return EXIT_FAILURE;
+}
+
+/// Exits while a notification is under way, since its thread uses the session.
+void exit_if_stuck(const MountState& mount, Errc closed, Invalidator& invalidator) {
+    if (invalidator.has_ended()) return;
+    log_line(mount.mountpoint +
+             ": the volume is closed, but a process of this mount holds the lock of a directory; "
+             "this daemon is gone when that process is");
+    std::_Exit(exit_code(mount, closed));
+}
+
 }  // namespace
 
 int serve_mount(const MountOptions& asked, const StartReport& report) {
@@ -163,17 +180,16 @@ int serve_mount(const MountOptions& asked, const StartReport& report) {
         const auto server = std::make_shared<ControlServer>(mount, invalidator);
         recovery.start(mount);
         serve_session(options, mount, session, *server, watchdog, report, warning);
+        invalidator.end();
         server->stop();
         recovery.stop();
         late_seeker.reset();  // before the volume closes
         session.unmount();
         closed = mount.volume.close();
         server->report_closed(closed);
+        exit_if_stuck(mount, closed, invalidator);
     }
-    if (closed == Errc::ok) return EXIT_SUCCESS;
-    log_line(options.image +
-             ": could not be closed cleanly: " + std::strerror(static_cast<int>(closed)));
-    return EXIT_FAILURE;
+    return exit_code(mount, closed);
 }
 
 }  // namespace warren::fuse

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells the kernel which cached names and attributes are stale after the daemon itself changed the
 // volume (by a bulk command), and which nodes to forget. The kernel takes its own locks for that
-// and waits for requests, so one thread does it that holds no lock of the daemon and serves no
-// request.
+// and waits for requests, so threads do it that hold no lock of the daemon and serve no request.
 //
-// Invariant: when drop() returns, no path leads to a stale name. What the kernel still caches below
-// a removed directory only uses memory (it is visible only to processes whose working directory is
-// inside). It is dropped after the urgent work, in small portions, and not at all if the name
-// exists again.
+// A notification waits for the lock of a directory, which any process that can list the directory
+// can hold for ever. A thread that is stuck delays only its queue, and a command only for a while.
+//
+// Invariant: when drop() returns true, no path leads to a stale name; otherwise none does once the
+// lock is released, or after cache_seconds. What the kernel caches below a removed directory only
+// uses memory (only processes inside see it). It is dropped later, if the name does not exist
+// again.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
+#include <chrono>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "apps/fuse/library.hpp"
@@ -32,48 +32,50 @@ struct StaleName {
 };
 
 class Invalidator {
+    class Shared;
+    struct Pending;
+
  public:
     /// Whether the directory with this node has an entry of this name.
     using IsThere = std::function<bool(u64 parent, const std::string& name)>;
+    /// How long a command waits for the kernel.
+    static constexpr std::chrono::seconds patience{5};
+
+    /// The names that one connection or one ring changes, which are dropped in order.
+    class Queue {
+     public:
+        explicit Queue(Invalidator& invalidator);
+        Queue(const Queue&) = delete;
+        Queue& operator=(const Queue&) = delete;
+
+        /// Returns when the kernel has been told of these names and all before them; false after
+        /// `patience`, which is logged, or after end(). `can_expire`: the kernel can revalidate a
+        /// name without first dropping everything below it. Needs no memory to succeed.
+        bool drop(std::vector<StaleName> stale, bool can_expire);
+        /// Waits without limit until the kernel has been told of all names, or for end().
+        void finish();
+
+     private:
+        const std::shared_ptr<Shared> shared_;
+        const std::shared_ptr<Pending> pending_;
+    };
 
     Invalidator(fuse_session* session, IsThere is_there);
-    ~Invalidator();  // drops what is urgent, then ends
+    ~Invalidator();  // ends, and waits until no notification is under way
     Invalidator(const Invalidator&) = delete;
     Invalidator& operator=(const Invalidator&) = delete;
 
-    /// Returns when the kernel has been told. `can_expire`: the kernel can revalidate a name
-    /// without first dropping everything below it. Needs no memory to succeed.
-    void drop(std::vector<StaleName> stale, bool can_expire);
     /// Makes the kernel forget a node that is not open, a little later; without memory, never.
     /// Requires: takes_direct_opens().
     void forget(u64 node);
+    /// From now on nothing waits for a notification, none begins, and `is_there` is not called.
+    void end();
+    /// Waits a moment after end(); false if a notification is still under way. Its thread uses the
+    /// session, which must not be destroyed then.
+    bool has_ended();
 
  private:
-    struct Batch {
-        const std::vector<StaleName>* stale = nullptr;
-        bool can_expire = false;
-        bool done = false;
-        Batch* next = nullptr;
-    };
-
-    void run();
-    void tell(const StaleName& stale, bool can_expire);
-    void drop_listing(u64 directory);
-    void tell_all(const std::vector<StaleName>& all, bool can_expire);
-    void clean_up(const StaleName& removed);
-    void note_removed(const StaleName& stale);
-    Batch* take_batch();
-
-    fuse_session* session_;
-    IsThere is_there_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    Batch* first_ = nullptr;  // of those that wait, each on its thread's stack
-    Batch** end_ = &first_;
-    std::deque<StaleName> removed_;  // used by this object's thread only
-    std::deque<u64> closed_;         // nodes to forget
-    bool ending_ = false;
-    std::thread thread_;
+    const std::shared_ptr<Shared> shared_;  // with the queues and the threads
 };
 
 }  // namespace warren::fuse

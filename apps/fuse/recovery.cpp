@@ -4,29 +4,31 @@
 // after which the kernel looks it up again.
 #include "apps/fuse/recovery.hpp"
 
+#include "apps/fuse/invalidator.hpp"
 #include "apps/fuse/log.hpp"
 
 namespace warren::fuse {
 
 namespace {
 
-/// Invalidates the kernel's cached entries of a directory.
-void drop_names(MountState& mount, u64 node, Handle directory) {
-    std::vector<std::string> names;
-    static_cast<void>(
-        mount.volume.access()->read_directory(directory, 0, [&](const DirectoryEntry& entry) {
-            names.emplace_back(entry.name);
-            return true;
-        }));
-    for (const std::string& name : names)
-        fuse_lowlevel_notify_inval_entry(mount.session, node, name.c_str(), name.size());
-}
-
+/// Invalidates what the kernel caches of each inode, and the entries of directories.
 void drop_all(MountState& mount) {
+    auto queue = std::make_unique<Invalidator::Queue>(*mount.invalidator);
     for (const NodeTable::Use& use : mount.nodes.in_use()) {
         const u64 node = mount.nodes.node_of(use.handle.inode);
-        fuse_lowlevel_notify_inval_inode(mount.session, node, 0, 0);
-        if (mount.nodes.is_directory(node)) drop_names(mount, node, use.handle);
+        std::vector<StaleName> stale;
+        if (mount.nodes.is_directory(node)) {
+            static_cast<void>(mount.volume.access()->read_directory(
+                use.handle, 0, [&](const DirectoryEntry& entry) {
+                    stale.push_back({node, 0, std::string(entry.name), {}});
+                    return true;
+                }));
+        }
+        stale.push_back({node, 0, "", {}});
+        // The others do not wait for a directory whose lock a process holds.
+        if (!queue->drop(std::move(stale), false)) {
+            queue = std::make_unique<Invalidator::Queue>(*mount.invalidator);
+        }
     }
 }
 

@@ -270,7 +270,7 @@ void RingCommands::run(Commands commands, Replies replies) {
         if (!is_final(reply.code)) reply.code = Errc::io;
     }
     if (stale_.empty()) return;
-    invalidator_.drop(std::move(stale_), mount_.can_expire.load(std::memory_order_relaxed));
+    queue_.drop(std::move(stale_), mount_.can_expire.load(std::memory_order_relaxed));
 }
 
 }  // namespace warren::fuse

@@ -22,7 +22,11 @@ class RingCommands {
  public:
     RingCommands(MountState& mount, Invalidator& invalidator, Peer peer,
                  RingGrants::Limits limits = {})
-        : mount_(mount), invalidator_(invalidator), peer_(std::move(peer)), grants_(limits) {}
+        : mount_(mount), queue_(invalidator), peer_(std::move(peer)), grants_(limits) {}
+    /// Waits, without limit, until the kernel has been told of all changes.
+    ~RingCommands() { queue_.finish(); }
+    RingCommands(const RingCommands&) = delete;
+    RingCommands& operator=(const RingCommands&) = delete;
 
     RingGrants& grants() { return grants_; }
 
@@ -52,7 +56,7 @@ class RingCommands {
     void note_named(Volume& volume, const Caller& caller, const std::vector<Lookup>& names);
 
     MountState& mount_;
-    Invalidator& invalidator_;
+    Invalidator::Queue queue_;
     const Peer peer_;
     RingGrants grants_;
     std::vector<StaleName> stale_;  // what the running commands may have changed
