@@ -86,7 +86,7 @@ class ControlConnection {
     /// Lets commands of the ring use the directories behind the descriptors, at most
     /// attach_directories_max; `handles` gets the handle of each. Requires: equal sizes.
     Errc attach(std::span<const int> directories, std::span<Result<Handle>> handles);
-    static constexpr size_t attach_directories_max = 128;
+    static constexpr size_t attach_directories_max = 16;
     /// Whether the daemon has closed the connection.
     bool is_broken() const;
     /// Makes everything written so far durable on the volume that `path` lies on.

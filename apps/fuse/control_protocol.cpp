@@ -21,6 +21,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 8);
 
+using Clock = std::chrono::steady_clock;
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * descriptor_limit)>;
 
 Errc last_error() {
@@ -37,10 +38,11 @@ Errc send_all(int socket, std::string_view bytes) {
     return Errc::ok;
 }
 
-/// Fills `target`; `got` is the number of bytes received before the end.
-Errc receive_all(int socket, char* target, size_t size_bytes, size_t& got) {
-    got = 0;
+/// Fills `target`; Errc::no_data if the connection ends before.
+Errc receive_all(int socket, char* target, size_t size_bytes, Clock::time_point until) {
+    size_t got = 0;
     while (got < size_bytes) {
+        if (Clock::now() > until) return static_cast<Errc>(ETIMEDOUT);
         const ssize_t part = ::recv(socket, target + got, size_bytes - got, 0);
         if (part < 0 && errno == EINTR) continue;
         if (part < 0) return last_error();
@@ -63,8 +65,10 @@ void take_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
     }
 }
 
-/// Receives the header and the descriptors passed with it.
-Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& descriptors) {
+/// Receives the header and the descriptors passed with it; `patience` becomes the time until which
+/// the frame must be complete.
+Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& descriptors,
+                    std::chrono::seconds patience, Clock::time_point& until) {
     alignas(cmsghdr) ControlBuffer control;
     iovec piece{&header, sizeof(header)};
     msghdr message{};
@@ -80,10 +84,10 @@ Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& de
     take_descriptors(message, descriptors);
     if (got == 0) return Errc::no_data;
     if ((message.msg_flags & MSG_CTRUNC) != 0) return Errc::invalid;
-    size_t rest = 0;
+    until = Clock::now() + patience;
     const auto begun = static_cast<size_t>(got);
     return receive_all(socket, reinterpret_cast<char*>(&header) + begun, sizeof(header) - begun,
-                       rest);
+                       until);
 }
 
 }  // namespace
@@ -126,16 +130,16 @@ Errc send_with(int socket, std::string_view first, std::string_view then,
     return send_all(socket, then.substr(done - of_first));
 }
 
-Errc receive_frame(int socket, Frame& frame) {
+Errc receive_frame(int socket, Frame& frame, std::chrono::seconds patience) {
     frame.descriptors.clear();
     FrameHeader header;
-    WARREN_TRY(receive_header(socket, header, frame.descriptors));
+    Clock::time_point until;
+    WARREN_TRY(receive_header(socket, header, frame.descriptors, patience, until));
     if (header.version != protocol_version) return other_protocol;
     if (header.length > frame_limit_bytes) return Errc::invalid;
     frame.verb = static_cast<Verb>(header.verb);
     frame.payload.resize(header.length);
-    size_t got = 0;
-    const Errc code = receive_all(socket, frame.payload.data(), frame.payload.size(), got);
+    const Errc code = receive_all(socket, frame.payload.data(), frame.payload.size(), until);
     return code == Errc::no_data ? Errc::invalid : code;
 }
 

@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <string>
@@ -26,7 +27,8 @@ inline constexpr u32 protocol_version = 3;
 /// The error for a frame of another protocol version.
 inline constexpr auto other_protocol = static_cast<Errc>(EPROTONOSUPPORT);
 inline constexpr u32 frame_limit_bytes = 1u << 20;
-inline constexpr size_t descriptor_limit = 128;  // the kernel passes at most 253 at once
+/// Of one frame. The daemon keeps this many free for each connection.
+inline constexpr size_t descriptor_limit = 16;
 
 enum class Verb : u16 {
     info = 1,
@@ -120,8 +122,8 @@ Errc send_with(int socket, std::string_view first, std::string_view then,
                std::span<const int> descriptors);
 
 /// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid if it is
-/// malformed.
-Errc receive_frame(int socket, Frame& frame);
+/// malformed, ETIMEDOUT if more of it is missing `patience` after its first byte.
+Errc receive_frame(int socket, Frame& frame, std::chrono::seconds patience = std::chrono::years(1));
 
 void encode(Encoder& encoder, const Attributes& attributes);
 Attributes decode_attributes(Decoder& decoder);

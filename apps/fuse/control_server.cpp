@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -25,6 +26,16 @@ namespace {
 constexpr int connections_per_user = 16;
 constexpr int rings_max = 64;            // for each mount: each ring has memory and a thread
 constexpr time_t patience_seconds = 60;  // for a peer that stopped sending or receiving
+constexpr std::chrono::seconds frame_patience{20};
+/// The socket, those of a frame, the ring's, and a table that is read.
+constexpr u64 descriptors_of_connection = descriptor_limit + 4;
+
+/// Half of the descriptors that this process may have are for connections.
+u64 fitting_connections() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+    return limit.rlim_cur / 2 / descriptors_of_connection;
+}
 
 /// The directory for sockets of this user's mounts, created if necessary; "" and `error` on
 /// failure.
@@ -85,7 +96,7 @@ std::string lone_answer(Errc code) {
 }  // namespace
 
 ControlServer::ControlServer(MountState& mount, Invalidator& invalidator)
-    : mount_(mount), invalidator_(invalidator) {}
+    : mount_(mount), invalidator_(invalidator), connections_max_(fitting_connections()) {}
 
 ControlServer::~ControlServer() {
     stop();
@@ -154,10 +165,13 @@ void ControlServer::admit(Descriptor socket) {
     const int number = socket.get();
     {
         std::lock_guard lock(mutex_);
-        int& count = connections_of_[user];
-        if (stage_ != Stage::serving || (user != 0 && count >= connections_per_user)) return;
+        const auto known = connections_of_.find(user);
+        const bool is_full =
+            sockets_.size() >= connections_max_ ||
+            (known != connections_of_.end() && known->second >= connections_per_user);
+        if (stage_ != Stage::serving || (user != 0 && is_full)) return;
         sockets_.insert(number);
-        ++count;
+        ++connections_of_[user];
     }
     auto leave = [server = shared_from_this(), number, user] {
         std::lock_guard lock(server->mutex_);
@@ -298,7 +312,8 @@ void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) 
     while (true) {
         // A peer with a ring may be silent for any time.
         if (ring != nullptr) wait_for_input(socket);
-        const Errc received = or_no_memory([&] { return receive_frame(socket, frame); });
+        const Errc received =
+            or_no_memory([&] { return receive_frame(socket, frame, frame_patience); });
         if (received == Errc::no_memory || received == other_protocol) {
             // The position of the next frame is unknown, so this is the last answer.
             static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));

@@ -3,10 +3,11 @@
 // a thread of its own.
 //
 // Invariant: a connection uses nothing of the others' but a thread, and each user has a limited
-// number of connections; a peer that stops in the middle of a frame is disconnected. A connection
-// counts until the kernel has been told of its changes. No verb runs after stop(), which waits for
-// no peer: an answer in parts is aborted. The server is owned jointly with its connections, because
-// closing a descriptor received from a peer may block for ever.
+// number of connections, as have all users but root together, so that the daemon does not run out
+// of descriptors; a peer that takes too long for a frame is disconnected. A connection counts until
+// the kernel has been told of its changes. No verb runs after stop(), which waits for no peer: an
+// answer in parts is aborted. The server is owned jointly with its connections, because closing a
+// descriptor received from a peer may block for ever.
 #pragma once
 
 #include <condition_variable>
@@ -62,6 +63,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
 
     MountState& mount_;
     Invalidator& invalidator_;
+    const u64 connections_max_;  // of all users but root
     u32 device_major_ = 0, device_minor_ = 0;
     std::string path_;
     u64 socket_inode_ = 0;  // of path_, as created here

@@ -10,6 +10,7 @@
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/engine_choice.hpp"
+#include "apps/warren/host_walk.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 
@@ -142,6 +143,7 @@ int command_mount(std::span<char* const> arguments) {
         if (is_helper_of_mount()) return EXIT_SUCCESS;
         mount.foreground = true;
     }
+    raise_open_limit();  // for what the peers of the control socket send
     return fuse::mount_volume(mount);
 }
 

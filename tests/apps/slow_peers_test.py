@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers of the control socket that request long answers and do not read them, or read them byte by
 byte: as many as a user may connect. Other processes continue meanwhile, and an unmount does not
-wait for these peers. WARREN_SEED repeats a run."""
+wait for these peers. Also peers that send many descriptors, and the rest of the frame byte by byte
+or not at all. WARREN_SEED repeats a run."""
 
 import os
 import random
@@ -25,14 +26,21 @@ PEERS = 20  # more than a user may connect
 FILES = 40_000  # an answer several times larger than the daemon and the kernel buffer
 FOLDERS = 30_000
 PROMPTLY_SECONDS = 20  # waiting for a peer would take 60
+OPEN_FILES_MAX = 1024  # what many systems allow a process
+DESCRIPTORS_MAX = 16  # in a frame
+CONNECTIONS_MAX = 16  # of a user
+
+
+def become(user):
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def ask_and_stay(root, seed, ready):
     """A process of another user that sends a request and then reads next to nothing."""
     try:
-        os.setgroups([])
-        os.setresgid(SOMEBODY, SOMEBODY, SOMEBODY)
-        os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
+        become(SOMEBODY)
         choose = random.Random(seed)
         peers = []
         for _ in range(PEERS):
@@ -58,6 +66,103 @@ def ask_and_stay(root, seed, ready):
             time.sleep(0.5)
     finally:
         os._exit(1)
+
+
+def begin_frames(root, users, peers, descriptors):
+    """Processes of these users, each of which begins a frame with that many descriptors on so many
+    connections, and then sends its payload byte by byte. Returns their pids when all have begun."""
+    def work(user, begun):
+        try:
+            directory = os.open("/", os.O_PATH)  # not on the mount, which it would keep busy
+            become(user)
+            mounted.die_with_parent()
+            connections = []
+            for _ in range(peers):
+                try:
+                    connections.append(kill_verbs_test.connect(root))
+                    frame = control_frame(VERB_SCAN, length=1 << 20)
+                    socket.send_fds(connections[-1], [frame], [directory] * descriptors)
+                except OSError:
+                    pass  # more than a user may have, or than wait to be accepted
+            os.write(begun, b".")
+            while True:
+                time.sleep(0.2)
+                for peer in connections:
+                    try:
+                        peer.send(b"x")
+                    except OSError:
+                        pass
+        finally:
+            os._exit(1)
+
+    ends = os.pipe()
+    children = []
+    for user in users:
+        children.append(os.fork())
+        if children[-1] == 0:
+            work(user, ends[1])
+    os.close(ends[1])
+    with os.fdopen(ends[0], "rb") as ready:
+        assert len(ready.read(len(children))) == len(children)
+    time.sleep(1)  # by then the daemon has received them
+    return children
+
+
+def end_processes(children):
+    for child in children:
+        os.kill(child, 9)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+class SlowFrames(unittest.TestCase):
+    def setUp(self):
+        self.volume = Volume("64M")
+        self.addCleanup(self.volume.remove)
+        limit = f"--nofile={OPEN_FILES_MAX}:{OPEN_FILES_MAX}"
+        subprocess.run(["prlimit", limit, mounted.WARREN, "mount", self.volume.image,
+                        self.volume.root], check=True)
+        self.daemon = self.volume.process()
+        self.before = self.descriptors()
+
+    def descriptors(self):
+        """How many the daemon has."""
+        return len(os.listdir(f"/proc/{self.daemon}/fd"))
+
+    def begin(self, users, peers, descriptors):
+        children = begin_frames(self.volume.root, users, peers, descriptors)
+        self.addCleanup(end_processes, children)
+
+    def others_go_on(self):
+        os.makedirs(os.path.join(self.volume.root, "tree/below"))
+        for words in (("rm", "-r", os.path.join(self.volume.root, "tree")),
+                      ("umount", self.volume.root)):
+            within(PROMPTLY_SECONDS, lambda: run(*words))
+
+    def test_more_descriptors_than_a_frame_may_have(self):
+        self.begin([SOMEBODY], 8, 128)
+        self.assertLess(self.descriptors(), self.before + 8)
+        self.others_go_on()
+
+    def test_as_many_as_a_user_may_have(self):
+        self.begin([SOMEBODY], PEERS, DESCRIPTORS_MAX)
+        used = self.descriptors() - self.before
+        self.assertGreater(used, CONNECTIONS_MAX * DESCRIPTORS_MAX // 2)  # the test does something
+        self.assertLessEqual(used, CONNECTIONS_MAX * (DESCRIPTORS_MAX + 2))
+        self.others_go_on()
+
+    def test_as_many_as_several_users_may_have(self):
+        """A user can have the ids of many (subuid(5))."""
+        self.begin(range(SOMEBODY, SOMEBODY + 8), CONNECTIONS_MAX, DESCRIPTORS_MAX)
+        self.assertLess(self.descriptors() - self.before, OPEN_FILES_MAX // 2)
+        self.others_go_on()
+
+    def test_a_frame_has_a_deadline(self):
+        self.begin([SOMEBODY], 8, DESCRIPTORS_MAX)
+        self.assertGreater(self.descriptors(), self.before + 8 * DESCRIPTORS_MAX)
+        # Each byte comes long before the peer would count as one that has stopped.
+        self.assertTrue(wait_until(lambda: self.descriptors() < self.before + 8, 40))
+        self.others_go_on()
 
 
 class SlowPeers(unittest.TestCase):
