@@ -95,7 +95,7 @@ void serve_session(const MountOptions& options, MountState& mount, Session& sess
                    const std::string& warning) {
     std::string error;
     const auto place = top_mount_on(options.mountpoint);
-    if (!place || watchdog.guard(place->device_minor) != Errc::ok) {
+    if (!place || watchdog.guard(*place) != Errc::ok) {
         log_line(options.mountpoint +
                  ": the kernel's fusectl is out of reach: if this daemon is killed, processes may "
                  "wait for it until 'warren umount -f'");

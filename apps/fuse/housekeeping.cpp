@@ -93,9 +93,13 @@ Terminator::Event Terminator::unmount_in_order() {
     while (event == Event::none)
         event = wait(-1, true);  // writing back may take long
     if (event != Event::reply) return event;
-    if (watchdog_.reply() == Errc::busy) {
-        log_line(mount_.mountpoint + ": still in use; unmounted for newcomers, ends in " +
-                 std::to_string(grace_ms / 1000) + " s");
+    const std::string end = "ends in " + std::to_string(grace_ms / 1000) + " s";
+    const Errc code = watchdog_.reply();
+    if (code == Errc::busy) {
+        log_line(mount_.mountpoint + ": still in use; unmounted for newcomers, " + end);
+    } else if (code == Errc::exists) {
+        log_line(mount_.mountpoint + ": another mount covers it, so it stays in the tree, and " +
+                 end + "; unmount that one first, then this one");
     }
     return wait(grace_ms);
 }

@@ -49,7 +49,7 @@ void remove_dead_mount(const std::string& mountpoint) {
     const auto top = top_mount_on(mountpoint);
     // If the user may not unmount it, the mount that follows reports the reason.
     if (top && top->is_warren()) {
-        static_cast<void>(detach(mountpoint, Detach::lazily));
+        static_cast<void>(detach(*top, Detach::lazily));
     }
 }
 

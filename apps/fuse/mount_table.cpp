@@ -103,6 +103,25 @@ std::optional<MountedPlace> top_mount_on(const std::string& path) {
     return std::nullopt;
 }
 
+u64 mount_of(int descriptor) {
+    const std::string facts = read_all("/proc/self/fdinfo/" + std::to_string(descriptor));
+    for (std::string_view rest = facts; !rest.empty();) {
+        std::string_view line = take(rest, '\n');
+        if (take(line, '\t') == "mnt_id:") return to_number(line, 0);
+    }
+    return 0;
+}
+
+u64 mount_at(const std::string& path) {
+    const Descriptor shown(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    return shown ? mount_of(shown.get()) : 0;
+}
+
+bool is_covered(const MountedPlace& mounted) {
+    const u64 there = mount_at(mounted.mountpoint);
+    return there != 0 && mounted.number != 0 && there != mounted.number;
+}
+
 std::optional<bool> PeerMounts::find(u64 number, u32 process, std::vector<MountedPlace>& table) {
     if (table.empty()) table = read_mount_table(process);
     for (const MountedPlace& place : table) {
@@ -112,12 +131,7 @@ std::optional<bool> PeerMounts::find(u64 number, u32 process, std::vector<Mounte
 }
 
 bool PeerMounts::is_read_only(int descriptor) {
-    const std::string facts = read_all("/proc/self/fdinfo/" + std::to_string(descriptor));
-    u64 number = 0;
-    for (std::string_view rest = facts; !rest.empty();) {
-        std::string_view line = take(rest, '\n');
-        if (take(line, '\t') == "mnt_id:") number = to_number(line, 0);
-    }
+    const u64 number = mount_of(descriptor);
     // The open descriptor keeps the mount ID from being reused; that holds too if another process
     // has the peer's pid by now.
     std::optional<bool> found = find(number, 0, ours_);

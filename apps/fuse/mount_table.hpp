@@ -36,6 +36,17 @@ std::vector<MountedPlace> read_mount_table(u32 process = 0);
 /// The most recent mount on this path. Requires: `path` is absolute and resolved.
 std::optional<MountedPlace> top_mount_on(const std::string& path);
 
+/// The number of the mount through which a file was opened; 0 if it cannot be found out.
+u64 mount_of(int descriptor);
+
+/// Likewise of the mount that a path leads to; a final link is not followed. The file system of
+/// that mount gets no request.
+u64 mount_at(const std::string& path);
+
+/// Whether the path of a mount leads to another mount: to one on top of it, or on top of a
+/// directory above it. False if a number is not known.
+bool is_covered(const MountedPlace& mounted);
+
 /// The mounts through which a peer has opened directories of this mount. It does not use
 /// fstatvfs(3), which would send a request to the file system, and that may be the one this process
 /// serves.

@@ -3,6 +3,7 @@
 // escaped.
 #include "apps/fuse/session.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +75,8 @@ bool Session::mount(const MountOptions& options, MountState& mount, std::string&
         return false;
     }
     mounted_ = true;
+    place_.mountpoint = options.mountpoint;
+    place_.number = mount_at(options.mountpoint);
     mount.session = session_;
     if (!install_device_layer(session_)) {
         error = "libfuse takes no layer below it";
@@ -94,8 +97,12 @@ int Session::serve(const MountOptions& options) {
 }
 
 void Session::unmount() {
-    if (mounted_) fuse_session_unmount(session_);
+    if (!mounted_) return;
     mounted_ = false;
+    // While the connection lives, libfuse unmounts whatever its path leads to.
+    pollfd device{fuse_session_fd(session_), 0, 0};
+    const bool is_cut = ::poll(&device, 1, 0) > 0;
+    if (is_cut || !is_covered(place_)) fuse_session_unmount(session_);
 }
 
 }  // namespace warren::fuse

@@ -8,6 +8,7 @@
 
 #include "apps/fuse/mount.hpp"
 #include "apps/fuse/mount_state.hpp"
+#include "apps/fuse/mount_table.hpp"
 
 namespace warren::fuse {
 
@@ -22,7 +23,7 @@ class Session {
     bool mount(const MountOptions& options, MountState& mount, std::string& error);
     /// Serves requests until the file system is unmounted or exits. Returns 0 or an errno.
     int serve(const MountOptions& options);
-    /// Unmounts unless that was done, and closes the device.
+    /// Unmounts unless that was done or another mount covers it, and closes the device.
     void unmount();
 
     fuse_session* get() const { return session_; }
@@ -30,6 +31,7 @@ class Session {
  private:
     fuse_session* session_ = nullptr;
     bool mounted_ = false;
+    MountedPlace place_;  // its path and number
 };
 
 }  // namespace warren::fuse

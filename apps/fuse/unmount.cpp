@@ -22,7 +22,6 @@
 
 #include "apps/fuse/connection.hpp"
 #include "apps/fuse/mount.hpp"
-#include "apps/fuse/mount_table.hpp"
 #include "base/quote.hpp"
 
 namespace warren::fuse {
@@ -87,6 +86,8 @@ int complain(const std::string& program, const std::string& place, const std::st
 
 std::string why(Errc code) {
     switch (code) {
+        case Errc::exists:
+            return "another mount covers it; unmount that one first";
         case Errc::busy:
             return "target is busy; close the files and leave the directories in it, or use -l";
         case Errc::not_permitted:
@@ -108,7 +109,10 @@ bool is_mounted_elsewhere(const MountedPlace& mounted) {
 
 }  // namespace
 
-Errc detach(const std::string& mountpoint, Detach how) {
+Errc detach(const MountedPlace& mounted, Detach how) {
+    // umount2(2) takes a path, and none leads to a mount that is covered.
+    if (is_covered(mounted)) return Errc::exists;
+    const std::string& mountpoint = mounted.mountpoint;
     const int flags = UMOUNT_NOFOLLOW | (how == Detach::lazily ? MNT_DETACH : 0) |
                       (how == Detach::forcibly ? MNT_FORCE : 0);
     if (::umount2(mountpoint.c_str(), flags) == 0) return Errc::ok;
@@ -120,7 +124,7 @@ namespace {
 
 /// Aborts the connection, and unmounts once the processes that waited for it have left.
 Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
-    const std::string& mountpoint = mounted.mountpoint;
+    if (is_covered(mounted)) return Errc::exists;
     if (::geteuid() != 0) {  // fusermount3 cannot abort it
         const Descriptor file = open_abort_file(mounted.device_minor);
         static_cast<void>(file && ::write(file.get(), "1", 1) == 1);
@@ -128,13 +132,13 @@ Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
     const auto may_be_in_use = [](Errc code) {  // fusermount3 does not report the reason
         return code == Errc::busy || code == Errc::io;
     };
-    Errc code = detach(mountpoint, Detach::forcibly);
+    Errc code = detach(mounted, Detach::forcibly);
     for (int waited_ms = 0; may_be_in_use(code) && !lazy && waited_ms < leaving_patience_ms;
          waited_ms += 20) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        code = detach(mountpoint, Detach::forcibly);
+        code = detach(mounted, Detach::forcibly);
     }
-    return may_be_in_use(code) && lazy ? detach(mountpoint, Detach::lazily) : code;
+    return may_be_in_use(code) && lazy ? detach(mounted, Detach::lazily) : code;
 }
 
 }  // namespace
@@ -150,9 +154,8 @@ int unmount_volume(const std::string& program, const std::string& place, Unmount
     const bool stays_open = is_mounted_elsewhere(*mounted);
     const int hearing_ms = force ? forced_patience_ms : hearing_patience_ms;
     const bool is_heard = !daemon || daemon->ask_for_close(hearing_ms) == Errc::ok;
-    const Errc code =
-        force ? cut_and_detach(*mounted, lazy)
-              : detach(mounted->mountpoint, lazy ? Detach::lazily : Detach::when_unused);
+    const Errc code = force ? cut_and_detach(*mounted, lazy)
+                            : detach(*mounted, lazy ? Detach::lazily : Detach::when_unused);
     if (code != Errc::ok) return complain(program, place, why(code));
     if (!daemon || lazy || stays_open || (force && !is_heard)) return EXIT_SUCCESS;
     if (!is_heard) {

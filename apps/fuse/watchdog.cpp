@@ -39,6 +39,7 @@ enum class Order : u32 { guard, finish_mount, unmount, abort };
 struct Question {
     Order order;
     u32 device_minor;
+    u64 mount;
 };
 
 Errc last_error() {
@@ -46,8 +47,8 @@ Errc last_error() {
 }
 
 /// Returns an error if the process is gone.
-Errc send_question(int socket, Order order, u32 device_minor = 0) {
-    const Question question{order, device_minor};
+Errc send_question(int socket, Order order, const MountedPlace& mounted = {}) {
+    const Question question{order, mounted.device_minor, mounted.number};
     return ::send(socket, &question, sizeof(question), MSG_NOSIGNAL) == sizeof(question)
                ? Errc::ok
                : last_error();
@@ -108,14 +109,18 @@ Errc finish_mount_here(const MountOptions& options) {
     return Errc::ok;
 }
 
-Errc unmount_here(const MountOptions& options) {
+Errc unmount_here(const MountedPlace& mounted) {
+    if (is_covered(mounted)) {
+        ::sync();  // no path leads to the mount alone
+        return Errc::exists;
+    }
     {
         const Descriptor root(
-            ::open(options.mountpoint.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+            ::open(mounted.mountpoint.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         if (root) ::syncfs(root.get());
     }
-    if (detach(options.mountpoint, Detach::when_unused) == Errc::ok) return Errc::ok;
-    const Errc code = detach(options.mountpoint, Detach::lazily);
+    if (detach(mounted, Detach::when_unused) == Errc::ok) return Errc::ok;
+    const Errc code = detach(mounted, Detach::lazily);
     return code == Errc::ok ? Errc::busy : code;
 }
 
@@ -123,7 +128,9 @@ Errc unmount_here(const MountOptions& options) {
 class Watcher {
  public:
     Watcher(const MountOptions& options, std::array<Descriptor, 2> sockets, pid_t daemon)
-        : options_(options), sockets_(std::move(sockets)), daemon_(daemon) {}
+        : options_(options), sockets_(std::move(sockets)), daemon_(daemon) {
+        mounted_.mountpoint = options.mountpoint;
+    }
 
     [[noreturn]] void run() {
         sigset_t signals;
@@ -197,6 +204,7 @@ class Watcher {
         if (got != sizeof(question)) return false;
         switch (question.order) {
             case Order::guard:
+                mounted_.number = question.mount;
                 abort_file_ = open_abort_file(question.device_minor);
                 answer(socket, abort_file_ ? Errc::ok : last_error());
                 break;
@@ -204,7 +212,7 @@ class Watcher {
                 do_aside(socket, [&] { return finish_mount_here(options_); });
                 break;
             case Order::unmount:
-                do_aside(socket, [&] { return unmount_here(options_); });
+                do_aside(socket, [&] { return unmount_here(mounted_); });
                 break;
             case Order::abort:
                 static_cast<void>(abort());
@@ -227,6 +235,7 @@ class Watcher {
     }
 
     const MountOptions& options_;
+    MountedPlace mounted_;  // its path and number
     const std::array<Descriptor, 2> sockets_;
     const pid_t daemon_;
     Descriptor signals_;
@@ -282,8 +291,8 @@ Errc Watchdog::start(const MountOptions& options) {
     return receive_answer(at_once_.get());  // the process is watching now
 }
 
-Errc Watchdog::guard(u32 device_minor) {
-    WARREN_TRY(send_question(at_once_.get(), Order::guard, device_minor));
+Errc Watchdog::guard(const MountedPlace& mounted) {
+    WARREN_TRY(send_question(at_once_.get(), Order::guard, mounted));
     return receive_answer(at_once_.get());
 }
 

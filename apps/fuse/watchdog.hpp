@@ -17,6 +17,7 @@
 #include <string>
 
 #include "apps/fuse/mount.hpp"
+#include "apps/fuse/mount_table.hpp"
 #include "base/descriptor.hpp"
 
 namespace warren::fuse {
@@ -32,15 +33,16 @@ class Watchdog {
     /// main thread and its only one, and ends only with the process; no descriptor is open whose
     /// closing matters, since the process closes all that it inherits.
     Errc start(const MountOptions& options);
-    /// From now on aborts this connection when the daemon dies. Fails if the kernel offers no way.
-    Errc guard(u32 device_minor);
+    /// Names the daemon's mount. From now on aborts its connection when the daemon dies. Fails if
+    /// the kernel offers no way.
+    Errc guard(const MountedPlace& mounted);
     /// Waits until the mount answers, and sets the mount flags that libfuse cannot set.
     Errc finish_mount();
 
     // Used by one thread at a time; the calls above may run concurrently.
     /// Begins to write back the kernel's dirty pages and to unmount. A mount that is in use is
     /// detached from the tree and continues. reply() returns the result once descriptor() is
-    /// readable: Errc::busy if the mount continues.
+    /// readable: Errc::busy if the mount continues, Errc::exists if another one covers it.
     void begin_unmount();
     int descriptor() const { return later_.get(); }
     Errc reply();
