@@ -152,8 +152,7 @@ class DirectoryList {
                 known_.erase(entry);
                 return code;
             }
-            const std::string resolved = resolved_path(place);
-            has_mounts_.push_back(!resolved.empty() && is_mounted_below(resolved));
+            has_mounts_.push_back(check_nothing_mounted(place, "") != Errc::ok);
             places_.push_back(std::move(place));
         }
         const size_t index = entry->second;

@@ -94,7 +94,9 @@ Errc show(int file, u64 offset, u64 length, Descriptor& shown) {
 
 Errc check_nothing_mounted(const Place& place, const std::string& name) {
     const std::string directory = resolved_path(place);
-    return !directory.empty() && is_mounted_below(directory + name) ? Errc::busy : Errc::ok;
+    if (directory.empty()) return Errc::ok;
+    return is_mounted_below(directory + name, mount_of(place.directory.get())) ? Errc::busy
+                                                                               : Errc::ok;
 }
 
 }  // namespace warren::fuse

@@ -46,7 +46,8 @@ Errc flush(int directory);
 /// Makes the kernel write back a range, and returns an O_PATH descriptor of the file.
 Errc show(int file, u64 offset, u64 length, Descriptor& shown);
 
-/// Errc::busy if `name` is a mount point or contains one, like rmdir(2) and rename(2).
+/// Errc::busy if `name` is a mount point for this process or contains one ("": if any name in the
+/// directory does), like rmdir(2) and rename(2).
 Errc check_nothing_mounted(const Place& place, const std::string& name);
 
 }  // namespace warren::fuse

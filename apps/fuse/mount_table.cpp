@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -54,10 +55,11 @@ std::string_view take(std::string_view& text, char separator) {
 MountedPlace parse_line(std::string_view line) {
     MountedPlace place;
     place.number = to_number(take(line, ' '), 0);
-    take(line, ' ');  // the ID of the parent mount
+    place.parent = to_number(take(line, ' '), 0);
     place.device_major = to_number(take(line, ':'), 0);
     place.device_minor = to_number(take(line, ' '), 0);
-    take(line, ' ');  // the root of the mount within its file system
+    place.root = unescaped(take(line, ' '));
+    if (place.root == "/") place.root.clear();
     place.mountpoint = unescaped(take(line, ' '));
     const std::string_view flags = take(line, ' ');
     place.read_only = flags == "ro" || flags.starts_with("ro,");
@@ -67,6 +69,12 @@ MountedPlace parse_line(std::string_view line) {
     place.source = unescaped(take(line, ' '));
     place.options = take(line, ' ');
     return place;
+}
+
+/// The path within the file system of a path that lies on `mount`.
+std::string path_within(const MountedPlace& mount, std::string_view path) {
+    if (mount.mountpoint != "/") path.remove_prefix(std::min(path.size(), mount.mountpoint.size()));
+    return mount.root + std::string(path);
 }
 
 /// The contents of a file in /proc, as far as they can be read. Throws std::bad_alloc, unlike a
@@ -139,12 +147,21 @@ bool PeerMounts::is_read_only(int descriptor) {
     return found.value_or(true);
 }
 
-bool is_mounted_below(const std::string& path) {
-    const std::string below = path.ends_with('/') ? path : path + "/";
-    for (const MountedPlace& place : read_mount_table()) {
-        if (place.mountpoint == path || place.mountpoint.starts_with(below)) return true;
-    }
-    return false;
+bool is_mounted_below(const std::string& path, u64 mount) {
+    const std::vector<MountedPlace> table = read_mount_table();
+    const auto numbered = [&](u64 number) {
+        return std::ranges::find(table, number, &MountedPlace::number);
+    };
+    const auto through = numbered(mount);
+    if (through == table.end()) return false;
+    const std::string wanted = path_within(*through, path);
+    const std::string below = wanted.ends_with('/') ? wanted : wanted + "/";
+    return std::ranges::any_of(table, [&](const MountedPlace& place) {
+        const auto parent = numbered(place.parent);
+        if (parent == table.end() || !parent->same_device(*through)) return false;
+        const std::string point = path_within(*parent, place.mountpoint);
+        return point == wanted || point.starts_with(below);
+    });
 }
 
 u32 option_number(std::string_view options, std::string_view name, u32 missing) {

@@ -16,8 +16,10 @@ namespace warren::fuse {
 
 struct MountedPlace {
     u64 number = 0;  // mount ID, as in /proc/PID/fdinfo; unique while the mount exists
+    u64 parent = 0;  // number of the mount that it is mounted on
     u32 device_major = 0;
     u32 device_minor = 0;
+    std::string root;  // what of the file system is mounted; "" for all
     std::string mountpoint;
     std::string type;        // for instance "fuse.warren"
     std::string source;      // for Warren: the image
@@ -65,9 +67,11 @@ class PeerMounts {
     std::vector<MountedPlace> ours_, theirs_;  // read when first needed
 };
 
-/// Whether `path`, or anything below it, is a mount point. Requires: `path` is absolute and
-/// resolved.
-bool is_mounted_below(const std::string& path);
+/// Whether `path`, or anything below it, is a mount point for this process. `mount` is the number
+/// of the mount on which the path lies: like the kernel, this finds mount points also if they were
+/// made by another path, through another mount of the file system. Requires: `path` is absolute and
+/// resolved; if it ends with a slash, only what is below it counts.
+bool is_mounted_below(const std::string& path, u64 mount);
 
 /// The number after "name=" in comma-separated options; `missing` if there is none.
 u32 option_number(std::string_view options, std::string_view name, u32 missing);

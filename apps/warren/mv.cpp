@@ -36,6 +36,10 @@ constexpr Page page = {
         "not mounted, else paths on the mount. All names are moved by one command of the "
         "engine.",
     .options = options,
+    .notes =
+        "On a mounted volume, a name is neither moved nor replaced if it is or contains a mount "
+        "point in this mount namespace. Mounts on it or below it that belong to other mount "
+        "namespaces are detached, while mv(1) moves them along.",
     .examples =
         "  warren mv v.img:/a v.img:/b          rename\n"
         "  warren mv v.img:/x v.img:/y v.img:/d  put x and y into d\n"

@@ -41,6 +41,10 @@ constexpr Page page = {
         "host. With -r, remove whole trees: in a volume by one command of the engine, "
         "whatever the size, elsewhere on all cores.",
     .options = options,
+    .notes =
+        "On a mounted volume, a tree is not removed if it is or contains a mount point in this "
+        "mount namespace. Mounts in it that belong to other mount namespaces are detached, as by "
+        "rm(1).",
     .examples =
         "  warren rm -r v.img:/build     a tree in an image\n"
         "  warren rm -r /mnt/w/build     a tree on a mounted volume\n"

@@ -26,10 +26,11 @@ std::string_view split(std::string_view path, std::string& parent) {
     return name == "." || name == ".." ? std::string_view() : name;
 }
 
-bool has_mounts_below(const std::string& path) {
+bool has_mounts_below(const std::string& path, int directory) {
     const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
                                                            &std::free);
-    return full == nullptr || fuse::is_mounted_below(std::string(full.get()) + "/");
+    return full == nullptr ||
+           fuse::is_mounted_below(std::string(full.get()) + "/", fuse::mount_of(directory));
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ std::optional<Handle> RingRemover::attach(const std::string& path) {
         has_failed_ = ring_ == nullptr;
         device_ = facts.st_dev;
     }
-    if (has_failed_ || device_ != facts.st_dev || has_mounts_below(path)) return std::nullopt;
+    if (has_failed_ || device_ != facts.st_dev) return std::nullopt;
+    if (has_mounts_below(path, opened.get())) return std::nullopt;
     const Result<Handle> handle = ring_->attach(opened.get());
     return handle ? std::optional<Handle>(*handle) : std::nullopt;
 }

@@ -60,7 +60,8 @@ void warren_mount_ring_lookup(warren_mount_ring* ring, const warren_name* names,
 /// Creates an empty file for each name. `mode` is as for mknod(2); bits set in `umask` are cleared.
 void warren_mount_ring_create(warren_mount_ring* ring, const warren_name* names, size_t count,
                               uint32_t mode, uint32_t umask, warren_found* made);
-/// Removes names of files that are not directories; errors[i] is set to 0 or an error number.
+/// Removes names of files that are not directories; errors[i] is set to 0 or an error number. As by
+/// warren_mount_ring_move(), a name is removed even if it is a mount point.
 void warren_mount_ring_unlink(warren_mount_ring* ring, const warren_name* names, size_t count,
                               int* errors);
 /// Renames sources[i] to targets[i]; errors[i] is set to 0 or an error number.

@@ -48,6 +48,8 @@ class MountRing {
     /// Bits set in `umask` are cleared from the modes.
     void create_many(std::span<const Creation> creations, u32 umask,
                      std::span<Result<Attributes>> results);
+    // Mount points are not looked for. Where unlink(2), rmdir(2) and rename(2) return EBUSY because
+    // a name is a mount point, these calls remove or move it, and the kernel detaches the mounts.
     void unlink_many(std::span<const Lookup> names, std::span<Errc> results);
     void remove_directories(std::span<const Lookup> names, std::span<Errc> results);
     void move_many(std::span<const Move> moves, std::span<Errc> results);

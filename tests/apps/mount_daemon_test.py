@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -126,6 +127,26 @@ class Bulk(MountedTest):
             self.assertTrue(os.path.ismount(self.path("t/mnt")))
         finally:
             subprocess.run(["umount", self.path("t/mnt")], check=True)
+        run("rm", "-r", self.path("t"))
+
+    def test_mounted_below_by_another_path_is_refused(self):
+        """As by rmdir(2) and rename(2), the mount point counts, not the path by which it was
+        mounted."""
+        os.makedirs(self.path("t/mnt"))
+        again = tempfile.mkdtemp(prefix="warren-again-")
+        self.addCleanup(os.rmdir, again)
+        for words in (("--bind", self.folder, again), ("--make-private", again),
+                      ("-t", "tmpfs", "none", f"{again}/t/mnt")):
+            subprocess.run(["mount", *words], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-R", again], check=True)
+        self.assertFalse(os.path.ismount(self.path("t/mnt")))
+        self.fails_with(errno.EBUSY, os.rmdir, self.path("t/mnt"))
+        self.fails_with(errno.EBUSY, os.rename, self.path("t/mnt"), self.path("moved"))
+        for words in (("rm", "-r", self.path("t")), ("rm", "-r", self.path("t/mnt")),
+                      ("mv", self.path("t/mnt"), self.path("moved"))):
+            self.assertIn("busy", run(*words, code=1).stderr)
+            self.assertTrue(os.path.ismount(f"{again}/t/mnt"))
+        subprocess.run(["umount", f"{again}/t/mnt"], check=True)
         run("rm", "-r", self.path("t"))
 
     def test_find_and_du_see_dirty_data(self):
