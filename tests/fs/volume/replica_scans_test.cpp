@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/fs/engine/numbered_changes.hpp"
+#include "tests/support/failing_allocations.hpp"
 #include "tests/support/host_scanner.hpp"
 #include "tests/support/lookup_questions.hpp"
 #include "tests/support/random_operations.hpp"
@@ -348,6 +349,34 @@ TEST(ReplicaLookups, areLeftToTheCpu) {
         EXPECT_EQ(counts.left, one.stays_on ? 2u : 1u);
         EXPECT_EQ(counts.is_on, one.stays_on);
         EXPECT_EQ(volume.replica.reports.size(), one.stays_on ? 0u : 1u);
+    }
+}
+
+/// Whichever allocation fails, a name has its answer or Errc::no_memory.
+TEST(ReplicaLookups, haveAnswersIfMemoryRunsOut) {
+    bool has_failed = true;
+    for (u64 nth = 1; has_failed && !HasFailure(); ++nth) {
+        SCOPED_TRACE("allocation " + std::to_string(nth));
+        AssistedVolume volume;
+        volume.replica.scans->use_only(Side::replica);
+        const std::vector<Asked> asked = questions_about(*volume);
+        std::vector<Lookup> lookups;
+        for (const Asked& one : asked)
+            lookups.push_back({one.directory, one.name});
+        std::vector<Result<Attributes>> found(asked.size(), Errc::io);
+        {
+            const FailingAllocation failing(nth);
+            volume->lookup_many(anybody, lookups, found);
+            has_failed = failing.has_failed();
+        }
+        for (std::size_t i = 0; i < asked.size(); ++i) {
+            if (found[i].code() == Errc::no_memory && has_failed) continue;
+            const auto wanted = volume->lookup(anybody, asked[i].directory, asked[i].name);
+            ASSERT_EQ(found[i].code(), wanted.code()) << i;
+        }
+        if (!has_failed) {
+            EXPECT_EQ(volume.replica.scans->statistics().by_replica, 1u);
+        }
     }
 }
 
