@@ -203,9 +203,11 @@ Errc Committer::end_empty_inode_frames(bool looks_on_disk) {
 /// Requires: mutex_ is held.
 Errc Committer::commit_once() {
     if (error() != Errc::ok) return error();
+    std::unique_lock is_taking(snapshot_mutex_);
     WARREN_TRY(take_memory());  // on failure everything stays dirty
     const KeptContents contents(file_buffer_);
     const Errc taken = take_copies();
+    is_taking.unlock();
     if (taken == Errc::no_memory) return taken;
     // If forbid() was called meanwhile, its caller has handled that error.
     if (taken != Errc::ok) return error() != Errc::ok ? error() : fail(taken);

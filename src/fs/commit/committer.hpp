@@ -76,6 +76,13 @@ class Committer {
     /// with a second commit. With `looks_on_disk` it loads bitmaps that are not in memory, to find
     /// all of them; not with an engine that has its own memory.
     Errc commit_and_free(bool looks_on_disk);
+    /// If a commit is under way, waits until it has taken its snapshot, which makes room in the
+    /// journal. False if there is none.
+    bool await_snapshot() {
+        if (const std::unique_lock idle(mutex_, std::try_to_lock); idle.owns_lock()) return false;
+        const std::lock_guard until_taken(snapshot_mutex_);
+        return true;
+    }
     /// Call after file data were written to disk. FreshData::yes: they did not replace data that
     /// were visible; then call it before they become visible.
     void note_data(FreshData fresh_data) {
@@ -148,6 +155,7 @@ class Committer {
     Journal journal_;
     FreePublisher publisher_;
     std::mutex mutex_;                                   // one commit at a time
+    std::mutex snapshot_mutex_;                          // held until it has taken its snapshot
     std::chrono::steady_clock::time_point last_commit_;  // that wrote something
     bool may_give_back_ = false;                         // a commit wrote something since
     u64 transaction_;

@@ -207,6 +207,12 @@ Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& atte
         case Errc::need_block:
             return serve_block(retry_reason.place, attempts);
         case Errc::need_commit:
+            // The journal has room again as soon as a commit has taken its snapshot; for more
+            // generations it must be durable.
+            if (!std::exchange(attempts.awaited_snapshot, true) && committer_ != nullptr &&
+                committer_->await_snapshot()) {
+                return Errc::ok;
+            }
             return commit();
         case Errc::need_space:
             if (!may_find_space(attempts)) return Errc::no_space;

@@ -374,6 +374,7 @@ class VolumeImplementation {
         u32 retries = 0;
         u32 damaged = 0;
         u32 crowded = 0;
+        bool awaited_snapshot = false;
         bool committed_for_space = false;
         u64 orphans_freed = 0;  // when committed_for_space was set
     };
