@@ -246,12 +246,21 @@ Result<ops::Cloned> TreeCloner::run_clone(const Attributes& source, Handle direc
     command.text = link_target.data();
     command.text_bytes = link_target.size();
     command.now = now_;
-    std::unique_lock<std::shared_mutex> lock;
-    if (!is_directory(source)) {
-        lock = std::unique_lock(volume_.data_lock(source.handle.inode));
+    if (is_directory(source)) return volume_.ask<Verb::clone>(command);
+    const auto lock = [&] {
+        std::unique_lock held(volume_.data_lock(source.handle.inode));
         volume_.note_shared_data();
+        return held;
+    };
+    if (!volume_.works_on_host()) {
+        const auto held = lock();
+        return volume_.ask<Verb::clone>(command);
     }
-    return volume_.ask<Verb::clone>(command);
+    return volume_.run([&](CpuOperation& op) {
+        // Not held while the driver waits for a commit: files of other workers have the same lock.
+        const auto held = lock();
+        return ops::answer<Verb::clone>(op, command);
+    });
 }
 
 /// Shares the contents that one operation cannot share.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that find no room in the journal: they go on when a commit has taken its snapshot,
-// although the disk is still writing.
+// although the disk is still writing, and hold no lock of a file while they wait.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/memory_volume.hpp"
@@ -59,6 +60,8 @@ class CommitRoom : public testing::Test {
                                  {.workers = 1}, failure, ~u64{0},
                                  [&](VolumeImplementation& opened) { implementation_ = &opened; });
         ASSERT_NE(volume_, nullptr) << failure.message;
+        file_ = make_file(*volume_, volume_->root(), "file");
+        ASSERT_TRUE(volume_->write(file_, 0, std::vector<std::byte>(4 * kib)));
         while (relaxed_load(state().dirty_blocks) < ops::clone_blocks_max) {
             const auto number = std::to_string(directories_++);
             make_directory(*volume_, make_directory(*volume_, volume_->root(), number), "d");
@@ -81,6 +84,7 @@ class CommitRoom : public testing::Test {
     HeldFlushes disk_{*memory_};
     VolumeImplementation* implementation_ = nullptr;
     std::unique_ptr<Volume> volume_;
+    Handle file_;
     u64 directories_ = 0;
 };
 
@@ -99,6 +103,28 @@ TEST_F(CommitRoom, isThereWhenACommitHasTakenItsSnapshot) {
     disk_.hold(false);
     commit.join();
     EXPECT_NE(made.get(), 0u);
+}
+
+TEST_F(CommitRoom, isAwaitedByACloneWithoutTheLockOfItsSource) {
+    // Enough for the directory in which the clone grows, but not for the file in it.
+    leave_room(2 * ops::create_blocks_max);
+    static_assert(2 * ops::create_blocks_max < ops::clone_blocks_max);
+    std::shared_lock step(steps());
+    ClonedTree cloned;
+    std::thread clone([&] {
+        EXPECT_EQ(volume_->clone(anybody, file_, volume_->root(), "copy", cloned), Errc::ok);
+    });
+    let_it_begin();
+    auto read = std::async(std::launch::async, [&] {
+        std::vector<std::byte> bytes(4 * kib);
+        return volume_->read(file_, 0, bytes).code();
+    });
+    EXPECT_EQ(read.wait_for(patience), std::future_status::ready);
+    EXPECT_EQ(volume_->lookup(anybody, volume_->root(), "copy").code(), Errc::no_entry);
+    step.unlock();
+    clone.join();
+    EXPECT_EQ(read.get(), Errc::ok);
+    EXPECT_EQ(cloned.files, 1u);
 }
 
 }  // namespace
