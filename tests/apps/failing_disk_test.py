@@ -71,7 +71,8 @@ class FailingDiskTest(mounted.unittest.TestCase):
                 [WARREN, "mount", "-f", *options, self.volume.image, self.volume.root], stderr=log,
                 preexec_fn=mounted.die_with_parent)
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self.volume.is_mounted():
+        # It is mounted a little before its control socket exists, which umount asks.
+        while not self.volume.is_mounted() or run("info", self.volume.root, code=None).returncode:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         return daemon
