@@ -211,7 +211,11 @@ def test_freeing_lets_the_gil_go(site: Site, tmp_path: Path) -> None:
         return lets_go(lambda: objects and objects.pop(), 5)
 
     assert freed([volume(i) for i in range(3)])
-    assert freed([site.native.map(b"/d/002", "uint8", None, 0, True) for _ in range(200)])
+    # Freeing a map takes microseconds, in which a busy machine may run no other thread.
+    assert any(
+        freed([site.native.map(b"/d/002", "uint8", None, 0, True) for _ in range(200)])
+        for _ in range(4)
+    )
     files: list[object] = [volume(i).open(b"/f", 4, False, False, False) for i in range(3, 6)]
     assert freed(files)  # each has the last reference to its volume
 

@@ -230,7 +230,7 @@ TEST_P(FastLookupThatRemembers, isNotDeceivedByAnotherDirectoryInTheSameBlocks) 
 }
 
 TEST_P(FastLookupThatRemembers, unlinksByWhatItKnows) {
-    constexpr u32 files = 1500;
+    constexpr u32 files = 600;
     for (u32 i = 0; i < files; ++i)
         make(directory_, name_of(i));
     u32 others = 0;
