@@ -35,6 +35,14 @@ struct AssistedVolume {
     Volume& operator*() { return *volume; }
     Volume* operator->() { return &*volume; }
 
+    /// A directory that only root may enter, with a file.
+    Handle make_secret() {
+        CreateOptions closed;
+        closed.mode = 040700;
+        const auto secret = volume->create(anybody, volume->root(), "secret", closed);
+        EXPECT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
+        return secret ? secret->handle : Handle{};
+    }
     Errc find(const Caller& caller, Handle root, u64* visits = nullptr) {
         std::atomic<u64> count{0};
         const Errc code = volume->scan(caller, root, [&](const Scanned&) {
@@ -73,23 +81,20 @@ TEST(ReplicaScans, bothSidesGiveTheSameAnswers) {
 /// What no caller may know is no failure of the replica: the CPU is not asked too.
 TEST(ReplicaScans, runOnceIfTheyEndInAnError) {
     AssistedVolume volume;
-    CreateOptions closed;
-    closed.mode = 040700;
-    const auto secret = volume->create(anybody, volume->root(), "secret", closed);
-    ASSERT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
+    const Handle secret = volume.make_secret();
     CreateOptions open_to_all;
     open_to_all.mode = 041777;
     const auto sticky = volume->create(anybody, volume->root(), "sticky", open_to_all);
     ASSERT_TRUE(sticky && volume->create(anybody, sticky->handle, "file", {}));
-    const auto check = [&](const Result<Attributes>& tree, core::TreeCheck how) {
-        return volume.volume.inside().check_removable(credentials_of(stranger), tree->handle, how);
+    const auto check = [&](Handle tree, core::TreeCheck how) {
+        return volume.volume.inside().check_removable(credentials_of(stranger), tree, how);
     };
     const auto expect_errors = [&](Side side) {
         volume.replica.scans->use_only(side);
-        EXPECT_EQ(volume.find(stranger, secret->handle), Errc::access);
-        EXPECT_EQ(volume.du(stranger, secret->handle), Errc::access);
+        EXPECT_EQ(volume.find(stranger, secret), Errc::access);
+        EXPECT_EQ(volume.du(stranger, secret), Errc::access);
         EXPECT_EQ(check(secret, core::TreeCheck::whole), Errc::access);
-        EXPECT_EQ(check(sticky, core::TreeCheck::whole), Errc::not_permitted);
+        EXPECT_EQ(check(sticky->handle, core::TreeCheck::whole), Errc::not_permitted);
     };
     expect_errors(Side::cpu);
     const ReplicaStatistics before = volume.replica.scans->statistics();
@@ -251,10 +256,7 @@ TEST(ReplicaScans, runBesideEachOtherAndWriters) {
 
 TEST(ReplicaLookups, equalThoseOfTheCpu) {
     AssistedVolume volume;
-    CreateOptions closed;
-    closed.mode = 040700;
-    const auto secret = volume->create(anybody, volume->root(), "secret", closed);
-    ASSERT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
+    volume.make_secret();
     const std::vector<Asked> asked = questions_about(*volume);
     ASSERT_GT(asked.size(), 1024u);
     const std::vector<u32> groups = {3, 9};
