@@ -36,8 +36,8 @@ endif()
 find_package(Threads REQUIRED)
 
 # These of g++ 12 report impossible overlaps and overruns inside std::string (GCC bug 105651).
-set(not_believed -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
-set(warren_warnings -Wall -Wextra -Wconversion -Wshadow ${not_believed})
+set(warnings_left_out -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+set(warren_warnings -Wall -Wextra -Wconversion -Wshadow ${warnings_left_out})
 set(warren_cuda_warnings -Xcompiler=-Wall,-Wextra)
 if(WARREN_WERROR)
     list(APPEND warren_warnings -Werror)
