@@ -59,25 +59,20 @@ MetaLoader::MetaLoader(Disk& disk, const core::Store& store, u64 volume)
 Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
     std::unique_lock lock(mutex_);
     for (;;) {
+        Errc result = Errc::retry;
         if (Read* const other = find_read(place, buffer)) {
             ++other->askers;
             changed_.wait(lock, [&] { return other->is_over; });
-            return leave(*other);
-        }
-        const Result<Read*> started = start(place, buffer);
-        if (started && *started == nullptr) return Errc::ok;
-        if (started && (*started)->expected.is_written) {
-            lock.unlock();
+            result = leave(*other);
+        } else if (const Result<Read*> started = start(place, buffer); started) {
+            if (*started == nullptr) return Errc::ok;
+            const bool is_written = (*started)->expected.is_written;
+            if (is_written) lock.unlock();  // else the read only clears the block
             read_in({&*started, 1});
-            lock.lock();
-            return finish(**started);
-        }
-        if (started) {
-            read_in({&*started, 1});  // only clears it
-            if (buffer == nullptr && holds_inodes(place)) show_unwritten(place);
-            return finish(**started);
-        }
-        if (started.code() == Errc::need_block) {
+            if (is_written) lock.lock();
+            if (!is_written && buffer == nullptr && holds_inodes(place)) show_unwritten(place);
+            result = finish(**started);
+        } else if (started.code() == Errc::need_block) {
             lock.unlock();
             WARREN_TRY(load(frame_place_of(place)));
             lock.lock();
@@ -86,6 +81,7 @@ Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
         } else {
             return started.code();
         }
+        if (result != Errc::retry) return result;
     }
 }
 
@@ -107,14 +103,15 @@ void MetaLoader::load_many(std::span<const u64> places, std::span<Errc> answers,
         load_some(std::span(bitmaps).first(bitmap_count), ignored, nullptr);
         load_some(places.first(count), answers, buffer);
         for (u64 i = 0; i < count; ++i) {
-            if (answers[i] == Errc::busy) answers[i] = load(places[i], buffer);
+            if (answers[i] == Errc::retry) answers[i] = load(places[i], buffer);
         }
         places = places.subspan(count);
         answers = answers.subspan(count);
     }
 }
 
-/// load_many() for at most batch_max places. Errc::busy: a read could not begin.
+/// load_many() for at most batch_max places. Errc::retry: a read could not begin, or must be
+/// repeated.
 void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
                            MetaBuffer* buffer) {
     std::array<Read*, batch_max> mine;
@@ -125,7 +122,7 @@ void MetaLoader::load_some(std::span<const u64> places, std::span<Errc> answers,
         const std::lock_guard lock(mutex_);
         for (u64 i = 0; i < places.size(); ++i) {
             const Result<Read*> started = start(places[i], buffer);
-            answers[i] = started ? Errc::ok : Errc::busy;
+            answers[i] = started ? Errc::ok : Errc::retry;
             if (!started || *started == nullptr) continue;
             mine[count] = *started;
             items[count++] = i;
@@ -239,12 +236,13 @@ Errc MetaLoader::leave(Read& read) {
 }
 
 /// Makes resident what was read, unless that may be out of date: then the callers try again.
-/// Errc::corrupt if the frame has another kind now. Under the lock. A block becomes resident in a
+/// Errc::retry if the frame has another kind now: a frame that an operation has added is freed if
+/// a commit ends before the operation comes back to use it. Under the lock. A block becomes resident in a
 /// buffer cache of the host only here, so this one is not resident there yet.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
-    if (kind != read.expected.kind) return Errc::corrupt;
+    if (kind != read.expected.kind) return Errc::retry;
     if (read.buffer != nullptr) return put_into(*read.buffer, read);
     if (store_.heads == nullptr) {
         ops::show_block(store_, read.place, *read.block);

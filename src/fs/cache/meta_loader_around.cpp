@@ -40,7 +40,7 @@ void MetaLoader::load_around(std::span<const u64> places, std::span<Errc> answer
             if (at == place || (!is_resident(at) && is_written(at))) wanted[count++] = at;
         }
         load_some(std::span(wanted).first(count), codes, nullptr);
-        answers[i] = codes[own] == Errc::busy ? load(place) : codes[own];
+        answers[i] = codes[own] == Errc::retry ? load(place) : codes[own];
     }
 }
 

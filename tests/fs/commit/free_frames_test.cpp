@@ -40,7 +40,8 @@ class FreeFrames : public testing::Test {
     void make_tree(const std::string& name, u64 files) {
         const Handle top = make_directory(*volume_, volume_->root(), name);
         for (u64 i = 0; i < files; ++i)
-            ASSERT_TRUE(volume_->create(anybody, top, "file" + std::to_string(i), {}));
+            ASSERT_EQ(volume_->create(anybody, top, "file" + std::to_string(i), {}).code(),
+                      Errc::ok);
     }
     void remove(const std::string& name) {
         Removal removal;

@@ -381,7 +381,7 @@ TEST(CloneBesideNewFiles, HoldsOnlyWhatItsNamesLedTo) {
         }
     });
     u64 foreign = 0;
-    constexpr u64 wanted = 300 / size_step;
+    constexpr u64 wanted = 100 / size_step;
     for (u32 round = 0; round < 5000 && reused.load() < wanted; ++round) {
         ClonedTree done;
         const Errc code = volume->clone(anybody, source, volume->root(), "clone", done);
