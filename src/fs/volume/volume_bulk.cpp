@@ -104,11 +104,11 @@ bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Mo
 
 /// Looks up names on a volume that works on the host's Store, by all workers: through the replica
 /// if there is one and it is predicted to be faster, else, and where that gives no answer, by
-/// `look_up(i)`. Waits for no other call that uses the workers: it may wait for what the caller
-/// holds.
+/// `look_up(i)`, which does not throw. Waits for no other call that uses the workers: it may wait
+/// for what the caller holds. If memory runs out, the first `answered` results are good.
 void look_up_by_all(VolumeImplementation& volume, const Caller& caller,
                     std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
-                    const std::function<void(u64)>& look_up) {
+                    u64& answered, const std::function<void(u64)>& look_up) {
     ThreadPool& thread_pool = volume.thread_pool();
     if (volume.replica() == nullptr) return thread_pool.for_each_at_once(lookups.size(), look_up);
     // In parts, because a new version waits for an open stream.
@@ -123,12 +123,14 @@ void look_up_by_all(VolumeImplementation& volume, const Caller& caller,
             left = std::move(segments.left());
             for (const u64 i : *left)
                 answers[i] = Errc::no_memory;  // in case memory runs out
+            answered = begin + count;
         };
         const auto by_cpu = [&] {
             const u64 items = left ? left->size() : count;
             if (items == 0) return;
             thread_pool.for_each_at_once(items,
                                          [&](u64 i) { look_up(begin + (left ? (*left)[i] : i)); });
+            answered = begin + count;
         };
         volume.replica()->look_up(count, credentials_of(caller), by_stream, by_cpu);
     }
@@ -211,19 +213,20 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
                          std::span<Result<Attributes>> results) {
     each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
-        const auto look_up = [&](u64 i) {
-            results[i] = lookup(caller, lookups[i].directory, lookups[i].name);
-        };
         if (!volume.works_on_host()) {
             return look_up_in_batches(volume, caller, lookups, results, answered);
         }
-        fill_ahead(results, answered);
-        if (lookups.size() < shared_items_min) {
-            for (u64 i = 0; i < lookups.size(); ++i)
-                look_up(i);
-            return;
+        // Nothing is filled ahead: for the results of a million names that takes one thread longer
+        // than all of the lookups on a GPU.
+        const auto look_up = [&](u64 i) {
+            results[i] =
+                or_no_memory([&] { return lookup(caller, lookups[i].directory, lookups[i].name); });
+        };
+        if (lookups.size() >= shared_items_min) {
+            return look_up_by_all(volume, caller, lookups, results, answered, look_up);
         }
-        look_up_by_all(volume, caller, lookups, results, look_up);
+        for (u64 i = 0; i < lookups.size(); ++i)
+            look_up(i);
     });
 }
 
