@@ -76,7 +76,7 @@ class Bench {
           cpu_(0, parents, entries),
           runs_(runs),
           report_(report) {
-        ReplicaScans* const replica = both_.volume.inside().replica();
+        ReplicaQueries* const replica = both_.volume.inside().replica();
         require(replica != nullptr, both_.volume->engine_note());
         replica->use_only(Side::replica);
         all_ = 1 + parents + u64{parents} * entries;

@@ -348,7 +348,7 @@ Errc VolumeImplementation::check_removable(const core::Credentials& caller, Hand
     return scan(call);
 }
 
-Errc VolumeImplementation::scan_by(const ScanCall& call, const ReplicaScans::CpuScan& on_cpu) {
+Errc VolumeImplementation::scan_by(const ScanCall& call, const ReplicaQueries::CpuScan& on_cpu) {
     if (replica_ != nullptr) return replica_->scan(call, on_cpu);
     BulkCommands* const bulk = engine_->bulk();
     const Errc scanned = bulk != nullptr ? bulk->scan(call) : Errc::not_supported;

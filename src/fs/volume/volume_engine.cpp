@@ -96,7 +96,7 @@ void VolumeImplementation::start_replica() {
     warn(engine_failure_ + "; the CPU does all work");
 }
 
-void VolumeImplementation::use_replica(std::unique_ptr<ReplicaScans> replica) {
+void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {
     replica_ = std::move(replica);
     // The first predictions come from du of the whole volume on both sides.
     ops::Command of_root;

@@ -28,7 +28,7 @@
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/cpu/store_memory.hpp"
 #include "fs/engine/cpu/thread_pool.hpp"
-#include "fs/engine/replica/replica_scans.hpp"
+#include "fs/engine/replica/replica_queries.hpp"
 #include "fs/ops/execute.hpp"
 #include "fs/volume/mapped_files.hpp"
 #include "fs/volume/orphan_reclaimer.hpp"
@@ -118,9 +118,9 @@ class VolumeImplementation {
     /// See StoreMemory::mark_changes(). Requires: works_on_host().
     Errc mark_changes() { return memory_.mark_changes(); }
     /// Begins to answer scans by `replica` where that is faster. Requires: no scan runs.
-    void use_replica(std::unique_ptr<ReplicaScans> replica);
+    void use_replica(std::unique_ptr<ReplicaQueries> replica);
     /// Null if there is none.
-    ReplicaScans* replica() { return replica_.get(); }
+    ReplicaQueries* replica() { return replica_.get(); }
     /// Calls `action` while no operation applies.
     void freeze(const std::function<void()>& action);
     /// Starts to deduplicate writes, if that was requested. Errc::not_supported if the volume
@@ -247,7 +247,7 @@ class VolumeImplementation {
     /// by the thread pool.
     Errc scan(const ScanCall& call);
     /// The same with `on_cpu` for the last of them.
-    Errc scan_by(const ScanCall& call, const ReplicaScans::CpuScan& on_cpu);
+    Errc scan_by(const ScanCall& call, const ReplicaQueries::CpuScan& on_cpu);
     /// Errc::access or Errc::not_permitted if `caller` could not remove everything below `root`.
     Errc check_removable(const core::Credentials& caller, Handle root, core::TreeCheck check);
     /// Detaches a tree (a command of Verb::detach_tree) if the caller has all rights in all its
@@ -471,7 +471,7 @@ class VolumeImplementation {
     ThreadPool thread_pool_;
     MappedFiles mapped_files_;
     std::unique_ptr<InlineDedup> dedup_;
-    std::unique_ptr<ReplicaScans> replica_;
+    std::unique_ptr<ReplicaQueries> replica_;
     std::unique_ptr<OrphanReclaimer> reclaimer_;  // declared last: its thread uses the others
 };
 

@@ -73,7 +73,7 @@ class AssistedVolume {
             warnings_.push_back(line);
         };
         volume_ = std::make_unique<InsideVolume>(*disk_, options);
-        if (ReplicaScans* const replica = inside().replica()) replica->use_only(Side::replica);
+        if (ReplicaQueries* const replica = inside().replica()) replica->use_only(Side::replica);
     }
 
     Volume& operator*() { return **volume_; }

@@ -58,9 +58,9 @@ struct DeviceLookups {
     cuda_engine::LookupSlots slots{loss};
 };
 
-class DeviceScanner final : public ImageScanner {
+class DeviceReader final : public ImageReader {
  public:
-    explicit DeviceScanner(u64 device_bytes) : budget_(device_bytes) {
+    explicit DeviceReader(u64 device_bytes) : budget_(device_bytes) {
         budget_.on_shortage([this] {
             reading_.drop_idle();
             static_cast<void>(take_idle_lookups());
@@ -131,15 +131,15 @@ class DeviceScanner final : public ImageScanner {
 };
 
 Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
-                    std::unique_ptr<ReplicaScans>& replica) {
-    auto scanner = std::make_unique<DeviceScanner>(options.device_bytes);
-    WARREN_TRY(scanner->open());
+                    std::unique_ptr<ReplicaQueries>& replica) {
+    auto reader = std::make_unique<DeviceReader>(options.device_bytes);
+    WARREN_TRY(reader->open());
     auto image = std::make_unique<DeviceImage>();
-    WARREN_TRY(image->open(store, scanner->device(), &scanner->budget()));
+    WARREN_TRY(image->open(store, reader->device(), &reader->budget()));
     const Errc prepared = options.prepare();
     if (prepared != Errc::ok) return gpu::fail(prepared, "there is not enough memory");
     auto made =
-        std::make_unique<ReplicaScans>(store, std::move(image), std::move(scanner), options);
+        std::make_unique<ReplicaQueries>(store, std::move(image), std::move(reader), options);
     WARREN_TRY(made->load());
     replica = std::move(made);
     return Errc::ok;
@@ -147,14 +147,14 @@ Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
 
 }  // namespace
 
-std::unique_ptr<ReplicaScans> make_device_replica(const core::Store& store,
-                                                  const ReplicaOptions& options,
-                                                  std::string& failure) {
+std::unique_ptr<ReplicaQueries> make_device_replica(const core::Store& store,
+                                                    const ReplicaOptions& options,
+                                                    std::string& failure) {
     if (gpu::device_count() == 0) {
         failure = "this machine has no GPU that CUDA can use";
         return nullptr;
     }
-    std::unique_ptr<ReplicaScans> replica;
+    std::unique_ptr<ReplicaQueries> replica;
     const Errc opened = or_no_memory([&] { return open_on_device(store, options, replica); });
     if (opened != Errc::ok) failure = reason_of_failure();
     return replica;

@@ -2,7 +2,7 @@
 // Scans and lookups of many names of a volume with a replica: both sides give the same answers,
 // each scan runs once, and whatever fails on the replica is done by the CPU. The replica is in the
 // host's memory here; on a GPU see device_replica_test.cu.
-#include "fs/engine/replica/replica_scans.hpp"
+#include "fs/engine/replica/replica_queries.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 #include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/support/failing_allocations.hpp"
-#include "tests/support/host_scanner.hpp"
+#include "tests/support/host_reader.hpp"
 #include "tests/support/lookup_questions.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
@@ -67,11 +67,11 @@ struct AssistedVolume {
 TEST(ReplicaScans, bothSidesGiveTheSameAnswers) {
     AssistedVolume volume;
     for (const Side side : {Side::replica, Side::cpu}) {
-        volume.replica.scans->use_only(side);
-        const ReplicaStatistics before = volume.replica.scans->statistics();
+        volume.replica.queries->use_only(side);
+        const ReplicaStatistics before = volume.replica.queries->statistics();
         OutputScan scan(volume.volume.inside());
         expect_same_answers(scan, volume.volume);
-        const ReplicaStatistics after = volume.replica.scans->statistics();
+        const ReplicaStatistics after = volume.replica.queries->statistics();
         EXPECT_EQ(after.by_replica - before.by_replica > 8, side == Side::replica);
         EXPECT_EQ(after.by_cpu - before.by_cpu > 8, side == Side::cpu);
         EXPECT_EQ(after.left, 0u);
@@ -90,17 +90,17 @@ TEST(ReplicaScans, runOnceIfTheyEndInAnError) {
         return volume.volume.inside().check_removable(credentials_of(stranger), tree, how);
     };
     const auto expect_errors = [&](Side side) {
-        volume.replica.scans->use_only(side);
+        volume.replica.queries->use_only(side);
         EXPECT_EQ(volume.find(stranger, secret), Errc::access);
         EXPECT_EQ(volume.du(stranger, secret), Errc::access);
         EXPECT_EQ(check(secret, core::TreeCheck::whole), Errc::access);
         EXPECT_EQ(check(sticky->handle, core::TreeCheck::whole), Errc::not_permitted);
     };
     expect_errors(Side::cpu);
-    const ReplicaStatistics before = volume.replica.scans->statistics();
+    const ReplicaStatistics before = volume.replica.queries->statistics();
     expect_errors(Side::replica);
-    const ReplicaStatistics after = volume.replica.scans->statistics();
-    EXPECT_EQ(volume.replica.scanner->runs, 4u);
+    const ReplicaStatistics after = volume.replica.queries->statistics();
+    EXPECT_EQ(volume.replica.reader->runs, 4u);
     EXPECT_EQ(after.by_replica - before.by_replica, 4u);
     EXPECT_EQ(after.by_cpu, before.by_cpu);
     EXPECT_TRUE(after.is_on);
@@ -110,34 +110,34 @@ TEST(ReplicaScans, runOnceIfTheyEndInAnError) {
 /// A scan whose visitors were called is not repeated, whatever happens then.
 TEST(ReplicaScans, runOnceIfVisitorsWereCalled) {
     AssistedVolume volume;
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     u64 all = 0;
     ASSERT_EQ(volume.find(anybody, volume->root(), &all), Errc::ok);
-    volume.replica.scanner->fails_at_last = Errc::io;
+    volume.replica.reader->fails_at_last = Errc::io;
     u64 visits = 0;
     EXPECT_EQ(volume.find(anybody, volume->root(), &visits), Errc::io);
     EXPECT_EQ(visits, all);
-    EXPECT_EQ(volume.replica.scanner->runs, 2u);
-    EXPECT_EQ(volume.replica.scans->statistics().by_cpu, 0u);
+    EXPECT_EQ(volume.replica.reader->runs, 2u);
+    EXPECT_EQ(volume.replica.queries->statistics().by_cpu, 0u);
 }
 
 /// For what the replica cannot do this time the CPU is asked, which gives the whole answer.
 TEST(ReplicaScans, areLeftToTheCpu) {
     AssistedVolume volume;
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     u64 entries = 0;
     u64 visits = 0;
     ASSERT_EQ(volume.du(anybody, volume->root(), &entries), Errc::ok);
     ASSERT_EQ(volume.find(anybody, volume->root(), &visits), Errc::ok);
     for (const Errc code : {Errc::no_space, Errc::not_supported, Errc::corrupt}) {
-        volume.replica.scanner->fails_with.store(code);
+        volume.replica.reader->fails_with.store(code);
         u64 found = 0;
         EXPECT_EQ(volume.du(anybody, volume->root(), &found), Errc::ok);
         EXPECT_EQ(found, entries);
         EXPECT_EQ(volume.find(anybody, volume->root(), &found), Errc::ok);
         EXPECT_EQ(found, visits);
     }
-    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    const ReplicaStatistics counts = volume.replica.queries->statistics();
     EXPECT_EQ(counts.by_replica, 2u);
     EXPECT_EQ(counts.by_cpu, 6u);
     EXPECT_EQ(counts.left, 6u);
@@ -152,13 +152,13 @@ TEST(ReplicaScans, areLeftToTheCpu) {
     EXPECT_TRUE(note.ends_with("% on average")) << note;
 }
 
-/// A scanner that cannot is soon asked seldom, also if it fails at once.
+/// A reader that cannot is soon asked seldom, also if it fails at once.
 TEST(ReplicaScans, areNotAskedForInVainForEver) {
     AssistedVolume volume;
-    volume.replica.scanner->fails_with.store(Errc::no_space);
+    volume.replica.reader->fails_with.store(Errc::no_space);
     for (u32 i = 0; i < 300; ++i)
         EXPECT_EQ(volume.find(anybody, volume->root()), Errc::ok);
-    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    const ReplicaStatistics counts = volume.replica.queries->statistics();
     EXPECT_EQ(counts.by_cpu, 300u);
     EXPECT_LT(counts.left, 150u);
 }
@@ -167,10 +167,10 @@ TEST(ReplicaScans, areNotAskedForInVainForEver) {
 TEST(ReplicaScans, areGivenUpAfterAFailure) {
     for (const Errc code : {Errc::io, Errc::no_memory, Errc::ok}) {
         AssistedVolume volume;
-        volume.replica.scans->use_only(Side::replica);
+        volume.replica.queries->use_only(Side::replica);
         u64 visits = 0;
         ASSERT_EQ(volume.find(anybody, volume->root(), &visits), Errc::ok);
-        volume.replica.scanner->fails_with.store(code);
+        volume.replica.reader->fails_with.store(code);
         if (code == Errc::ok) {
             make_directory(*volume, volume->root(), "one more");
             ++visits;
@@ -185,7 +185,7 @@ TEST(ReplicaScans, areGivenUpAfterAFailure) {
         EXPECT_EQ(volume.replica.reports[0],
                   "the GPU beside the CPU engine is not used any more (a test wants it); the CPU "
                   "does all work");
-        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        const ReplicaStatistics counts = volume.replica.queries->statistics();
         EXPECT_FALSE(counts.is_on);
         EXPECT_NE(volume->engine_note().find("is not used any more"), std::string::npos);
         EXPECT_EQ(counts.by_cpu, 3u);
@@ -197,27 +197,27 @@ TEST(ReplicaScans, areGivenUpAfterAFailure) {
 TEST(ReplicaScans, runOnTheFasterSide) {
     double now = 0;
     AssistedVolume volume(300, [&] { return now; });
-    volume.replica.scanner->instead = [&] {
+    volume.replica.reader->instead = [&] {
         now += 1e-3;
         return Errc::ok;
     };
     const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, {}), volume->root()};
     const auto scans_by_cpu = [&](double seconds) {
-        const u64 before = volume.replica.scans->statistics().by_cpu;
+        const u64 before = volume.replica.queries->statistics().by_cpu;
         for (u32 i = 0; i < 600; ++i) {
-            const Errc code = volume.replica.scans->scan(call, [&](u64& listed) {
+            const Errc code = volume.replica.queries->scan(call, [&](u64& listed) {
                 now += seconds;
                 listed += 300;
                 return Errc::ok;
             });
             EXPECT_EQ(code, Errc::ok);
         }
-        return volume.replica.scans->statistics().by_cpu - before;
+        return volume.replica.queries->statistics().by_cpu - before;
     };
     EXPECT_GT(scans_by_cpu(1e-5), 550u);
     EXPECT_LT(scans_by_cpu(20e-3), 50u);
     EXPECT_LT(scans_by_cpu(20e-3), 20u);
-    EXPECT_LT(volume.replica.scans->statistics().error_percent, 20u);
+    EXPECT_LT(volume.replica.queries->statistics().error_percent, 20u);
 }
 
 /// Scans of any kind by several threads, with changes between them.
@@ -249,7 +249,7 @@ TEST(ReplicaScans, runBesideEachOtherAndWriters) {
         thread.join();
     is_over.store(true, std::memory_order_relaxed);
     threads[0].join();
-    const ReplicaStatistics counts = volume.replica.scans->statistics();
+    const ReplicaStatistics counts = volume.replica.queries->statistics();
     EXPECT_EQ(counts.by_cpu + counts.by_replica, 6 * scans);
     EXPECT_GT(counts.by_cpu, 0u);
 }
@@ -261,12 +261,12 @@ TEST(ReplicaLookups, equalThoseOfTheCpu) {
     ASSERT_GT(asked.size(), 1024u);
     const std::vector<u32> groups = {3, 9};
     for (const Side side : {Side::replica, Side::cpu}) {
-        volume.replica.scans->use_only(side);
-        const ReplicaStatistics before = volume.replica.scans->statistics();
+        volume.replica.queries->use_only(side);
+        const ReplicaStatistics before = volume.replica.queries->statistics();
         expect_lookups(*volume, anybody, asked);
         expect_lookups(*volume, stranger, asked);
         expect_lookups(*volume, {1000, 9, groups, 022, true}, asked);
-        const ReplicaStatistics after = volume.replica.scans->statistics();
+        const ReplicaStatistics after = volume.replica.queries->statistics();
         EXPECT_EQ(after.by_replica - before.by_replica, side == Side::replica ? 3u : 0u);
         EXPECT_EQ(after.by_cpu - before.by_cpu, side == Side::cpu ? 3u : 0u);
         EXPECT_EQ(after.left, 0u);
@@ -276,10 +276,10 @@ TEST(ReplicaLookups, equalThoseOfTheCpu) {
 /// Few names are not worth the question.
 TEST(ReplicaLookups, areOfManyNames) {
     AssistedVolume volume;
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     expect_lookups(*volume, anybody, {{volume->root(), "no such name", true}});
-    EXPECT_EQ(volume.replica.scans->statistics().by_replica, 0u);
-    EXPECT_EQ(volume.replica.scans->statistics().by_cpu, 0u);
+    EXPECT_EQ(volume.replica.queries->statistics().by_replica, 0u);
+    EXPECT_EQ(volume.replica.queries->statistics().by_cpu, 0u);
 }
 
 /// After each kind of operation; names that were there are asked for, too, by handles that may be
@@ -287,7 +287,7 @@ TEST(ReplicaLookups, areOfManyNames) {
 TEST(ReplicaLookups, agreeWithTheModel) {
     const Seed seed;
     AssistedVolume volume(0);
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     RandomPlan plan;
     plan.entries_max = 1200;
     plan.large_batches = true;
@@ -307,16 +307,16 @@ TEST(ReplicaLookups, agreeWithTheModel) {
         old = std::move(asked);
     }
     driver.let_all_go();
-    EXPECT_GT(volume.replica.scans->statistics().by_replica, 20u);
-    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
+    EXPECT_GT(volume.replica.queries->statistics().by_replica, 20u);
+    EXPECT_EQ(volume.replica.queries->statistics().left, 0u);
 }
 
 TEST(ReplicaLookups, seeWhatHasChangedBefore) {
     AssistedVolume volume(0);
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     expect_lookups_of_some_moment(*volume, std::chrono::milliseconds(2000 * test_load()));
-    EXPECT_GE(volume.replica.scans->statistics().by_replica, 3u);
-    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
+    EXPECT_GE(volume.replica.queries->statistics().by_replica, 3u);
+    EXPECT_EQ(volume.replica.queries->statistics().left, 0u);
 }
 
 /// Whether the replica fails before, after the answers or while a version is made: the CPU gives
@@ -333,19 +333,19 @@ TEST(ReplicaLookups, areLeftToTheCpu) {
           Case{Errc::io, Errc::ok, false, false}, Case{Errc::ok, Errc::io, false, false},
           Case{Errc::no_memory, Errc::ok, false, false}, Case{Errc::ok, Errc::ok, true, false}}) {
         AssistedVolume volume;
-        volume.replica.scans->use_only(Side::replica);
+        volume.replica.queries->use_only(Side::replica);
         const std::vector<Asked> asked = questions_about(*volume);
         ASSERT_GT(asked.size(), 1024u);
         expect_lookups(*volume, anybody, asked);
-        volume.replica.scanner->fails_with.store(one.at_first);
-        volume.replica.scanner->fails_at_last = one.at_last;
+        volume.replica.reader->fails_with.store(one.at_first);
+        volume.replica.reader->fails_at_last = one.at_last;
         if (one.is_image_lost) {
             make_directory(*volume, volume->root(), "one more");
             volume.replica.memory->fail_after(0);
         }
         expect_lookups(*volume, anybody, asked);
         expect_lookups(*volume, stranger, asked);
-        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        const ReplicaStatistics counts = volume.replica.queries->statistics();
         EXPECT_EQ(counts.by_replica, 1u);
         EXPECT_EQ(counts.by_cpu, 2u);
         EXPECT_EQ(counts.left, one.stays_on ? 2u : 1u);
@@ -360,7 +360,7 @@ TEST(ReplicaLookups, haveAnswersIfMemoryRunsOut) {
     for (u64 nth = 1; has_failed && !HasFailure(); ++nth) {
         SCOPED_TRACE("allocation " + std::to_string(nth));
         AssistedVolume volume;
-        volume.replica.scans->use_only(Side::replica);
+        volume.replica.queries->use_only(Side::replica);
         const std::vector<Asked> asked = questions_about(*volume);
         std::vector<Lookup> lookups;
         for (const Asked& one : asked)
@@ -377,7 +377,7 @@ TEST(ReplicaLookups, haveAnswersIfMemoryRunsOut) {
             ASSERT_EQ(found[i].code(), wanted.code()) << i;
         }
         if (!has_failed) {
-            EXPECT_EQ(volume.replica.scans->statistics().by_replica, 1u);
+            EXPECT_EQ(volume.replica.queries->statistics().by_replica, 1u);
         }
     }
 }
@@ -388,28 +388,28 @@ TEST(ReplicaLookups, runOnTheFasterSide) {
     const auto run = [](double lookups_on_cpu, double scan_on_cpu) {
         double now = 0;
         AssistedVolume volume(300, [&] { return now; });
-        HostScanner& scanner = *volume.replica.scanner;
-        scanner.instead = [&] {
+        HostReader& reader = *volume.replica.reader;
+        reader.instead = [&] {
             now += 1e-3;
             return Errc::ok;
         };
         const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, {}), volume->root()};
         u64 lookups_by_cpu = 0;
         for (u32 i = 0; i < rounds; ++i) {
-            const u64 runs = scanner.runs;
-            volume.replica.scans->look_up(5000, {.check = false}, nullptr, [&] {
-                if (scanner.runs != runs) return;
+            const u64 runs = reader.runs;
+            volume.replica.queries->look_up(5000, {.check = false}, nullptr, [&] {
+                if (reader.runs != runs) return;
                 ++lookups_by_cpu;
                 now += lookups_on_cpu;
             });
-            const Errc code = volume.replica.scans->scan(call, [&](u64& listed) {
+            const Errc code = volume.replica.queries->scan(call, [&](u64& listed) {
                 now += scan_on_cpu;
                 listed += 300;
                 return Errc::ok;
             });
             EXPECT_EQ(code, Errc::ok);
         }
-        const ReplicaStatistics counts = volume.replica.scans->statistics();
+        const ReplicaStatistics counts = volume.replica.queries->statistics();
         EXPECT_EQ(counts.by_cpu + counts.by_replica, 2 * rounds);
         return std::pair(lookups_by_cpu, counts.by_cpu - lookups_by_cpu);
     };
@@ -424,7 +424,7 @@ TEST(ReplicaLookups, runOnTheFasterSide) {
 /// Several callers at once, with scans and changes between them.
 TEST(ReplicaLookups, runBesideEachOther) {
     AssistedVolume volume;
-    volume.replica.scans->use_only(Side::replica);
+    volume.replica.queries->use_only(Side::replica);
     const std::vector<Asked> asked = questions_about(*volume);
     std::vector<std::thread> threads;
     for (u32 i = 0; i < 3; ++i) {
@@ -440,7 +440,7 @@ TEST(ReplicaLookups, runBesideEachOther) {
     }
     for (std::thread& thread : threads)
         thread.join();
-    EXPECT_EQ(volume.replica.scans->statistics().left, 0u);
+    EXPECT_EQ(volume.replica.queries->statistics().left, 0u);
 }
 
 /// Without a GPU, or where it cannot help, the volume opens all the same.

@@ -2,7 +2,7 @@
 // A scan holds a version of the replica while it reads the image, and not while visitors run.
 // Whatever goes wrong before the first visitor is called is left to the CPU: visitors come last. A
 // lookup has no visitors; what has an answer keeps it whatever happens then.
-#include "fs/engine/replica/replica_scans.hpp"
+#include "fs/engine/replica/replica_queries.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -49,24 +49,24 @@ double seconds_now() {
     return std::chrono::duration<double>(now).count();
 }
 
-ReplicaScans::ReplicaScans(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
-                           std::unique_ptr<ImageScanner> scanner, const ReplicaOptions& options)
+ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
+                               std::unique_ptr<ImageReader> reader, const ReplicaOptions& options)
     : store_(store),
-      scanner_(std::move(scanner)),
+      reader_(std::move(reader)),
       report_(options.report),
       now_(options.now),
       replica_(store, std::move(memory), options.freeze, options.for_each),
       sides_(options.workers),
       sizes_(store.root_inode) {}
 
-Errc ReplicaScans::load() {
+Errc ReplicaQueries::load() {
     const double begin = now_();
     WARREN_TRY(replica_.refresh());
     sides_.start(Side::replica, 0, replica_.figures().blocks_sent, now_() - begin);
     return Errc::ok;
 }
 
-void ReplicaScans::measure(const ScanCall& call, const CpuScan& on_cpu) {
+void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
     double begin = now_();
     u64 listed = 0;
     if (on_cpu(listed) != Errc::ok) return;
@@ -77,7 +77,7 @@ void ReplicaScans::measure(const ScanCall& call, const CpuScan& on_cpu) {
     if (scan_image(call) == Errc::ok) sides_.start(Side::replica, listed, 0, now_() - begin);
 }
 
-SideChoice::Choice ReplicaScans::choose(const Query& query) {
+SideChoice::Choice ReplicaQueries::choose(const Query& query) {
     if (is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
     const auto count_marked = [this] { return replica_.marked(); };
     if (only_) return {*only_, *only_ == Side::replica ? count_marked() : 0, false};
@@ -87,7 +87,7 @@ SideChoice::Choice ReplicaScans::choose(const Query& query) {
 /// Runs a query on the chosen side. Errc::not_supported from `on_replica()`: the CPU must run it.
 /// The sides may correct `query`.
 template <class OnReplica, class OnCpu>
-Errc ReplicaScans::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
+Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
     const SideChoice::Choice choice = choose(query);
     const double begin = now_();
     if (choice.side == Side::replica) {
@@ -109,7 +109,7 @@ Errc ReplicaScans::run(const Query& query, const OnReplica& on_replica, const On
     return Errc::ok;
 }
 
-Errc ReplicaScans::scan(const ScanCall& call, const CpuScan& on_cpu) {
+Errc ReplicaQueries::scan(const ScanCall& call, const CpuScan& on_cpu) {
     const u64 inodes = relaxed_load(store_.state->inodes_used);
     const u32 depth_max = call.plan.files.depth_max;
     const ScanSizes::Estimate size = sizes_.estimate(call.root, depth_max, inodes);
@@ -135,9 +135,9 @@ Errc ReplicaScans::scan(const ScanCall& call, const CpuScan& on_cpu) {
     });
 }
 
-void ReplicaScans::look_up(u64 names, const core::Credentials& caller,
-                           const ImageScanner::UseStream& by_stream,
-                           const std::function<void()>& by_cpu) {
+void ReplicaQueries::look_up(u64 names, const core::Credentials& caller,
+                             const ImageReader::UseStream& by_stream,
+                             const std::function<void()>& by_cpu) {
     const auto finish = [&] {
         by_cpu();
         return Errc::ok;
@@ -150,21 +150,21 @@ void ReplicaScans::look_up(u64 names, const core::Credentials& caller,
 }
 
 /// After an error of the device, or if the memory of the image is used up.
-void ReplicaScans::give_up_after(Errc code) {
+void ReplicaQueries::give_up_after(Errc code) {
     if (code != Errc::io && code != Errc::no_memory) return;
     if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
-    report_("the GPU beside the CPU engine is not used any more (" + scanner_->failure() +
+    report_("the GPU beside the CPU engine is not used any more (" + reader_->failure() +
             "); the CPU does all work");
 }
 
 /// Errc::not_supported: no visitor was called, and the CPU must scan.
-Errc ReplicaScans::scan_image(const ScanCall& call) {
+Errc ReplicaQueries::scan_image(const ScanCall& call) {
     bool has_visited = false;
     std::vector<DirectoryUsage> before;
     if (call.usage != nullptr) before = *call.usage;
     const Errc code = or_no_memory([&] {
         return replica_.read([&](const core::Store& image, std::shared_lock<FairLock>& hold) {
-            return scanner_->scan(image, call, [&] {
+            return reader_->scan(image, call, [&] {
                 has_visited = true;
                 hold.unlock();
             });
@@ -177,19 +177,18 @@ Errc ReplicaScans::scan_image(const ScanCall& call) {
 }
 
 /// Errc::not_supported: the CPU must look up what has no answer.
-Errc ReplicaScans::look_up_in_image(const core::Credentials& caller,
-                                    const ImageScanner::UseStream& by_stream) {
+Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller,
+                                      const ImageReader::UseStream& by_stream) {
     const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
         return replica_.read(
             [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); });
     };
-    const Errc code =
-        or_no_memory([&] { return scanner_->look_up(caller, with_image, by_stream); });
+    const Errc code = or_no_memory([&] { return reader_->look_up(caller, with_image, by_stream); });
     give_up_after(code);
     return code == Errc::ok ? code : Errc::not_supported;
 }
 
-ReplicaStatistics ReplicaScans::statistics() const {
+ReplicaStatistics ReplicaQueries::statistics() const {
     ReplicaStatistics statistics;
     statistics.is_on = !is_given_up_.load(std::memory_order_relaxed);
     statistics.by_replica = by_replica_.load(std::memory_order_relaxed);
@@ -199,14 +198,14 @@ ReplicaStatistics ReplicaScans::statistics() const {
     return statistics;
 }
 
-std::string ReplicaScans::note() const {
+std::string ReplicaQueries::note() const {
     const ReplicaStatistics done = statistics();
     const std::string counts =
         std::to_string(done.by_replica) + " queries by it, " + std::to_string(done.by_cpu) +
         " by the CPU" +
         (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
         "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
-    return scanner_->name() +
+    return reader_->name() +
            (done.is_on ? " answers find, du and lookups of many names beside it where that is "
                          "predicted to be faster: "
                        : " is not used any more after a failure: ") +

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "fs/engine/cpu/cpu_engine.hpp"
-#include "fs/engine/replica/replica_scans.hpp"
+#include "fs/engine/replica/replica_queries.hpp"
 #include "tests/fs/bulk/output_scan.hpp"
 #include "tests/support/host_lookups.hpp"
 #include "tests/support/host_replica.hpp"
 
 namespace warren {
 
-class HostScanner final : public ImageScanner {
+class HostReader final : public ImageReader {
  public:
     Errc scan(const core::Store& image, const ScanCall& call,
               const std::function<void()>& begin_visits) override {
@@ -83,21 +83,21 @@ struct HostReplicaOf {
         };
         options.report = [this](const std::string& line) { reports.push_back(line); };
         auto its_memory = std::make_unique<HostReplica>(volume.store());
-        auto its_scanner = std::make_unique<HostScanner>();
+        auto its_reader = std::make_unique<HostReader>();
         memory = its_memory.get();
-        scanner = its_scanner.get();
-        auto made = std::make_unique<ReplicaScans>(volume.store(), std::move(its_memory),
-                                                   std::move(its_scanner), options);
+        reader = its_reader.get();
+        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(its_memory),
+                                                     std::move(its_reader), options);
         EXPECT_EQ(made->load(), Errc::ok);
-        scans = made.get();
+        queries = made.get();
         volume.use_replica(std::move(made));
-        scanner->runs = 0;
+        reader->runs = 0;
     }
     HostReplicaOf(const HostReplicaOf&) = delete;
 
     HostReplica* memory;
-    HostScanner* scanner;
-    ReplicaScans* scans;
+    HostReader* reader;
+    ReplicaQueries* queries;
     std::vector<std::string> reports;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans and lookups of many names that a replica may answer beside the CPU engine: each runs on the
-// side that is predicted to finish first (side_choice.hpp).
+// Queries that a replica may answer beside the CPU engine, scans and lookups of many names: each
+// runs on the side that is predicted to finish first (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
 // or if its memory is used up, it is given up for as long as the volume is open.
@@ -21,14 +21,14 @@
 namespace warren {
 
 /// Reads the image of a replica where it lies.
-class ImageScanner {
+class ImageReader {
  public:
     /// Looks up through a stream of the image.
     using UseStream = std::function<void(LookupStream& stream)>;
     /// Calls `use` with the image, of which a version is held meanwhile, and returns its result.
     using WithImage = std::function<Errc(const std::function<Errc(const core::Store& image)>& use)>;
 
-    virtual ~ImageScanner() = default;
+    virtual ~ImageReader() = default;
 
     /// See BulkCommands::scan(). Calls `begin_visits` before the first visitor; from then on it
     /// does not read the image, and only visitors can fail. Errc::io or Errc::no_memory: the device
@@ -71,15 +71,15 @@ struct ReplicaOptions {
     std::function<double()> now = seconds_now;  // in seconds
 };
 
-class ReplicaScans {
+class ReplicaQueries {
  public:
     /// Scans by the CPU. Adds to `listed` the number of names in what it has read; 0 if some of the
     /// scan is left to a later call.
     using CpuScan = std::function<Errc(u64& listed)>;
 
     /// Requires: `store` outlives this and its changes are marked.
-    ReplicaScans(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
-                 std::unique_ptr<ImageScanner> scanner, const ReplicaOptions& options);
+    ReplicaQueries(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
+                   std::unique_ptr<ImageReader> reader, const ReplicaOptions& options);
 
     /// Makes the first version.
     Errc load();
@@ -93,7 +93,7 @@ class ReplicaScans {
     /// answers, with every change that ended before the call; then, or instead, by `by_cpu`
     /// whatever has no answer yet.
     void look_up(u64 names, const core::Credentials& caller,
-                 const ImageScanner::UseStream& by_stream, const std::function<void()>& by_cpu);
+                 const ImageReader::UseStream& by_stream, const std::function<void()>& by_cpu);
     ReplicaStatistics statistics() const;
     /// What works beside the CPU engine and what it has done, for users.
     std::string note() const;
@@ -105,12 +105,11 @@ class ReplicaScans {
     template <class OnReplica, class OnCpu>
     Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
     Errc scan_image(const ScanCall& call);
-    Errc look_up_in_image(const core::Credentials& caller,
-                          const ImageScanner::UseStream& by_stream);
+    Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream);
     void give_up_after(Errc code);
 
     const core::Store& store_;
-    const std::unique_ptr<ImageScanner> scanner_;  // outlives the image
+    const std::unique_ptr<ImageReader> reader_;  // outlives the image
     const std::function<void(const std::string&)> report_;
     const std::function<double()> now_;
     Replica replica_;
