@@ -236,9 +236,9 @@ Errc MetaLoader::leave(Read& read) {
 }
 
 /// Makes resident what was read, unless that may be out of date: then the callers try again.
-/// Errc::retry if the frame has another kind now: a frame that an operation has added is freed if
-/// a commit ends before the operation comes back to use it. Under the lock. A block becomes resident in a
-/// buffer cache of the host only here, so this one is not resident there yet.
+/// Errc::retry if the frame has another kind now: a frame that an operation has added is freed if a
+/// commit ends before the operation comes back to use it. Under the lock. A block becomes resident
+/// in a buffer cache of the host only here, so this one is not resident there yet.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
