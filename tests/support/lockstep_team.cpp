@@ -5,16 +5,24 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 namespace warren {
 
-LockstepGroup::LockstepGroup(u32 width) : width_(width), barrier_(width), lanes_(width) {}
+LockstepGroup::LockstepGroup(u32 width) : width_(width), lanes_(width), runner_(width) {}
+
+void LockstepGroup::run(const std::function<void(u32)>& work) {
+    runner_.run([&](u32 lane) {
+        work(lane);
+        meet(lane, {Call::end, false, 0, 0});
+    });
+}
 
 u32 LockstepGroup::meet(u32 lane, const Note& note) {
     Lane& mine = lanes_[lane];
     const u32 turn = static_cast<u32>(mine.turn++ % 2);
     mine.notes[turn] = note;
-    barrier_.arrive_and_wait();
+    runner_.wait_for_all(lane);
     for (const Lane& other : lanes_) {
         const Note& theirs = other.notes[turn];
         const bool agrees = theirs.call == note.call && theirs.from == note.from &&
@@ -57,10 +65,6 @@ void LockstepGroup::broadcast(u32 lane, void* value, u64 size_bytes, u32 from) {
     }
     const u32 turn = meet(lane, {Call::broadcast, false, from, size_bytes});
     if (lane != from) std::memcpy(value, bytes_[turn].data(), size_bytes);
-}
-
-void LockstepGroup::end(u32 lane) {
-    meet(lane, {Call::end, false, 0, 0});
 }
 
 }  // namespace warren

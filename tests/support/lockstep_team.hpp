@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates a warp on the host by W threads with a barrier. It reveals what a team of one lane
-// cannot: a value that only one of the lanes has.
+// Emulates a warp on the host by W lanes with a barrier. It reveals what a team of one lane cannot:
+// a value that only one of the lanes has.
 //
 // Invariant: all lanes make the same calls in the same order. A lane that makes a different call,
 // or returns early, stops the program with a message: on a GPU it would hang or read garbage.
 #pragma once
 
 #include <array>
-#include <barrier>
 #include <concepts>
-#include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "base/check.hpp"
+#include "tests/support/lanes.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
 
@@ -30,12 +27,13 @@ class LockstepGroup {
 
     explicit LockstepGroup(u32 width);
 
+    /// Runs `work(lane)` on all lanes, each of which makes its calls with its number.
+    void run(const std::function<void(u32)>& work);
+
     u32 ballot(u32 lane, bool vote);
     void sync(u32 lane);
     /// Copies the value of lane `from` to all lanes.
     void broadcast(u32 lane, void* value, u64 size_bytes, u32 from);
-    /// Marks the end of the lane's calls.
-    void end(u32 lane);
 
  private:
     enum class Call : u8 { sync, ballot, broadcast, end };
@@ -55,13 +53,13 @@ class LockstepGroup {
     [[noreturn]] void report(u32 turn) const;
 
     const u32 width_;
-    std::barrier<> barrier_;
     std::vector<Lane> lanes_;
     // A lane writes turn t + 2 only after all lanes reached t + 1, that is, after all have read t.
     std::array<std::array<std::byte, bytes_max>, 2> bytes_;
+    Lanes runner_;
 };
 
-/// One lane of a team of W host threads.
+/// One lane of a team of W.
 template <u32 W = 4>
 class LockstepTeam {
  public:
@@ -105,26 +103,11 @@ bool is_same_answer(const Result<T>& left, const Result<T>& right) {
     return left.code() == right.code() && (!left || is_same_answer(*left, *right));
 }
 
-/// Starts W threads that wait for work, so that a test of many operations starts them only once.
+/// W lanes that wait for work, so that a test of many operations makes them only once.
 template <u32 W = 4>
 class Lockstep {
  public:
-    explicit Lockstep(u32 worker = 0) : group_(W), worker_(worker) {
-        for (u32 lane = 1; lane < W; ++lane) {
-            threads_.emplace_back([this, lane] { lane_main(lane); });
-        }
-    }
-    ~Lockstep() {
-        {
-            const std::lock_guard guard(mutex_);
-            stop_ = true;
-        }
-        wake_.notify_all();
-        for (std::thread& thread : threads_)
-            thread.join();
-    }
-    Lockstep(const Lockstep&) = delete;
-    Lockstep& operator=(const Lockstep&) = delete;
+    explicit Lockstep(u32 worker = 0) : group_(W), worker_(worker) {}
 
     /// Runs `body(team)` on all lanes; returns the result of lane 0. All lanes must return the
     /// same.
@@ -132,10 +115,11 @@ class Lockstep {
     auto run(const Body& body) {
         using Answer = std::invoke_result_t<const Body&, const LockstepTeam<W>&>;
         if constexpr (std::is_void_v<Answer>) {
-            start([&](u32 lane) { body(LockstepTeam<W>(group_, lane, worker_)); });
+            group_.run([&](u32 lane) { body(LockstepTeam<W>(group_, lane, worker_)); });
         } else {
             std::array<Answer, W> answers{};
-            start([&](u32 lane) { answers[lane] = body(LockstepTeam<W>(group_, lane, worker_)); });
+            group_.run(
+                [&](u32 lane) { answers[lane] = body(LockstepTeam<W>(group_, lane, worker_)); });
             for (u32 lane = 1; lane < W; ++lane) {
                 WARREN_CHECK(is_same_answer(answers[0], answers[lane]));
             }
@@ -144,48 +128,11 @@ class Lockstep {
     }
 
  private:
-    void start(const std::function<void(u32)>& work) {
-        {
-            const std::lock_guard guard(mutex_);
-            work_ = &work;
-            running_ = W - 1;
-            ++round_;
-        }
-        wake_.notify_all();
-        work(0);
-        group_.end(0);
-        std::unique_lock lock(mutex_);
-        done_.wait(lock, [&] { return running_ == 0; });
-    }
-
-    void lane_main(u32 lane) {
-        std::unique_lock lock(mutex_);
-        for (u64 seen = 0;;) {
-            wake_.wait(lock, [&] { return stop_ || round_ != seen; });
-            if (stop_) return;
-            seen = round_;
-            const std::function<void(u32)>& work = *work_;
-            lock.unlock();
-            work(lane);
-            group_.end(lane);
-            lock.lock();
-            if (--running_ == 0) done_.notify_all();
-        }
-    }
-
     LockstepGroup group_;
     const u32 worker_;
-    std::mutex mutex_;  // guards the members below, except the threads
-    std::condition_variable wake_;
-    std::condition_variable done_;
-    const std::function<void(u32)>* work_ = nullptr;
-    u64 round_ = 0;
-    u32 running_ = 0;
-    bool stop_ = false;
-    std::vector<std::thread> threads_;
 };
 
-/// Runs `body(team)` on W new threads; returns the result of lane 0.
+/// Runs `body(team)` on W new lanes; returns the result of lane 0.
 template <u32 W = 4, class Body>
 auto run_lockstep(const Body& body) {
     Lockstep<W> lanes;

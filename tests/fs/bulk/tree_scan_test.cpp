@@ -138,7 +138,7 @@ TEST(TreeScanWork, MeetsWhatStaysBesideChanges) {
             }
         });
     }
-    for (u32 round = 0; round < (is_sanitized ? 4 : 8); ++round) {
+    for (u32 round = 0; round < (is_sanitized ? 4 : 100); ++round) {
         OutputScan scan(volume.inside(), shapes[round % std::size(shapes)]);
         std::multiset<std::string> met;
         for (const ScanRow& row : scan_by(scan, volume, anybody, volume->root(), {}))
