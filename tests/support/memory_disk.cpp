@@ -3,6 +3,8 @@
 // events as the options of the cut say, selected by a generator with the given seed.
 #include "tests/support/memory_disk.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -13,6 +15,11 @@ namespace warren {
 namespace {
 
 constexpr u64 sector_bytes = 512;
+
+/// Tests make and drop volumes thousands of times: the allocator keeps what they free, or the
+/// kernel would clear the pages again for the next one. Larger pieces than this go back.
+[[maybe_unused]] const bool is_memory_kept =
+    mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1 && mallopt(M_TRIM_THRESHOLD, 256 << 20) == 1;
 
 void apply(const DiskEvent& event, SparseBytes& bytes) {
     if (event.kind == DiskEventKind::write) bytes.write(event.offset, event.bytes);
