@@ -224,8 +224,13 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     const bool clears = run_.rules.delete_others && directory.complete() && !run_.is_cut();
     if (parts == 0 && run_.is_resumed() && !run_.rules.dry_run) clear_parts(below);
     if (parts > 0 || clears) {
-        const Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
-        const int error = source ? 0 : errno;
+        Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
+        int error = source ? 0 : errno;
+        if (source && !directory.is_read(source.get())) {
+            // It was replaced, or a file system was unmounted: what is missing here proves nothing.
+            error = ESTALE;
+            source.close();
+        }
         if (parts > 0) finish_parts(lost == 0 ? source.get() : -1, below);
         if (!source) return fail(false, "open", error, below);
         if (clears) delete_others(source.get(), below);

@@ -151,6 +151,9 @@ class Finished {
     u32 depth() const;
     /// Whether the directory itself was read to its end.
     bool complete() const;
+    /// Whether the open directory is the one that was read, and not another that its name leads to
+    /// by now.
+    bool is_read(int descriptor) const;
     template <class T>
     T& result() const {
         return *static_cast<T*>(result_memory());

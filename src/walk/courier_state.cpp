@@ -5,6 +5,7 @@
 
 #include "walk/courier.hpp"
 #include "walk/saved_rank.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -82,6 +83,7 @@ Errc Courier::save_queue() {
 
 SavedRank::Directory Courier::saved_directory(Node& node, u32 above) const {
     const bool is_ghost = node.kind == NodeKind::ghost;
+    learn_identity(node);  // for Finished::is_read()
     return {
         above,
         node.kind,

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "walk/engine.hpp"
+#include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
@@ -176,6 +177,12 @@ u32 Finished::depth() const {
 
 bool Finished::complete() const {
     return node_.complete;
+}
+
+bool Finished::is_read(int descriptor) const {
+    learn_identity(node_);
+    Identity identity;
+    return node_.has_identity && identify(descriptor, identity) && identity == node_.identity;
 }
 
 void* Finished::result_memory() const {

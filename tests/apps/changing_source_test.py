@@ -193,6 +193,36 @@ class TreeTest(StoppedCase):
                            lambda: (self.tree / "inner").rename(self.folder / "elsewhere"))
         self.assert_tidy(self.folder)
 
+    def assert_nothing_is_removed(self, change):
+        """`change` replaces tree/inner after it was read, and before its copy is compared."""
+        self.make("inner/file", LARGE)
+        self.write("tree/inner/kept")
+        error = self.while_stopped(
+            ["sync", "--delete", "--threads", "1", "tree", "own"],
+            lambda: (self.folder / "own/inner/kept").exists() and self.temporary(), change)
+        self.assertEqual(
+            error, b"warren sync: cannot read directory 'tree/inner': Stale file handle\n")
+        self.assertTrue((self.folder / "own/inner/kept").exists())
+        self.assert_tidy(self.folder)
+
+    def test_a_folder_that_is_replaced(self):
+        inner = self.tree / "inner"
+        inner.mkdir()
+
+        def change():
+            inner.rename(self.folder / "elsewhere")
+            inner.mkdir()
+
+        self.assert_nothing_is_removed(change)
+
+    def test_a_file_system_that_is_unmounted(self):
+        inner = self.tree / "inner"
+        inner.mkdir()
+        if self.run_program("mount", "-t", "tmpfs", "none", inner, code=None).returncode != 0:
+            self.skipTest("may not mount")
+        self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        self.assert_nothing_is_removed(lambda: self.run_program("umount", "-l", inner))
+
     def test_a_temporary_file_that_is_damaged(self):
         self.make("file", LARGE)
         for change in (lambda path: os.truncate(path, 10), os.unlink):
