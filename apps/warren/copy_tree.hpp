@@ -176,6 +176,7 @@ class TreeCopy {
     bool finish_file(const Job& job, int from, Descriptor to);
     bool put_in_place(const Job& job);
     bool write_into(const Job& job);
+    void make_older(const Job& job);
     bool discard(const Job& job);
 
     std::string temporary_name(std::string_view name) const;

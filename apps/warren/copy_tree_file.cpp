@@ -344,6 +344,7 @@ bool TreeCopy::finish_file(const Job& job, int from, Descriptor to) {
 /// Writes the complete copy into the existing target file, so that the kernel decides whether its
 /// set-id bits are cleared.
 bool TreeCopy::write_into(const Job& job) {
+    bool is_incomplete = false;
     const auto copy = [&]() -> Fault {
         const Place at = job.at();
         const Descriptor from(::openat(at.directory, at.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
@@ -351,6 +352,7 @@ bool TreeCopy::write_into(const Job& job) {
         constexpr int flags = O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
         Descriptor to(::openat(job.to.directory, job.to.name, flags));
         if (!to) return {errno, "create regular file", true};
+        is_incomplete = true;
         bool done = false;
         const Place there{job.to.directory, job.to.name, to.get()};
         if (const Fault fault = share(job, from.get(), there, done)) return fault;
@@ -362,18 +364,29 @@ bool TreeCopy::write_into(const Job& job) {
         const u64 begin = done ? static_cast<u64>(status.st_size) : 0;
         const Fault fault = copy_part(from.get(), to.get(), begin, static_cast<u64>(status.st_size),
                                       has_holes ? Written::data : Written::all, in_kernel());
-        if (fault) return fault;
+        if (fault) return {fault.error, fault.action, true};  // both files are at the target
         if (const int error = to.close()) return {error, "close", true};
+        is_incomplete = false;
         return keep_attributes(job.from, job.to, job.kept, keeps_of(job));
     };
     const Fault fault = copy();
     static_cast<void>(discard(job));
+    if (is_incomplete) make_older(job);
     if (fault) {
         fail(fault, job.below);
         return false;
     }
     count(job);
     return true;
+}
+
+/// Makes an incomplete target older than its source, so that a later copy with -u does not skip it.
+/// Only the target's owner and root may do that.
+void TreeCopy::make_older(const Job& job) {
+    const timespec time{job.kept.modified.tv_sec - 1, job.kept.modified.tv_nsec};
+    const timespec times[] = {{0, UTIME_OMIT}, time};
+    if (::utimensat(job.to.directory, job.to.name, times, AT_SYMLINK_NOFOLLOW) == 0) return;
+    fail(true, "set back the time, for cp -u, of the incomplete", errno, job.below);
 }
 
 /// Renames a complete copy to its target, and links it with the other names of its source.

@@ -67,6 +67,37 @@ class CopyOwnerTest(CommandCase):
                                 (mode, USER, USER))
             self.assertEqual((found[0], int(found[2], 8) & 0o6000), (USER, 0))
 
+    def test_what_is_written_into_and_remains_incomplete(self):
+        small = self.folder / "small"
+        small.mkdir()
+        if self.run_program("mount", "-t", "tmpfs", "-o", "size=12m,mode=777", "none", small,
+                            code=None).returncode != 0:
+            self.skipTest("may not mount")
+        self.addCleanup(self.run_program, "umount", small)
+        source = self.write("s", b"x" * (8 << 20))
+        os.utime(source, (10**9, 10**9))
+        target = small / "d"
+        full = "warren cp: cannot write 'small/d': No space left on device\n"
+        denied = ("warren cp: cannot set back the time, for cp -u, of the incomplete 'small/d': "
+                  "Operation not permitted\n")
+        for owner, told in (((USER, FOREIGN), full), ((STRANGER, FOREIGN), denied + full)):
+            for options in ([], ["-p"], ["-a"]):
+                with self.subTest(owner=owner, options=options):
+                    target.write_bytes(b"older")
+                    os.utime(target, (10, 10))
+                    os.chown(target, *owner)
+                    target.chmod(0o666)
+                    done = self.run_program(*AS_USER, WARREN, "cp", *options, "s", "small/d",
+                                            code=1)
+                    self.assertEqual(done.stderr.decode(), told)
+                    self.assertEqual(os.listdir(small), ["d"])
+                    self.assertNotEqual(target.stat().st_mtime, 10**9)
+        os.chown(target, USER, FOREIGN)
+        self.run_program(*AS_USER, WARREN, "cp", "s", "small/d", code=1)
+        self.run_program("mount", "-o", "remount,size=40m", small)
+        self.run_program(*AS_USER, WARREN, "cp", "-u", "s", "small/d")
+        self.run_program("cmp", "s", "small/d")
+
 
 if __name__ == "__main__":
     unittest.main()
