@@ -190,14 +190,15 @@ class TreeCopy {
     std::string source_;
     std::string links_folder_;
     OtherTree tree_;
-    std::mutex links_mutex_;  // guards links_directory_
+    std::mutex links_mutex_;  // guards links_directory_, has_no_links_
     Descriptor links_directory_;
+    bool has_no_links_ = false;  // the folder for links cannot be used
 };
 
 /// The name of the folder for links of a run with this mark.
 std::string links_folder_name(const std::string& mark);
 
 /// Removes the folder for links in `folder`, after all copies of the run that use it are done.
-void remove_link_folder(const CopyRun& run, const std::string& folder);
+void remove_link_folder(CopyRun& run, const std::string& folder);
 
 }  // namespace warren::cli

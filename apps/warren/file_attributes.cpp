@@ -69,9 +69,10 @@ class Attributes {
         return done == 0 ? 0 : errno;
     }
 
-    void remove(const std::string& name) const {
-        static_cast<void>(file_ >= 0 ? ::fremovexattr(file_, name.c_str())
-                                     : ::lremovexattr(path_.c_str(), name.c_str()));
+    int remove(const std::string& name) const {
+        const int done = file_ >= 0 ? ::fremovexattr(file_, name.c_str())
+                                    : ::lremovexattr(path_.c_str(), name.c_str());
+        return done == 0 || errno == ENODATA ? 0 : errno;
     }
 
  private:
@@ -108,7 +109,9 @@ Fault keep_extended_attributes(const Place& from, const Place& to, const Wanted&
     if (const int error = target.list(others)) return {error, "list attributes of", true};
     for (const std::string& other : others) {
         const bool is_known = std::binary_search(names.begin(), names.end(), other);
-        if (!is_known && is_given_by_users(other) && wanted(other)) target.remove(other);
+        if (is_known || !is_given_by_users(other) || !wanted(other)) continue;
+        const int error = target.remove(other);
+        if (error != 0 && !is_left_out(error)) return {error, "remove an attribute of", true};
     }
     std::string value;
     for (const std::string& name : names) {

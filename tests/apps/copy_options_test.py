@@ -111,6 +111,34 @@ class CopyOptionsTest(TreesCase):
         self.assertIn("only with --sparse=auto",
                       self.error("cp", "-r", "--reflink", "--sparse=always", "tree", "own"))
 
+    def told_if(self, call, error, *words):
+        """The message of a command for which a system call fails."""
+        strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                  f"inject={call}:error={error}"]
+        if not shutil.which("strace") or self.run_program(*strace, "true", code=None).returncode:
+            self.skipTest("there is no strace that can let this system call fail")
+        return self.run_program(*strace, WARREN, *words, code=1).stderr.decode()
+
+    def test_an_attribute_that_cannot_be_removed(self):
+        for name in ("tree/f", "own/f"):
+            os.utime(self.write(name, b"x"), (10**9, 10**9))
+        os.setxattr(self.folder / "own/f", "user.color", b"red")
+        self.assertEqual(self.told_if("lremovexattr", "EIO", "sync", "tree", "own"),
+                         "warren sync: cannot remove an attribute of 'own/f': Input/output error\n")
+        self.warren("sync", "tree", "own")
+        self.assertEqual(os.listxattr(self.folder / "own/f"), [])
+
+    def test_hard_links_that_cannot_be_kept(self):
+        self.write("tree/f", b"x")
+        os.link(self.tree / "f", self.tree / "g")
+        for call, told in (("mkdir", "cannot keep hard links by the folder "),
+                           ("linkat", "cannot create hard link 'own/"),
+                           ("rmdir", "cannot remove ")):
+            self.assertIn(told, self.told_if(call, "ENOSPC", "cp", "-aT", "tree", "own"))
+            for name in ("f", "g"):
+                self.assertEqual((self.folder / "own" / name).read_bytes(), b"x")
+            self.warren("rm", "-rf", "own")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
