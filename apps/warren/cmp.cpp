@@ -271,7 +271,8 @@ void TreeComparison::work(const walk::Task& task) {
     const char* const name = part->name;
     const std::string below = folder.empty() ? name : joined(folder, name);
     const int second = other_.directory(folder);
-    if (task.directory < 0 || second < 0) return fail(first_path(below), "open for reading", errno);
+    if (second < 0) return fail(second_path(below), "open for reading", errno);
+    if (task.directory < 0) return fail(first_path(below), "open for reading", task.error);
     compare_range({task.directory, name}, {second, name}, part->begin, part->end, below);
 }
 

@@ -111,7 +111,7 @@ void TreeCopy::copy_task(const walk::Task& task) {
     const Place at{to, temporary.c_str()};
     Original original;
     Fault fault = read_original(to, temporary, original);
-    if (!fault && task.directory < 0) fault = {ENOENT, "open for reading"};
+    if (!fault && task.directory < 0) fault = {task.error, "open for reading"};
     if (!fault) {
         fault = copy_one_part({task.directory, name}, at, original, part->begin, part->end);
     }

@@ -171,6 +171,7 @@ struct Task {
     std::string path;
     std::span<const std::byte> payload;
     void* result;
+    i32 error = 0;  // errno, if `directory` is -1
 };
 
 struct Options {

@@ -192,12 +192,14 @@ void Engine::run_task(Worker& worker, Item item) {
     if (callbacks_.work && !stopped_.load(std::memory_order_relaxed)) {
         Visit& visit = worker.visit;
         const int directory = descriptors_.use(*item.node);
+        const i32 error = directory < 0 ? errno : 0;
         if (directory >= 0) hold.use();
         visit.has_result = true;
         callbacks_.work({directory,
                          path_of(*item.node),
                          {payload->bytes(), payload->size},
-                         visit.result.data()});
+                         visit.result.data(),
+                         error});
     }
     settle(worker, item.node);
 }

@@ -154,12 +154,13 @@ int Descriptors::take(Node& node, int descriptor) {
     if (descriptor < 0) return -1;
     Identity identity;
     const bool known = identify(descriptor, identity);
+    const int error = known ? ENOENT : errno;  // ENOENT: its path leads to another one
     std::lock_guard lock(node.mutex);
     if (node.descriptor >= 0) {  // another thread was faster
         ::close(descriptor);
     } else if (!known || (node.has_identity && identity != node.identity)) {
         ::close(descriptor);
-        errno = ENOENT;
+        errno = error;
         return -1;
     } else {
         node.descriptor = descriptor;

@@ -318,6 +318,36 @@ TEST(Walk, AddedWorkKeepsItsDirectoryUnfinished) {
     EXPECT_EQ(sum.bytes, at_finish);
 }
 
+TEST(Walk, WorkIsToldWhyItsDirectoryCannotBeOpenedAgain) {
+    const Folder folder;
+    folder.make_directory("d");
+    for (const char* name : {"d/chain0", "d/chain1", "d/chain2"})
+        folder.make_chain(name, "step", 40);
+    for (u32 index = 0; index < 40; ++index)
+        folder.make_file("d/f" + std::to_string(index));
+    bool swapped = false;
+    std::set<i32> errors;
+    Callbacks callbacks;
+    callbacks.visit = [&](const Entry& entry) {
+        if (entry.type() == Type::regular) entry.add({});
+        if (entry.depth() == 20 && !std::exchange(swapped, true)) {
+            EXPECT_EQ(rename((folder / "d").c_str(), (folder / "aside").c_str()), 0);
+            folder.make_file("d");
+        }
+        return Next::go_on;
+    };
+    callbacks.work = [&](const Task& task) {
+        EXPECT_EQ(task.directory < 0, task.error != 0);
+        if (task.directory < 0) errors.insert(task.error);
+    };
+    Options options;
+    options.threads = 1;
+    options.open_limit = 2;
+    walk(std::span(&folder.path(), 1), options, callbacks);
+    EXPECT_TRUE(swapped);
+    EXPECT_EQ(errors, std::set<i32>{ENOTDIR});
+}
+
 TEST(Walk, ManyRootsOfAnyKind) {
     const Folder folder;
     folder.make_directory("d");
