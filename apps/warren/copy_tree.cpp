@@ -231,7 +231,7 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
             error = ESTALE;
             source.close();
         }
-        if (parts > 0) finish_parts(lost == 0 ? source.get() : -1, below);
+        if (parts > 0) finish_parts(lost == 0 ? source.get() : -1, parts, below);
         if (!source) return fail(false, "open", error, below);
         if (clears) delete_others(source.get(), below);
     }

@@ -100,7 +100,7 @@ class TreeCopy {
  private:
     /// The result of one directory; nothing in it is summed up over the tree.
     struct State {
-        u64 parts;  // large files in it whose parts are not all copied yet
+        u64 parts;  // large files in it that are copied in parts, less those that failed
         u64 lost;   // parts that could not be copied while their temporary file stays
         u64 is_met;
         u64 is_new;
@@ -165,7 +165,7 @@ class TreeCopy {
     void copy_task(const walk::Task& task);
     Fault copy_one_part(const Place& from, const Place& to, const Original& original, u64 begin,
                         u64 end);
-    void finish_parts(int source, std::string_view below);
+    void finish_parts(int source, u64 parts, std::string_view below);
     void finish_large(const Place& from, const Place& to, const std::string& temporary,
                       const std::string& below);
     void clear_parts(std::string_view below);

@@ -116,8 +116,14 @@ void TreeCopy::copy_task(const walk::Task& task) {
         fault = copy_one_part({task.directory, name}, at, original, part->begin, part->end);
     }
     if (!fault) return;
-    // If the file is gone, another part has failed, removed it and reported that.
-    if (::unlinkat(to, temporary.c_str(), 0) == 0 || errno != ENOENT) fail(fault, below);
+    // If the file is gone, another part has failed, removed it and reported that; or another
+    // process has removed it, which finish_parts() notices.
+    const bool is_removed = ::unlinkat(to, temporary.c_str(), 0) == 0;
+    if (!is_removed && errno == ENOENT) return;
+    fail(fault, below);
+    if (!is_removed) return;
+    ::unlinkat(to, name_of_original(temporary).c_str(), 0);
+    --static_cast<State*>(task.result)->parts;  // modulo 2^64, as the results are summed up
 }
 
 Fault TreeCopy::copy_one_part(const Place& from, const Place& to, const Original& original,
@@ -152,26 +158,41 @@ Fault TreeCopy::copy_with_threads(const Job& job) {
     return first;
 }
 
-/// Puts the large files of a directory in place, after all their parts were copied. Removes what
-/// cannot be put in place: all of them if the source is -1.
-void TreeCopy::finish_parts(int source, std::string_view below) {
+/// Puts the large files of a directory in place, after all their parts were copied: as many as
+/// `parts`. Removes what cannot be put in place: all of them if the source is -1. Reports those
+/// that another process has removed, except in a resumed run, before which they may have been put
+/// in place.
+void TreeCopy::finish_parts(int source, u64 parts, std::string_view below) {
     const Descriptor target = tree_.open(below);
     std::vector<std::string> names;
     int error = target ? list_names(target.get(), names) : errno;
     if (error != 0) return fail(true, "read", error, below);
     std::set<std::string> waiting;
     for (std::string& name : names) {
-        if (name.starts_with(run_.mark + "-")) waiting.insert(std::move(name));
+        if (name.starts_with(run_.mark + "-") && name != links_folder_name(run_.mark)) {
+            waiting.insert(std::move(name));
+        }
     }
     names.clear();
     const bool may_be_incomplete = source < 0 || run_.is_cut();
+    const bool reports_missing = !may_be_incomplete && !run_.is_resumed();
     if (!may_be_incomplete) error = list_names(source, names);
     if (error != 0) fail(false, "read", error, below);
     for (const std::string& name : names) {
-        const auto found = waiting.find(temporary_name(name));
-        if (found == waiting.end()) continue;
+        const std::string temporary = temporary_name(name);
         const std::string inner = below.empty() ? name : joined(below, name);
-        finish_large({source, name.c_str()}, {target.get(), name.c_str()}, *found, inner);
+        if (waiting.contains(temporary)) {
+            finish_large({source, name.c_str()}, {target.get(), name.c_str()}, temporary, inner);
+        } else if (reports_missing && waiting.contains(name_of_original(temporary))) {
+            fail(true, "go on with", ENOENT, inner);
+        }
+    }
+    const auto is_one_of_two = [&](const std::string& name) {
+        return name.ends_with('=') && waiting.contains(name.substr(0, name.size() - 1));
+    };
+    const auto pairs = static_cast<u64>(std::ranges::count_if(waiting, is_one_of_two));
+    if (reports_missing && waiting.size() - pairs < parts) {
+        fail(true, "go on with all large files in", ENOENT, below);
     }
     for (const std::string& name : waiting)
         ::unlinkat(target.get(), name.c_str(), 0);

@@ -233,6 +233,22 @@ class TreeTest(StoppedCase):
             self.assertFalse((self.folder / "own/file").exists())
             self.assert_mended()
 
+    def test_a_temporary_file_that_is_removed(self):
+        self.make("file", LARGE)
+        gone = b": No such file or directory\n"
+        for ends, told in (([""], b"cannot go on with 'own/file'"),
+                           (["", "="], b"cannot go on with all large files in 'own'")):
+
+            def change(ends=ends):
+                path = self.temporary()
+                for end in ends:
+                    os.unlink(f"{path}{end}")
+
+            error = self.while_stopped(self.words, self.temporary, change)
+            self.assertEqual(error, b"warren cp: " + told + gone)
+            self.assertFalse((self.folder / "own/file").exists())
+            self.assert_mended()
+
 
 class VolumeTest(StoppedCase):
     """Copies into and out of an image."""
