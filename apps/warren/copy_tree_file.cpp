@@ -386,7 +386,7 @@ void TreeCopy::make_older(const Job& job) {
     const timespec time{job.kept.modified.tv_sec - 1, job.kept.modified.tv_nsec};
     const timespec times[] = {{0, UTIME_OMIT}, time};
     if (::utimensat(job.to.directory, job.to.name, times, AT_SYMLINK_NOFOLLOW) == 0) return;
-    fail(true, "set back the time, for cp -u, of the incomplete", errno, job.below);
+    fail(true, "reset the time of incomplete", errno, job.below);
 }
 
 /// Renames a complete copy to its target, and links it with the other names of its source.

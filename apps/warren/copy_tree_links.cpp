@@ -48,7 +48,7 @@ int TreeCopy::links() {
     if (const int error = open()) {
         links_directory_.close();
         has_no_links_ = true;
-        run_.failures.add({path, "keep hard links by the folder", error});
+        run_.failures.add({path, "use the folder for hard links", error});
     }
     return links_directory_.get();
 }

@@ -58,12 +58,12 @@ Fault write_original(int directory, const std::string& temporary, const Original
 Fault read_original(int directory, const std::string& temporary, Original& original) {
     constexpr int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
     const Descriptor file(::openat(directory, name_of_original(temporary).c_str(), flags));
-    if (!file) return {errno, "go on with", true};
+    if (!file) return {errno, "find the temporary copy of", true};
     std::array<char, original_bytes> bytes{};
     const auto target = std::as_writable_bytes(std::span(bytes));
     const Result<u64> got = warren::read_fully(file.get(), 0, target);
     if (!got) return {static_cast<i32>(got.code()), "read from", true};
-    if (*got != original_bytes) return {EUCLEAN, "go on with", true};
+    if (*got != original_bytes) return {EUCLEAN, "find the temporary copy of", true};
     walk::ByteReader reader({bytes.data(), bytes.size()}, walk::Origin::file);
     for_each_field(original, [&]<class Field>(Field& field) { field = reader.get<Field>(); });
     return {};
@@ -184,7 +184,7 @@ void TreeCopy::finish_parts(int source, u64 parts, std::string_view below) {
         if (waiting.contains(temporary)) {
             finish_large({source, name.c_str()}, {target.get(), name.c_str()}, temporary, inner);
         } else if (reports_missing && waiting.contains(name_of_original(temporary))) {
-            fail(true, "go on with", ENOENT, inner);
+            fail(true, "find the temporary copy of", ENOENT, inner);
         }
     }
     const auto is_one_of_two = [&](const std::string& name) {
@@ -192,7 +192,7 @@ void TreeCopy::finish_parts(int source, u64 parts, std::string_view below) {
     };
     const auto pairs = static_cast<u64>(std::ranges::count_if(waiting, is_one_of_two));
     if (reports_missing && waiting.size() - pairs < parts) {
-        fail(true, "go on with all large files in", ENOENT, below);
+        fail(true, "find all temporary copies in", ENOENT, below);
     }
     for (const std::string& name : waiting)
         ::unlinkat(target.get(), name.c_str(), 0);

@@ -228,7 +228,7 @@ class TreeTest(StoppedCase):
         for change in (lambda path: os.truncate(path, 10), os.unlink):
             error = self.while_stopped(self.words, self.temporary,
                                        lambda: change(f"{self.temporary()}="))
-            self.assertIn(b"cannot go on with 'own/file': ", error)
+            self.assertIn(b"cannot find the temporary copy of 'own/file': ", error)
             self.assertEqual(error.count(b"\n"), 1)
             self.assertFalse((self.folder / "own/file").exists())
             self.assert_mended()
@@ -236,8 +236,8 @@ class TreeTest(StoppedCase):
     def test_a_temporary_file_that_is_removed(self):
         self.make("file", LARGE)
         gone = b": No such file or directory\n"
-        for ends, told in (([""], b"cannot go on with 'own/file'"),
-                           (["", "="], b"cannot go on with all large files in 'own'")):
+        for ends, told in (([""], b"cannot find the temporary copy of 'own/file'"),
+                           (["", "="], b"cannot find all temporary copies in 'own'")):
 
             def change(ends=ends):
                 path = self.temporary()

@@ -111,7 +111,7 @@ class CopyOptionsTest(TreesCase):
         self.assertIn("only with --sparse=auto",
                       self.error("cp", "-r", "--reflink", "--sparse=always", "tree", "own"))
 
-    def told_if(self, call, error, *words):
+    def message_if(self, call, error, *words):
         """The message of a command for which a system call fails."""
         # The address sanitizer's search for leaks would be a second tracer.
         strace = ["env", "LSAN_OPTIONS=detect_leaks=0", "strace", "-f", "-qq", "-o", "/dev/null",
@@ -124,7 +124,7 @@ class CopyOptionsTest(TreesCase):
         for name in ("tree/f", "own/f"):
             os.utime(self.write(name, b"x"), (10**9, 10**9))
         os.setxattr(self.folder / "own/f", "user.color", b"red")
-        self.assertEqual(self.told_if("lremovexattr", "EIO", "sync", "tree", "own"),
+        self.assertEqual(self.message_if("lremovexattr", "EIO", "sync", "tree", "own"),
                          "warren sync: cannot remove an attribute of 'own/f': Input/output error\n")
         self.warren("sync", "tree", "own")
         self.assertEqual(os.listxattr(self.folder / "own/f"), [])
@@ -132,10 +132,10 @@ class CopyOptionsTest(TreesCase):
     def test_hard_links_that_cannot_be_kept(self):
         self.write("tree/f", b"x")
         os.link(self.tree / "f", self.tree / "g")
-        for call, told in (("mkdir", "cannot keep hard links by the folder "),
+        for call, told in (("mkdir", "cannot use the folder for hard links "),
                            ("linkat", "cannot create hard link 'own/"),
                            ("rmdir", "cannot remove ")):
-            self.assertIn(told, self.told_if(call, "ENOSPC", "cp", "-aT", "tree", "own"))
+            self.assertIn(told, self.message_if(call, "ENOSPC", "cp", "-aT", "tree", "own"))
             for name in ("f", "g"):
                 self.assertEqual((self.folder / "own" / name).read_bytes(), b"x")
             self.warren("rm", "-rf", "own")

@@ -78,7 +78,7 @@ class CopyOwnerTest(CommandCase):
         os.utime(source, (10**9, 10**9))
         target = small / "d"
         full = "warren cp: cannot write 'small/d': No space left on device\n"
-        denied = ("warren cp: cannot set back the time, for cp -u, of the incomplete 'small/d': "
+        denied = ("warren cp: cannot reset the time of incomplete 'small/d': "
                   "Operation not permitted\n")
         for owner, told in (((USER, FOREIGN), full), ((STRANGER, FOREIGN), denied + full)):
             for options in ([], ["-p"], ["-a"]):

@@ -381,8 +381,8 @@ TEST(CloneBesideNewFiles, HoldsOnlyWhatItsNamesLedTo) {
         }
     });
     u64 foreign = 0;
-    constexpr u64 wanted = 100 / size_step;
-    for (u32 round = 0; round < 5000 && reused.load() < wanted; ++round) {
+    constexpr u64 wanted = 300 / size_step;
+    for (u32 round = 0; round < 20'000 && reused.load() < wanted; ++round) {
         ClonedTree done;
         const Errc code = volume->clone(anybody, source, volume->root(), "clone", done);
         if (code == Errc::no_space) continue;
