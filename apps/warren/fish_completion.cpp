@@ -29,7 +29,7 @@ complete -c warren -n __warren_has_no_command -f
 complete -c warren -n __warren_has_no_command -a help -d 'show the help page of a command'
 )";
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     std::string result = "'";
     for (const char letter : text) {
         if (letter == '\'' || letter == '\\') result += '\\';
@@ -47,7 +47,7 @@ std::string value_part(const CompletedWord& word) {
         case ValueKind::directory:
             return " -x -a '(__fish_complete_directories)'";
         case ValueKind::choice:
-            return std::string(word.is_optional ? " -f" : " -x") + " -a " + quoted(word.choices);
+            return std::string(word.is_optional ? " -f" : " -x") + " -a " + in_quotes(word.choices);
         case ValueKind::list:
             return std::string(word.is_optional ? " -f" : " -x") + " -a \"(__warren_list " +
                    word.choices + ")\"";
@@ -66,7 +66,7 @@ void append_words(std::string& script, const std::string& condition, const Page&
                 script += (spelling.size() == 2 ? " -s " : " -o ") + spelling.substr(1);
             }
         }
-        script += value_part(word) + " -d " + quoted(word.help) + "\n";
+        script += value_part(word) + " -d " + in_quotes(word.help) + "\n";
     }
 }
 
@@ -78,7 +78,7 @@ std::string fish_completion() {
     for (const CommandGroup& group : command_groups()) {
         for (const Command* command : group.commands) {
             const std::string name = command->name;
-            const std::string purpose = quoted(command->purpose);
+            const std::string purpose = in_quotes(command->purpose);
             script += "complete -c warren -n __warren_has_no_command -a " + name + " -d " +
                       purpose + "\n";
             script += "complete -c warren -n '__warren_runs help' -f -a " + name + " -d " +
