@@ -33,18 +33,21 @@ class Generations : public testing::TestWithParam<const char*> {
         EXPECT_TRUE(seen_.emplace(file.inode, file.generation).second)
             << file.inode << "." << file.generation << " means two files";
     }
+    /// A name that no earlier call has used: a commit may have kept some of their files.
+    std::string new_name(u64 i) const { return "f" + std::to_string(seen_.size() + i); }
     /// Creates and removes files, which reuses numbers again and again and dirties a few blocks.
     void make_and_remove(Volume& volume, u64 count) {
         for (u64 i = 0; i < count && !HasFailure(); ++i) {
-            note(make_file(volume, volume.root(), "f"));
-            ASSERT_EQ(volume.unlink(anybody, volume.root(), "f"), Errc::ok);
+            const std::string name = new_name(0);
+            note(make_file(volume, volume.root(), name));
+            ASSERT_EQ(volume.unlink(anybody, volume.root(), name), Errc::ok);
         }
     }
     /// The same in batches.
     void make_and_remove_many(Volume& volume, u64 count, u64 batches) {
         std::vector<std::string> names;
         for (u64 i = 0; i < count; ++i)
-            names.push_back("f" + std::to_string(i));
+            names.push_back(new_name(i));
         std::vector<Creation> creations;
         std::vector<Unlink> removals;
         for (const std::string& name : names) {
@@ -56,7 +59,7 @@ class Generations : public testing::TestWithParam<const char*> {
         for (u64 i = 0; i < batches && !HasFailure(); ++i) {
             volume.create_many(anybody, creations, made);
             for (const Result<Attributes>& one : made) {
-                ASSERT_TRUE(one);
+                ASSERT_TRUE(one) << "error " << static_cast<int>(one.code()) << " in batch " << i;
                 note(one->handle);
             }
             volume.remove_many(anybody, removals, removed);
