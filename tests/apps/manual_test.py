@@ -171,12 +171,14 @@ class PageTest(ManualCase):
         self.assertGreater(words, 50)
 
     def test_accepted_letters_are_on_the_page(self):
-        for command in self.commands:
+        # Under a sanitizer the program takes ten times as long to start: other letters for each.
+        step = 5 if os.environ.get("WARREN_SANITIZE") else 1
+        for number, command in enumerate(self.commands):
             if command == "find":
                 continue  # does not accept bundled letters
             entries, silent = self.described(command)
             known = entries | silent
-            for letter in string.ascii_letters + string.digits:
+            for letter in (string.ascii_letters + string.digits)[number % step::step]:
                 done = self.warren(command, f"-{letter}", "--help", "--help", code=None)
                 is_refused = b"invalid option" in done.stderr
                 self.assertNotEqual(is_refused, f"-{letter}" in known, (command, letter))

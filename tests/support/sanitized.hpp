@@ -22,6 +22,13 @@ inline constexpr u64 case_step = 25;
 inline constexpr u64 case_step = is_sanitized ? 5 : 1;
 #endif
 
+/// The same for cases that each open and check a whole volume, of which there are hundreds.
+#if defined(WARREN_THREADS_SANITIZED)
+inline constexpr u64 volume_step = 4;
+#else
+inline constexpr u64 volume_step = is_sanitized ? 2 : 1;
+#endif
+
 /// A test divides by this the size of what is large only to take many steps.
 inline constexpr u64 size_step = is_sanitized ? 8 : 1;
 

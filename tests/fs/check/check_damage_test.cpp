@@ -211,7 +211,7 @@ void forge_many(u64 rounds, u64 seed) {
 
 TEST(CheckDamage, ForgedBlocks) {
     const Seed seed;
-    forge_many(1500, seed.value());
+    forge_many(1500 / volume_step, seed.value());
 }
 
 TEST(CheckDamage, ForgedBlocksLong) {

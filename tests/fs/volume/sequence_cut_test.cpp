@@ -15,6 +15,7 @@
 
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/keeping_disk.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
@@ -274,7 +275,8 @@ Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
 }
 
 TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
-    EXPECT_GE(look_at_sequences(GetParam(), 150, {.subsets_of_max = 2, .samples = 1}).sequences,
+    EXPECT_GE(look_at_sequences(GetParam(), 150 * volume_step, {.subsets_of_max = 2, .samples = 1})
+                  .sequences,
               30u);
 }
 

@@ -13,6 +13,7 @@
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
 
@@ -455,7 +456,7 @@ TEST_P(SharedBlocks, RandomChangesAgainstAModel) {
     const Seed seed;
     const u64 before = used_blocks(*volume_);
     RandomSharing sharing(volume_, seed.value());
-    const u64 steps = test_operations(1500 * test_load());
+    const u64 steps = test_operations(1500 * test_load() / volume_step);
     for (u64 i = 1; i <= steps; ++i) {
         sharing.step();
         if (HasFatalFailure()) FAIL() << "step " << i;
