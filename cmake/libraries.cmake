@@ -106,7 +106,7 @@ if(TARGET warren_mount_ring)
         DESCRIPTION "Many names of a mounted Warren volume at once, without a system call for each"
         SYMBOLS warren_mount_ring_*
         HEADERS mount_ring.hpp mount_ring.h volume.hpp volume_modes.hpp mapped_file.hpp failure.hpp
-                disk_refusal.hpp held_contents.hpp result.hpp types.hpp
+                disk_refusal.hpp held_contents.hpp result.hpp scan_table.hpp types.hpp
         BELOW fs gpu base
         SYSTEM ${system_uring} ${system_cuda})
 endif()

@@ -275,6 +275,7 @@ Failure make_volume(const std::string& path, const FormatOptions& options);
 Failure grow_volume(const std::string& path, u64 size_bytes);
 
 class VolumeImplementation;
+struct ScanTableOrder;  // scan_table.hpp
 
 class Volume {
  public:
@@ -439,9 +440,11 @@ class Volume {
     /// Like scan(), one step at a time, with nothing held between steps. The scan begins or
     /// continues at `left`, which receives the positions still to be visited and is empty when the
     /// scan is complete. To begin, `left` contains the position of one directory with depth 0.
+    /// Where a GPU scans and has room for the results, it makes the `table` of all of them in one
+    /// step instead, with the root among them, which alone is visited.
     Errc scan_step(const Caller& caller, std::vector<ScanPosition>& left,
                    const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
-                   const ScanSteps& steps);
+                   const ScanSteps& steps, ScanTableOrder* table = nullptr);
     /// Adds up the space of `directory` and everything below it. The first element of the answer is
     /// `directory` itself; a directory comes before its subdirectories. A file with several names
     /// is counted at one of them.

@@ -1,66 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree as columns. Each thread of a scan collects rows of its own, which are concatenated when
-// the scan is over. Paths are built from the names of directories, which the scan visits in any
-// case.
+// A tree as columns. A GPU that scans makes them in its memory. Otherwise each thread of a scan
+// collects rows of its own, which are concatenated when the scan is over. Paths are built from the
+// names of directories, which the scan visits in any case.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
 #include <unordered_map>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
 #include "apps/warren/per_thread.hpp"
 #include "fs/bulk/scan/scan_filter.hpp"
+#include "fs/bulk/scan/scan_table.hpp"
+#include "python/src/gpu_memory.hpp"
 #include "python/src/kept_threads.hpp"
 #include "python/src/operands.hpp"
 
 namespace warren::python {
 namespace {
 
-/// A numeric column. `put` writes `width` numbers.
-struct Column {
-    std::string_view name;
-    bool is_small;  // int32
-    u32 width;
-    void (*put)(const Scanned& entry, i64* to);
-};
-
-void put_handle(Handle handle, i64* to) {
-    to[0] = static_cast<i64>(handle.inode);
-    to[1] = handle.generation;
-}
-
-constexpr Column columns[] = {
-    {"handle", false, 2,
-     [](const Scanned& entry, i64* to) { put_handle(entry.attributes.handle, to); }},
-    {"parent", false, 2, [](const Scanned& entry, i64* to) { put_handle(entry.directory, to); }},
-    {"size", false, 1,
-     [](const Scanned& entry, i64* to) { *to = static_cast<i64>(entry.attributes.size); }},
-    {"blocks", false, 1,
-     [](const Scanned& entry, i64* to) { *to = static_cast<i64>(entry.attributes.blocks); }},
-    {"mtime", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.modified; }},
-    {"atime", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.accessed; }},
-    {"ctime", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.changed; }},
-    {"mode", true, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.mode; }},
-    {"links", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.links; }},
-    {"user", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.user; }},
-    {"group", false, 1, [](const Scanned& entry, i64* to) { *to = entry.attributes.group; }},
-    {"depth", true, 1, [](const Scanned& entry, i64* to) { *to = entry.depth; }},
-};
+/// By ScanColumn.
+constexpr std::string_view column_names[scan_columns] = {"handle", "parent", "size",  "blocks",
+                                                         "mtime",  "atime",  "ctime", "mode",
+                                                         "links",  "user",   "group", "depth"};
 
 /// The requested columns.
 struct Wanted {
-    std::vector<const Column*> numbers;
+    std::vector<ScanColumn> numbers;
     bool names = false;
     bool paths = false;
 
     explicit Wanted(const nb::list& list) {
         for (const nb::handle each : list) {
             const auto name = nb::cast<std::string>(each);
-            const auto found = std::ranges::find(columns, name, &Column::name);
-            if (found != std::end(columns)) {
-                numbers.push_back(found);
+            const auto found = std::ranges::find(column_names, name);
+            if (found != std::end(column_names)) {
+                numbers.push_back(static_cast<ScanColumn>(found - column_names));
             } else if (name == "name" || name == "path") {
                 (name == "name" ? names : paths) = true;
             } else {
@@ -106,6 +83,7 @@ struct Text {
     Array bytes;
     Array offsets;
 
+    Text() = default;
     explicit Text(const std::vector<const Strings*>& parts) {
         std::vector<u64> rows_before{0};
         std::vector<u64> bytes_before{0};
@@ -124,6 +102,86 @@ struct Text {
         });
     }
     nb::tuple to_python() { return nb::make_tuple(std::move(bytes), std::move(offsets)); }
+};
+
+/// The columns of a table, on the host or on a GPU.
+struct Columns {
+    std::vector<Array> numbers;  // as in Wanted
+    std::optional<Text> names;
+    std::optional<Text> paths;
+
+    static const ElementType& type_in(ScanColumn column) {
+        return bulk::is_small_column(column) ? type_of<i32>() : type_of<i64>();
+    }
+    static std::vector<i64> shape_of(ScanColumn column, u64 rows) {
+        std::vector<i64> shape{static_cast<i64>(rows)};
+        if (bulk::column_width(column) > 1) shape.push_back(bulk::column_width(column));
+        return shape;
+    }
+    /// The columns by name, in the memory of a GPU or of the host. Columns elsewhere are copied.
+    nb::dict to_python(const Wanted& wanted, std::optional<i32> gpu) {
+        const auto move = [&](Array& array) {
+            if (array.gpu() != gpu.value_or(-1)) array = gpu ? array.on_gpu(*gpu) : array.on_host();
+        };
+        nb::dict answer;
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            const std::string_view name = column_names[static_cast<u32>(wanted.numbers[i])];
+            move(numbers[i]);
+            answer[nb::str(name.data(), name.size())] = std::move(numbers[i]);
+        }
+        const auto add = [&](const char* name, std::optional<Text>& text) {
+            if (!text) return;
+            move(text->bytes);
+            move(text->offsets);
+            answer[name] = text->to_python();
+        };
+        add("name", names);
+        add("path", paths);
+        return answer;
+    }
+};
+
+/// Makes the columns of a scan by a GPU.
+class TableMemory {
+ public:
+    explicit TableMemory(const Wanted& wanted, std::string_view root) : wanted_(wanted) {
+        order.path = root;
+        order.wants_paths = wanted.paths;
+        order.make = [this](i32 gpu, const ScanTableSize& size, ScanTable& table) {
+            const Errc code = make(gpu, size, table);
+            if (code != Errc::ok) columns = {};
+            return code;
+        };
+    }
+    TableMemory(const TableMemory&) = delete;
+
+    ScanTableOrder order;
+    u64 rows = 0;
+    Columns columns;
+
+ private:
+    Errc make(i32 gpu, const ScanTableSize& size, ScanTable& table) {
+        rows = size.rows;
+        columns.numbers.resize(wanted_.numbers.size());
+        for (std::size_t i = 0; i < wanted_.numbers.size(); ++i) {
+            const ScanColumn column = wanted_.numbers[i];
+            WARREN_TRY(make_on_gpu(gpu, Columns::type_in(column), Columns::shape_of(column, rows),
+                                   columns.numbers[i]));
+            table.numbers[static_cast<u32>(column)] = columns.numbers[i].data<void>();
+        }
+        if (wanted_.names) WARREN_TRY(make(gpu, size.name_bytes, columns.names, table.names));
+        if (wanted_.paths) WARREN_TRY(make(gpu, size.path_bytes, columns.paths, table.paths));
+        return Errc::ok;
+    }
+    Errc make(i32 gpu, u64 bytes, std::optional<Text>& text, ScanTable::Text& in) const {
+        text.emplace();
+        WARREN_TRY(make_on_gpu(gpu, type_of<u8>(), {static_cast<i64>(bytes)}, text->bytes));
+        WARREN_TRY(make_on_gpu(gpu, type_of<i64>(), {static_cast<i64>(rows) + 1}, text->offsets));
+        in = {text->offsets.data<i64>(), text->bytes.data<char>()};
+        return Errc::ok;
+    }
+
+    const Wanted& wanted_;
 };
 
 class Collector {
@@ -152,43 +210,34 @@ class Collector {
     }
 
     /// Puts the columns together. Requires: the scan is over.
-    void gather() {
-        gather_numbers();
+    Columns gather() {
+        Columns columns;
+        columns.numbers = gather_numbers();
         std::vector<const Strings*> parts;
         for (const auto& rows : rows_.all())
             parts.push_back(&rows->names);
-        if (wanted_.names) names_.emplace(parts);
-        if (wanted_.paths) gather_paths();
-    }
-    /// The columns by name.
-    nb::dict to_python() {
-        nb::dict answer;
-        for (std::size_t i = 0; i < arrays_.size(); ++i) {
-            const std::string_view name = wanted_.numbers[i]->name;
-            answer[nb::str(name.data(), name.size())] = std::move(arrays_[i]);
-        }
-        if (names_) answer["name"] = names_->to_python();
-        if (paths_) answer["path"] = paths_->to_python();
-        return answer;
+        if (wanted_.names) columns.names.emplace(parts);
+        if (wanted_.paths) columns.paths = gather_paths();
+        return columns;
     }
 
  private:
     /// A scan also reports the directories above matching files.
     bool wants(const Scanned& entry) const {
         const std::string_view name = entry.depth == 0 ? last_name() : entry.name;
-        return filter_.wants_name(name.data(), static_cast<u32>(name.size()),
-                                  static_cast<u8>(entry.attributes.mode >> 12 & 15)) &&
-               filter_.wants_file(entry.attributes.size, entry.attributes.modified);
+        return filter_.wants(name.data(), static_cast<u32>(name.size()), entry.attributes);
     }
     std::string_view last_name() const {
         return std::string_view(root_).substr(root_.find_last_of('/') + 1);
     }
     void add(Rows& rows, const Scanned& entry) {
-        i64 row[2 * std::size(columns)];
+        i64 row[2 * scan_columns];
         u32 width = 0;
-        for (const Column* column : wanted_.numbers) {
-            column->put(entry, row + width);
-            width += column->width;
+        for (const ScanColumn column : wanted_.numbers) {
+            for (u32 part = 0; part < bulk::column_width(column); ++part) {
+                row[width++] =
+                    bulk::number_in(column, part, entry.directory, entry.depth, entry.attributes);
+            }
         }
         rows.numbers.insert(rows.numbers.end(), row, row + width);
         if (wanted_.names || wanted_.paths)
@@ -197,14 +246,13 @@ class Collector {
         ++rows.count;
     }
 
-    void gather_numbers() {
-        const auto rows_in_all = static_cast<i64>(count());
+    std::vector<Array> gather_numbers() {
+        std::vector<Array> arrays;
         u32 width = 0;
-        for (const Column* column : wanted_.numbers) {
-            std::vector<i64> shape{rows_in_all};
-            if (column->width > 1) shape.push_back(column->width);
-            arrays_.push_back(column->is_small ? Array::make<i32>(shape) : Array::make<i64>(shape));
-            width += column->width;
+        for (const ScanColumn column : wanted_.numbers) {
+            arrays.push_back(
+                Array::make(Columns::type_in(column), Columns::shape_of(column, count())));
+            width += bulk::column_width(column);
         }
         std::vector<u64> before{0};
         for (const auto& rows : rows_.all())
@@ -212,20 +260,22 @@ class Collector {
         for_each_part(rows_.all().size(), before.back(), [&](u64 part) {
             const Rows& rows = *rows_.all()[part];
             const i64* from = rows.numbers.data();
-            for (std::size_t i = 0; i < arrays_.size(); ++i) {
-                const Column& column = *wanted_.numbers[i];
-                for (u32 w = 0; w < column.width; ++w, ++from) {
+            for (std::size_t i = 0; i < arrays.size(); ++i) {
+                const ScanColumn column = wanted_.numbers[i];
+                const u32 numbers = bulk::column_width(column);
+                for (u32 w = 0; w < numbers; ++w, ++from) {
                     const auto copy = [&](auto* to) {
-                        to += before[part] * column.width + w;
+                        to += before[part] * numbers + w;
                         for (u64 row = 0; row < rows.count; ++row)
-                            to[row * column.width] =
-                                static_cast<std::remove_reference_t<decltype(*to)>>(
-                                    from[row * width]);
+                            to[row * numbers] = static_cast<std::remove_reference_t<decltype(*to)>>(
+                                from[row * width]);
                     };
-                    column.is_small ? copy(arrays_[i].data<i32>()) : copy(arrays_[i].data<i64>());
+                    bulk::is_small_column(column) ? copy(arrays[i].data<i32>())
+                                                  : copy(arrays[i].data<i64>());
                 }
             }
         });
+        return arrays;
     }
 
     using Directories = std::unordered_map<u64, std::pair<u64, std::string>>;
@@ -250,7 +300,7 @@ class Collector {
             paths.try_emplace(*one, std::move(path));
         }
     }
-    void gather_paths() {
+    Text gather_paths() {
         Directories directories;
         for (const auto& rows : rows_.all())
             directories.insert(rows->directories.begin(), rows->directories.end());
@@ -284,16 +334,13 @@ class Collector {
         std::vector<const Strings*> all;
         for (const Strings& one : parts)
             all.push_back(&one);
-        paths_.emplace(all);
+        return Text(all);
     }
 
     const Wanted& wanted_;
     const ops::FileFilter& filter_;
     const std::string root_;
     cli::PerThread<Rows> rows_;
-    std::vector<Array> arrays_;
-    std::optional<Text> names_;
-    std::optional<Text> paths_;
 };
 
 /// The text with which all paths below `path` begin: "/" or "/a/b".
@@ -307,7 +354,8 @@ std::string root_path(std::string_view path) {
 
 nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
               const nb::bytes& pattern, bool folds_case, u32 types, u32 depth_max,
-              std::pair<u64, u64> sizes, std::pair<i64, i64> times, nb::object progress) {
+              std::pair<u64, u64> sizes, std::pair<i64, i64> times, std::optional<i32> gpu,
+              nb::object progress) {
     const Wanted wanted(names);
     const std::string text(view(path));
     const std::string pattern_text(view(pattern));
@@ -323,7 +371,10 @@ nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
     ops::FileFilter files;
     if (const Errc code = ops::set_filter(files, filter); code != Errc::ok)
         raise_error(code, pattern_text);
-    Collector collector(wanted, files, root_path(text));
+    const std::string root = root_path(text);
+    Collector collector(wanted, files, root);
+    TableMemory table(wanted, root);
+    Columns columns;
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::no);
@@ -337,14 +388,14 @@ nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
             begin = std::chrono::steady_clock::now();
             WARREN_TRY(volume.scan_step(
                 caller, left, [&](const Scanned& entry) { return collector.visit(entry); }, filter,
-                steps));
+                steps, &table.order));
         }
-        if (!call.is_stopped()) collector.gather();
+        if (!call.is_stopped() && !table.order.is_filled) columns = collector.gather();
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, text);
-    call.finish(collector.count());
-    return collector.to_python();
+    call.finish(table.order.is_filled ? table.rows : collector.count());
+    return (table.order.is_filled ? table.columns : columns).to_python(wanted, gpu);
 }
 
 nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool counts_links,
@@ -391,7 +442,9 @@ nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool co
 
 void add_scan(VolumeClass& volume) {
     using nb::arg;
-    volume.def("scan", &scan, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg().none())
+    volume
+        .def("scan", &scan, arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg(), arg().none(),
+             arg().none())
         .def("usage", &usage, arg(), arg(), arg(), arg().none());
 }
 

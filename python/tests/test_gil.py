@@ -149,7 +149,7 @@ LET_GO: dict[str, Call] = {
         [b"/d/005"], s.large, np.array([0, 4]), None, 0o100644, False, None
     ),
     "Volume.scan": lambda s: s.native.scan(
-        b"/", ["path"], b"", False, 0xFFFF, 9, (0, 1 << 60), (0, 1 << 62), None
+        b"/", ["path"], b"", False, 0xFFFF, 9, (0, 1 << 60), (0, 1 << 62), None, None
     ),
     "Volume.usage": lambda s: s.native.usage(b"/", 1, False, None),
     "Volume.map": lambda s: s.keep(s.native.map(b"/d/003", "uint8", None, 0, False)),

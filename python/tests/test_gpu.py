@@ -143,6 +143,69 @@ def test_columns(gpu: warren.Volume) -> None:
     assert usage.array("entries").tolist() == gpu.usage("/", depth_max=1)["entries"].tolist()
 
 
+def sorted_rows(table: warren.Table) -> list[tuple[object, ...]]:
+    columns = [table[name].tolist() for name in table]  # type: ignore[union-attr]
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+def test_columns_of_the_gpu_and_the_cpu(gpu: warren.Volume, tmp_path: Path) -> None:
+    """A GPU makes the columns itself. They are those that the CPU engine collects."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    folders = [""]
+    for i in range(300):
+        folders.append(f"{rng.choice(folders)}/{'d' * rng.choice([1, 60, 200])}{i}")
+        gpu.mkdir(folders[-1])
+    names = [f"{rng.choice(folders)}/{'f' * rng.choice([1, 7, 200])}{i}" for i in range(5000)]
+    gpu.write_many(names, [b"x" * rng.choice([0, 9, 5000]) for _ in names], strict=True)
+    gpu.symlink("f", "/link")
+    gpu.link(names[0], "/another")
+    gpu.chmod(names[1], 0o600)
+    gpu.chown(names[2], 7, 8)
+    columns = ("handle", "parent", "size", "blocks", "mtime", "atime", "ctime", "mode", "links",
+               "user", "group", "depth", "name", "path")  # fmt: skip
+    calls: list[dict[str, Any]] = [
+        {}, {"path": folders[1]}, {"path": folders[-1] + "/"}, {"path": names[0]},
+        {"path": "/link"}, {"pattern": "*7"}, {"types": "d"}, {"types": "lf", "size_max": 9},
+        {"size_min": 5000}, {"depth_max": 0}, {"depth_max": 2}, {"mtime_max": 0},
+        {"pattern": b"D*", "ignore_case": True},
+    ]  # fmt: skip
+    found = []
+    for call in calls:
+        on_host = gpu.find(columns=columns, **call)
+        on_gpu = gpu.find(columns=columns, device="cuda", **call)
+        assert on_host.array("size").__dlpack_device__() == (1, 0)
+        assert on_gpu.array("size").__dlpack_device__() == (2, 0)
+        found.append(sorted_rows(on_host))
+        assert found[-1] == sorted_rows(on_gpu)
+        assert sorted(gpu.find(columns=["path"], device="cuda", **call).text("path")) == sorted(
+            on_host.text("path")
+        )
+    gpu.close()
+    with warren.Volume(tmp_path / "v.img") as volume:
+        for call, rows in zip(calls, found, strict=True):
+            assert rows == sorted_rows(volume.find(columns=columns, **call)), call
+    assert len(found[0]) == 5303 and len(found[11]) == 0
+    with pytest.raises(ValueError, match="closed"):
+        gpu.find(device="cuda")
+    assert on_gpu.rows == len(found[-1]) and on_gpu.text("path")[0]  # it outlives the volume
+
+
+def test_columns_without_room_on_the_gpu(gpu: warren.Volume) -> None:
+    torch = pytest.importorskip("torch")
+    count = 200_000
+    gpu.create_many([f"{i:08}" for i in range(count)], strict=True)
+    columns = ["handle", "parent", "size", "blocks", "mtime", "path"]
+    whole = sorted_rows(gpu.find(columns=columns))
+    torch.cuda.empty_cache()
+    hold = torch.empty(torch.cuda.mem_get_info()[0] - (6 << 20), dtype=torch.uint8, device="cuda")
+    assert sorted_rows(gpu.find(columns=columns)) == whole and len(whole) == count + 1
+    del hold
+    torch.cuda.empty_cache()
+    assert sorted_rows(gpu.find(columns=columns, device="cuda")) == whole
+
+
 def test_columns_in_other_libraries(gpu: warren.Volume) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pandas")

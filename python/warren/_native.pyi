@@ -180,6 +180,7 @@ class Volume:
         depth_max: int,
         sizes: tuple[int, int],
         times: tuple[int, int],
+        gpu: int | None,
         progress: _Progress,
         /,
     ) -> dict[str, Array | tuple[Array, Array]]: ...

@@ -338,7 +338,7 @@ class Volume(Paths):
         An entry that vanishes meanwhile is left out, and one that is moved may be met twice or not.
         Raises PermissionError for a directory that the user may not read. Ctrl-C ends the call.
         """
-        gpu_number(device)  # before all the work
+        gpu = gpu_number(device)
         kinds = 0xFFFF if not types else 0
         for letter in types:
             if letter not in _KINDS:
@@ -356,9 +356,10 @@ class Volume(Paths):
                 -(1 << 63) if mtime_min is None else mtime_min,
                 (1 << 63) - 1 if mtime_max is None else mtime_max,
             ),
+            gpu,
             progress,
         )
-        return table({name: found[name] for name in columns}, device)
+        return table({name: found[name] for name in columns})
 
     def stat_tree(
         self,

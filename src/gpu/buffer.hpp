@@ -50,6 +50,12 @@ class Buffer {
         if (count <= count_) return Errc::ok;
         return allocate(count < count_ * 3 / 2 ? count_ * 3 / 2 : count);
     }
+    /// How many bytes room for `count` values takes beyond what there is.
+    u64 missing_bytes(u64 count) const {
+        return count <= count_ ? 0 : (count - count_) * sizeof(T);
+    }
+    /// Ensures room for `count` values, not for more; if it must grow, earlier contents are lost.
+    Errc grow(u64 count) { return count <= count_ ? Errc::ok : allocate(count); }
     void clear() {
         if (data_ != nullptr) release(data_);
         data_ = nullptr;

@@ -29,6 +29,11 @@ class HostReader final : public ImageReader {
             return code;
         }
         OutputScan scan(image, [](u64) { return Errc::not_supported; });
+        if (call.table != nullptr) {
+            const Errc code = scan.fill_table(call);
+            call.table->is_filled = code == Errc::ok;
+            if (code != Errc::no_memory) return code;
+        }
         std::vector<bulk::ScanOutput> found;
         const Errc code = scan.scan(call.plan, call.root, [&](const bulk::ScanOutput& output) {
             if (call.usage != nullptr) bulk::take_usage(output, *call.usage);

@@ -419,7 +419,7 @@ class SpaceCounter {
 
 Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
                        const std::function<bool(const Scanned&)>& visit, const ScanFilter& filter,
-                       const ScanSteps& steps) {
+                       const ScanSteps& steps, ScanTableOrder* table) {
     if (filter.counts_shared) {
         SpaceCounter counter(*this, visit);
         ScanFilter rest = filter;
@@ -452,6 +452,8 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             volume.thread_pool().for_each(count, [&](const ThreadTeam&, u64 i) { body(i); });
         };
         call.wait = steps.wait;
+        call.table = table;
+        call.root_attributes = *root;
         bool is_by_host = false;
         const Errc scanned = volume.scan_by(call, [&](u64& listed) {
             is_by_host = true;

@@ -11,6 +11,7 @@
 
 #include "fs/bulk/scan/scan_room.hpp"
 #include "fs/bulk/scan/scan_run.hpp"
+#include "fs/bulk/scan/scan_table.hpp"
 #include "fs/bulk/scan/scan_worker.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/support/host_buffer.hpp"
@@ -47,6 +48,31 @@ class OutputScan {
         std::fill_n(room_.linked.data(), room_.linked.count(), 0);
         runs = 0;
         return bulk::run_scan(site);
+    }
+
+    /// As TreeScan::fill_table(). Requires: the output has room for all.
+    Errc fill_table(const ScanCall& call) {
+        keeps_output_ = true;
+        const Errc code = scan(call.plan, call.root, [](const bulk::ScanOutput&) {});
+        keeps_output_ = false;
+        WARREN_TRY(code);
+        const std::string_view path = call.table->path;
+        const bulk::ScanState& state = *room_.state.data();
+        std::vector<bulk::TableDirectory> ways(state.directory_count);
+        const bulk::TableSource source{room_.output.data(),
+                                       room_.bundles.data(),
+                                       bulk::written_bundles(state.written),
+                                       room_.directories.data(),
+                                       call.table->wants_paths ? ways.data() : nullptr,
+                                       ways.size(),
+                                       path.data(),
+                                       path.size(),
+                                       path.rfind('/') + 1,
+                                       call.root_attributes,
+                                       call.plan.files};
+        if (!shape_.in_lockstep) return fill_as(ThreadTeam{}, source, *call.table);
+        return run_lockstep<4>(
+            [&](const LockstepTeam<4>& team) { return fill_as(team, source, *call.table); });
     }
 
     u64 runs = 0;
@@ -100,7 +126,7 @@ class OutputScan {
         const u32 count = state.spilled_count;
         const ops::TreeTask* const left = room_.turn_over();
         const bulk::ScanRef now = ref();
-        bulk::start_run(now);
+        bulk::start_run(now, keeps_output_ && !is_first);
         for (u32 i = 0; i < count; ++i)
             bulk::seed_scan(now, i, left[i]);
         now.queue.begin_over(ThreadTeam{});
@@ -135,6 +161,29 @@ class OutputScan {
             .work();
     }
 
+    template <class Team>
+    static Errc fill_as(const Team& team, const bulk::TableSource& source, ScanTableOrder& order) {
+        const bulk::TableMaker<Team> maker(team, source);
+        for (u64 i = 0; i < source.bundle_count && order.wants_paths; ++i)
+            maker.note_directories(i);
+        team.sync();
+        if (order.wants_paths && team.is_leader()) {
+            for (u64 i = 0; i < source.directory_count; ++i)
+                maker.note_path(i);
+        }
+        team.sync();
+        std::vector<ScanTableSize> before{{}, maker.measure_root()};
+        for (u64 i = 0; i < source.bundle_count; ++i)
+            before.push_back(bulk::sum_of(before.back(), maker.measure(i)));
+        ScanTable table;
+        WARREN_TRY(once(team, [&] { return order.make(-1, before.back(), table); }));
+        table = team.broadcast(table, 0);
+        for (u64 i = 0; i < source.bundle_count; ++i)
+            maker.write(table, i, before[i + 1]);
+        if (team.is_leader()) maker.write_root(table, before.back());
+        return Errc::ok;
+    }
+
     bulk::ScanOutput output() const {
         const bulk::ScanState& state = *room_.state.data();
         bulk::ScanOutput output;
@@ -157,6 +206,7 @@ class OutputScan {
     const std::function<Errc(u64 place)> load_;
     const OutputScanShape shape_;
     bulk::ScanRoom<HostBuffer> room_;
+    bool keeps_output_ = false;
 };
 
 }  // namespace warren

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scans, sums and rebuilds of a whole volume on the CUDA engine, through its public interface: the
 // answers of the CPU engine for the same volume, also beside threads that change it.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,9 +11,11 @@
 #include <vector>
 
 #include "fs/volume/pending_prunes.hpp"
+#include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "tests/fs/bulk/removal_trees.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
+#include "tests/fs/bulk/scan_tables.hpp"
 #include "tests/support/memory_volume.hpp"
 
 namespace warren {
@@ -121,6 +124,26 @@ TEST_F(BulkCommands, RefuseNamesInTheOrderOfTheCpuEngine) {
         EXPECT_EQ(remove(volume->root(), long_name), Errc::name_too_long);
         EXPECT_EQ(volume->close(), Errc::ok);
     }
+}
+
+TEST_F(BulkCommands, MakeTablesOrVisitWhatHasNoRoom) {
+    const auto disk = make_memory_disk(64 * mib);
+    const auto volume = open_on(*disk, on_cuda);
+    ASSERT_TRUE(volume);
+    build_random(*volume, 1, 700);
+    const auto wanted = walk_table(*volume, volume->root(), "/", {});
+    for (const bool has_room : {true, false, true}) {
+        OrderedTable<gpu::DeviceBuffer> table("/", [](void* to, const void* from, u64 bytes) {
+            EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+        });
+        table.has_room = has_room;
+        EXPECT_EQ(order_table(*volume, table.order), has_room ? 1u : wanted.size());
+        EXPECT_EQ(table.order.is_filled, has_room);
+        if (has_room) {
+            EXPECT_TRUE(table.rows() == wanted);
+        }
+    }
+    EXPECT_EQ(volume->close(), Errc::ok);
 }
 
 TEST_F(BulkCommands, VisitorsMayAskTheVolume) {

@@ -14,6 +14,7 @@
 #include "fs/engine/cuda/replica/device_image.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
+#include "tests/fs/bulk/scan_tables.hpp"
 #include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/fs/engine/replica_cases.hpp"
 #include "tests/support/lookup_questions.hpp"
@@ -106,6 +107,16 @@ void expect_answers(AssistedVolume& volume) {
     for (const ScanFilter& filter : filters()) {
         EXPECT_TRUE(walk(*volume, root, filter) == rows_of(volume.outer(), anybody, root, filter))
             << filter.pattern;
+    }
+    const auto wanted = walk_table(*volume, root, "/", {});
+    OrderedTable<gpu::DeviceBuffer> table("/", [](void* to, const void* from, u64 bytes) {
+        EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    });
+    const u64 visits = order_table(*volume, table.order);
+    if (table.order.is_filled) {
+        EXPECT_TRUE(table.rows() == wanted);
+    } else {
+        EXPECT_EQ(visits, wanted.size());
     }
     for (const UsageOptions& options : {UsageOptions{}, {.depth_max = ~0u, .counts_links = true}}) {
         std::vector<DirectoryUsage> usages;
@@ -272,6 +283,10 @@ u64 find_while_a_call_fails(u64 nth) {
     };
     EXPECT_EQ(volume->scan(anybody, volume->root(), count), Errc::ok);
     EXPECT_EQ(found, 42u);
+    OrderedTable<gpu::DeviceBuffer> table("/", {});
+    const u64 visits = order_table(*volume, table.order);
+    EXPECT_EQ(visits, table.order.is_filled ? 1u : 42u);
+    EXPECT_TRUE(table.order.is_filled || nth != 0);
     std::vector<Asked> asked;
     for (u32 i = 0; i < 1100; ++i)
         asked.push_back({some, "f" + std::to_string(i % 80), true});

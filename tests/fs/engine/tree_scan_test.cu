@@ -7,6 +7,7 @@
 #include "fs/engine/cuda/launch/tree_scan.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
+#include "tests/fs/bulk/scan_tables.hpp"
 
 namespace warren {
 namespace {
@@ -40,6 +41,12 @@ class DeviceScan {
             return Errc::ok;
         };
         const Errc code = scan_.scan(device_.store(), plan, root, take_output, host);
+        runs = scan_.runs();
+        return code;
+    }
+    Errc fill_table(const ScanCall& call) {
+        Host host(*this);
+        const Errc code = scan_.fill_table(device_.store(), call, host);
         runs = scan_.runs();
         return code;
     }
@@ -102,7 +109,9 @@ std::vector<TreeRecipe> recipes() {
     return all;
 }
 
-void expect_all(const ScanShape& shape, bool is_warm) {
+/// Calls `expect(scan, volume)` for volumes of all kinds.
+template <class Expect>
+void for_all(const ScanShape& shape, bool is_warm, const Expect& expect) {
     for (const TreeRecipe& recipe : recipes()) {
         SCOPED_TRACE(recipe.label);
         const auto disk = make_memory_disk(recipe.size_bytes);
@@ -114,11 +123,16 @@ void expect_all(const ScanShape& shape, bool is_warm) {
         InsideVolume volume(*disk);
         if (is_warm) load_all(volume.inside());
         DeviceScan scan(volume.inside(), shape);
-        expect_same_answers(scan, volume);
+        expect(scan, volume);
         EXPECT_EQ(scan.brought == 0, is_warm);
         EXPECT_EQ(volume->close(), Errc::ok);
         if (testing::Test::HasFailure()) return;
     }
+}
+
+void expect_all(const ScanShape& shape, bool is_warm) {
+    for_all(shape, is_warm,
+            [](DeviceScan& scan, InsideVolume& volume) { expect_same_answers(scan, volume); });
 }
 
 TEST_F(TreeScanTest, SeesWhatAWalkSees) {
@@ -129,13 +143,46 @@ TEST_F(TreeScanTest, BringsWhatIsNotInMemory) {
     expect_all({}, false);
 }
 
+constexpr ScanShape small_room{
+    .blocks = 2, .warps_per_block = 1, .queue_capacity = 128, .output_bytes = 1, .directories = 1};
+
 TEST_F(TreeScanTest, SmallRoomTakesMoreRuns) {
-    expect_all({.blocks = 2,
-                .warps_per_block = 1,
-                .queue_capacity = 128,
-                .output_bytes = 1,
-                .directories = 1},
-               true);
+    expect_all(small_room, true);
+}
+
+TEST_F(TreeScanTest, MakesTables) {
+    const auto fetch = [](void* to, const void* from, u64 bytes) {
+        ASSERT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    };
+    const auto expect = [&](DeviceScan& scan, InsideVolume& volume) {
+        expect_tables<gpu::DeviceBuffer>(
+            volume, fetch, [&](const ScanCall& call) { return scan.fill_table(call); });
+    };
+    for_all({}, true, expect);
+    for_all({}, false, expect);
+    for_all(small_room, true, expect);
+}
+
+/// The results of a scan that has too little of its budget are not kept on the device.
+TEST_F(TreeScanTest, MakesNoTableBeyondItsBudget) {
+    const auto disk = make_memory_disk(256 * mib);
+    InsideVolume volume(*disk);
+    build_flat(*volume, 1, 30'000, false);
+    load_all(volume.inside());
+    MemoryBudget budget(64 * mib);
+    DeviceScan scan(volume.inside(), {.blocks = 2,
+                                      .warps_per_block = 1,
+                                      .output_bytes = 1,
+                                      .directories = 1,
+                                      .budget = &budget});
+    const u64 left = budget.left();
+    MemoryShare others(&budget);
+    ASSERT_TRUE(others.grow(left));
+    OrderedTable<gpu::DeviceBuffer> table("/", {});
+    ScanCall call{bulk::plan_scan(ScanPurpose::visit, credentials_of(anybody)), volume->root()};
+    call.table = &table.order;
+    EXPECT_EQ(scan.fill_table(call), Errc::no_space);
+    EXPECT_EQ(table.calls, 0u);
 }
 
 /// A scan that may not begin to visit before it ends does so only if one run is enough.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fs/bulk/scan/scan_work.hpp"
+#include "warren/scan_table.hpp"
 #include "warren/volume.hpp"
 
 namespace warren {
@@ -18,6 +19,9 @@ struct ScanCall {
     // The receiver, by the plan's purpose; a check has none.
     /// Called for what lies below the root; see Volume::scan().
     const std::function<bool(const Scanned&)>* visit = nullptr;
+    /// Where a GPU scans, preferred to `visit`, which remains for results without room there.
+    ScanTableOrder* table = nullptr;
+    Attributes root_attributes = {};  // with `table`
     /// What directories hold by themselves; see Volume::usage(). Has the root's own share already.
     std::vector<DirectoryUsage>* usage = nullptr;
     /// Calls `body(i)` for each i below `count`, by many threads.

@@ -39,6 +39,11 @@ struct FileFilter {
         return size_min <= size && size <= size_max && modified_min <= modified &&
                modified <= modified_max;
     }
+    /// Whether a file matches.
+    WARREN_HD bool wants(const char* name, u32 length, const Attributes& of) const {
+        return wants_name(name, length, format::entry_type(of.mode)) &&
+               wants_file(of.size, of.modified);
+    }
 };
 
 /// Errc::name_too_long for a pattern longer than any name.

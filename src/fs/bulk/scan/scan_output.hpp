@@ -45,7 +45,7 @@ WARREN_HD void note_attributes(Record& record, const Attributes& of, u32 name_of
 }
 /// Copies the attributes back.
 template <class Record>
-void tell_attributes(const Record& record, Attributes& of) {
+WARREN_HD void tell_attributes(const Record& record, Attributes& of) {
     of.handle.inode = record.inode;
     of.handle.generation = record.generation;
     of.mode = record.mode;
@@ -84,9 +84,11 @@ struct ScanRecord {
         device = of.device;
     }
     Handle handle() const { return {inode, generation}; }
-    bool is_directory() const { return (mode & format::type_mask) == format::type_directory; }
+    WARREN_HD bool is_directory() const {
+        return (mode & format::type_mask) == format::type_directory;
+    }
     /// Sets `of` to the attributes of an entry of the directory `in`.
-    void tell(Handle in, Attributes& of) const {
+    WARREN_HD void tell(Handle in, Attributes& of) const {
         tell_attributes(*this, of);
         of.user = user;
         of.group = group;
@@ -120,7 +122,7 @@ struct ShortRecord {
         note_attributes(*this, of, name_of_record);
     }
     /// Sets the attributes that differ within the bundle.
-    void tell(Attributes& of) const { tell_attributes(*this, of); }
+    WARREN_HD void tell(Attributes& of) const { tell_attributes(*this, of); }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
 inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
@@ -182,6 +184,20 @@ inline constexpr u64 leaf_output_words =
     u64{format::leaf_entries_max} * (record_words + bundle_words) + format::leaf_heap_bytes / 8;
 inline constexpr u64 leaf_bundles = format::leaf_entries_max;
 
+/// The parts of ScanState::written.
+WARREN_HD constexpr u64 written_words(u64 written) {
+    return written & ((u64{1} << written_shift) - 1);
+}
+WARREN_HD constexpr u64 written_bundles(u64 written) {
+    return written >> written_shift;
+}
+
+/// Whether there is room for the entries of a leaf, in addition to those of all other workers.
+WARREN_HD inline bool has_output_room(const ScanRef& ref, u64 written) {
+    return written_words(written) + ref.workers * leaf_output_words <= ref.output_max &&
+           written_bundles(written) + ref.workers * leaf_bundles <= ref.bundle_max;
+}
+
 /// Writes entries to the output. Members are collective unless they say "one lane".
 template <class Team>
 class OutputTeller {
@@ -191,13 +207,9 @@ class OutputTeller {
     /// Whether the scan should stop for now.
     WARREN_HD bool is_full() const { return false; }
     WARREN_HD void note_listed(u32 /*names*/) const {}
-    /// Whether there is room for the entries of a leaf, in addition to those of all other workers.
     /// One lane.
     WARREN_HD bool has_room() const {
-        const u64 written = relaxed_load(ref_.state->written);
-        const u64 words = written & ((u64{1} << written_shift) - 1);
-        return words + ref_.workers * leaf_output_words <= ref_.output_max &&
-               (written >> written_shift) + ref_.workers * leaf_bundles <= ref_.bundle_max;
+        return has_output_room(ref_, relaxed_load(ref_.state->written));
     }
     /// Reports an entry of the directory `in`, and returns whether to descend into it if it is a
     /// directory. Always true here: the host calls its visitor later and drops what is below a
@@ -230,10 +242,10 @@ class OutputTeller {
             return device_atomic<u64>(ref_.state->written)
                 .fetch_add((u64{1} << written_shift) + words, hd::memory_order_relaxed);
         });
-        const u64 begin = before & ((u64{1} << written_shift) - 1);
+        const u64 begin = written_words(before);
         u64* output = ref_.output + begin;
         once(team_, [&] {
-            ref_.bundles[before >> written_shift] = {static_cast<u32>(begin),
+            ref_.bundles[written_bundles(before)] = {static_cast<u32>(begin),
                                                      static_cast<u16>(count),
                                                      static_cast<u16>(hd::popcount(directories))};
             *reinterpret_cast<ScanBundle*>(output) = {

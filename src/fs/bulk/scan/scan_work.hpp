@@ -192,11 +192,12 @@ WARREN_HD inline void check_room(const ScanRef& ref, const core::Store& store) {
     }
 }
 
-/// Prepares a run. One lane; then call seed_scan(), and begin_over() of the queue.
-WARREN_HD inline void start_run(const ScanRef& ref) {
+/// Prepares a run, whose output comes behind that of the run before if it is kept. One lane; then
+/// call seed_scan(), and begin_over() of the queue.
+WARREN_HD inline void start_run(const ScanRef& ref, bool keeps_output = false) {
     ScanState& state = *ref.state;
     ref.queue.reset();
-    state.written = 0;
+    if (!keeps_output) state.written = 0;
     state.spilled_count = 0;
     state.wanted_count = 0;
     state.damaged_count = 0;

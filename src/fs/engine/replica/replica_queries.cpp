@@ -24,6 +24,7 @@ QueryKind kind_of(const ScanCall& call) {
         case bulk::ScanPurpose::visit:
             break;
     }
+    if (call.table != nullptr) return QueryKind::make_table;
     return call.plan.files.wants_all() ? QueryKind::find_all : QueryKind::find_some;
 }
 

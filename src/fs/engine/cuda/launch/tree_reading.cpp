@@ -24,22 +24,10 @@ void TreeReading::drop_idle() {
     idle.swap(scans_);
 }
 
-Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanCall& call,
-                      const std::function<void(const ScanOutput&)>& take,
-                      std::vector<ScanSum>& sums) {
+Errc TreeReading::run(const std::function<Errc(TreeScan& scan)>& body) {
     std::unique_ptr<TreeScan> scan;
     WARREN_TRY(take_scan(scan));
-    const auto take_apart = [&](const ScanOutput& output) {
-        return host.let_go([&] {
-            take(output);
-            return Errc::ok;
-        });
-    };
-    Errc code = scan->scan(store, call.plan, call.root, take_apart, host);
-    if (code != Errc::io && call.usage != nullptr) {
-        const Errc fetched = scan->fetch_sums(sums);
-        if (code == Errc::ok) code = fetched;
-    }
+    const Errc code = body(*scan);
     if (code == Errc::io && !scan->is_sound()) {
         is_sound_.store(false, std::memory_order_relaxed);
         return code;
@@ -52,6 +40,15 @@ Errc TreeReading::run(const core::Store& store, BulkHost& host, const ScanCall& 
 }
 
 Errc TreeReading::scan(const core::Store& store, BulkHost& host, const ScanCall& call) {
+    if (call.table == nullptr) return deliver(store, host, call);
+    const Errc code = run([&](TreeScan& scan) { return scan.fill_table(store, call, host); });
+    if (code == Errc::no_space || code == Errc::no_memory) return deliver(store, host, call);
+    call.table->is_filled = code == Errc::ok;
+    return code;
+}
+
+/// Calls the visitor, or takes sums.
+Errc TreeReading::deliver(const core::Store& store, BulkHost& host, const ScanCall& call) {
     ScanVisits visits(call);
     std::vector<ScanSum> sums;
     Errc waited = Errc::ok;
@@ -63,7 +60,18 @@ Errc TreeReading::scan(const core::Store& store, BulkHost& host, const ScanCall&
         visits.take(output);
         if (call.wait) waited = call.wait();
     };
-    const Errc code = run(store, host, call, take, sums);
+    const auto take_apart = [&](const ScanOutput& output) {
+        return host.let_go([&] {
+            take(output);
+            return Errc::ok;
+        });
+    };
+    const Errc code = run([&](TreeScan& scan) {
+        const Errc scanned = scan.scan(store, call.plan, call.root, take_apart, host);
+        if (scanned == Errc::io || call.usage == nullptr) return scanned;
+        const Errc fetched = scan.fetch_sums(sums);
+        return scanned == Errc::ok ? fetched : scanned;
+    });
     // After an error the answer has the sums up to then.
     if (call.usage != nullptr) add_sums(sums, *call.usage);
     return code == Errc::ok ? waited : code;

@@ -29,8 +29,8 @@ class TreeReading {
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
 
  private:
-    Errc run(const core::Store& store, BulkHost& host, const ScanCall& call,
-             const std::function<void(const ScanOutput&)>& take, std::vector<ScanSum>& sums);
+    Errc run(const std::function<Errc(TreeScan& scan)>& body);
+    Errc deliver(const core::Store& store, BulkHost& host, const ScanCall& call);
     Errc take_scan(std::unique_ptr<TreeScan>& scan);
 
     const ScanShape shape_;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "fs/bulk/scan/scan_worker.hpp"
 #include "gpu/failure.hpp"
@@ -24,10 +25,13 @@ constexpr u64 first_sums = 4 * 1024;
 constexpr u32 report_blocks = 32;
 constexpr u32 seed_threads = 256;
 constexpr u32 warps_max = 8;  // of a block
+// What ScanState::written and BundlePlace can count.
+constexpr u64 output_words_max = u64{1} << 32;
+constexpr u64 output_bundles_max = u64{1} << (64 - written_shift);
 
 /// Prepares a run and fills its queue. One block of threads.
 __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* left, Handle root,
-                          bool is_first) {
+                          bool is_first, bool keeps_output) {
     ScanState& state = *ref.state;
     __shared__ u32 count;
     if (threadIdx.x == 0) {
@@ -36,7 +40,7 @@ __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* l
             check_room(ref, store);
         }
         count = state.spilled_count;
-        start_run(ref);
+        start_run(ref, keeps_output && !is_first);
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < count; i += blockDim.x)
@@ -60,7 +64,7 @@ __global__ void __launch_bounds__(256, 3)
 /// Pinned memory for the report and the first results.
 struct FirstFound {
     ScanReport* report;
-    u64* output;
+    u64* output;  // null: the output stays where it is
     BundlePlace* bundles;
     ScanSum* sums;
 };
@@ -71,9 +75,9 @@ __global__ void report_run(ScanRef ref, FirstFound to) {
     const ScanState& state = *ref.state;
     const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
     const u64 threads = u64{gridDim.x} * blockDim.x;
-    const u64 words = state.written & ((u64{1} << written_shift) - 1);
-    const u64 bundles = state.written >> written_shift;
-    if (words <= first_words && bundles <= first_bundles) {
+    const u64 words = written_words(state.written);
+    const u64 bundles = written_bundles(state.written);
+    if (to.output != nullptr && words <= first_words && bundles <= first_bundles) {
         for (u64 i = thread; i < words; i += threads)
             to.output[i] = ref.output[i];
         for (u64 i = thread; i < bundles; i += threads)
@@ -131,17 +135,6 @@ Errc launched(const char* name) {
     return gpu::check(cudaGetLastError(), name);
 }
 
-/// How many bytes a buffer of `count` values takes beyond what it has.
-template <class T>
-u64 more_bytes(const gpu::DeviceBuffer<T>& buffer, u64 count) {
-    return count <= buffer.count() ? 0 : count * sizeof(T) - buffer.bytes();
-}
-/// Ensures room for `count` values; if the buffer must grow, its contents are lost.
-template <class T>
-Errc grow(gpu::DeviceBuffer<T>& buffer, u64 count) {
-    return count <= buffer.count() ? Errc::ok : buffer.allocate(count);
-}
-
 }  // namespace
 
 Errc TreeScan::open(const ScanShape& shape) {
@@ -157,7 +150,7 @@ Errc TreeScan::open(const ScanShape& shape) {
     WARREN_TRY(end_.open());
     share_.emplace(shape.budget);
     const auto take = [this](auto& buffer, u64 count) -> Errc {
-        WARREN_TRY(take_share(more_bytes(buffer, count)));
+        WARREN_TRY(take_share(buffer.missing_bytes(count)));
         return buffer.allocate(count);
     };
     WARREN_TRY(take(room_.state, 1));
@@ -186,14 +179,28 @@ Errc TreeScan::make_room(u64 directories, u64 frames) {
     const u64 tasks = count + range_count;
     const u64 words = frames * (format::inodes_per_frame / 64);
     // All at once: after a refusal the scan is as before, and may be used again.
-    WARREN_TRY(take_share(more_bytes(room_.directories, count) + more_bytes(room_.sums, count) +
-                          more_bytes(room_.spilled[0], tasks) +
-                          more_bytes(room_.spilled[1], tasks) + more_bytes(room_.linked, words)));
-    WARREN_TRY(grow(room_.directories, count));
-    WARREN_TRY(grow(room_.sums, count));
+    WARREN_TRY(take_share(room_.directories.missing_bytes(count) + room_.sums.missing_bytes(count) +
+                          room_.spilled[0].missing_bytes(tasks) +
+                          room_.spilled[1].missing_bytes(tasks) +
+                          room_.linked.missing_bytes(words)));
+    WARREN_TRY(room_.directories.grow(count));
+    WARREN_TRY(room_.sums.grow(count));
     for (auto& list : room_.spilled)
-        WARREN_TRY(grow(list, tasks));
-    return grow(room_.linked, words);
+        WARREN_TRY(list.grow(tasks));
+    return room_.linked.grow(words);
+}
+
+/// Makes twice the room for output. The output so far is lost.
+Errc TreeScan::grow_output() {
+    const u64 words = 2 * room_.output.count();
+    const u64 bundles = 2 * room_.bundles.count();
+    if (words > output_words_max || bundles > output_bundles_max) {
+        return gpu::fail(Errc::no_space, "the results of a scan do not fit into its output");
+    }
+    WARREN_TRY(
+        take_share(room_.output.missing_bytes(words) + room_.bundles.missing_bytes(bundles)));
+    WARREN_TRY(room_.output.grow(words));
+    return room_.bundles.grow(bundles);
 }
 
 /// Counts device memory that is about to be taken.
@@ -201,6 +208,10 @@ Errc TreeScan::take_share(u64 bytes) {
     if (share_->grow(bytes)) return Errc::ok;
     return gpu::fail(Errc::no_space,
                      "device_memory= has no room for a scan beside the copy of the metadata");
+}
+
+ScanRef TreeScan::ref() const {
+    return room_.ref(workers(), WarpTeam::width);
 }
 
 float TreeScan::kernel_ms() const {
@@ -221,12 +232,13 @@ Errc TreeScan::begin(const ScanPlan& plan) {
     return stream_.fill(room_.linked.data(), 0, room_.linked.bytes());
 }
 
-Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
+Errc TreeScan::run(const core::Store& store, Handle root, bool is_first, bool keeps_output) {
     ++runs_;
     const ops::TreeTask* const left = room_.turn_over();
-    const ScanRef shared = room_.ref(workers(), WarpTeam::width);
+    const ScanRef shared = ref();
     WARREN_TRY(begin_.record(stream_));
-    begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first);
+    begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first,
+                                                     keeps_output);
     WARREN_TRY(launched("begin_run"));
     scan_trees<<<shape_.blocks, shape_.warps_per_block * WarpTeam::width,
                  shape_.warps_per_block * sizeof(ScanScratch), stream_.get()>>>(store, plan_,
@@ -234,7 +246,8 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
     WARREN_TRY(launched("scan_trees"));
     WARREN_TRY(end_.record(stream_));
     report_run<<<report_blocks, seed_threads, 0, stream_.get()>>>(
-        shared, {report_.data(), host_output_.data(), host_bundles_.data(), host_sums_.data()});
+        shared, {report_.data(), keeps_output ? nullptr : host_output_.data(), host_bundles_.data(),
+                 host_sums_.data()});
     WARREN_TRY(launched("report_run"));
     return stream_.wait();
 }
@@ -243,8 +256,8 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first) {
 /// come with the report. If it `waits`, all of them are there when `take` is called.
 Errc TreeScan::fetch_output(const TakeOutput& take, bool waits) {
     const u64 written = report_.data()->written;
-    const u64 words = written & ((u64{1} << written_shift) - 1);
-    const u64 bundles = written >> written_shift;
+    const u64 words = written_words(written);
+    const u64 bundles = written_bundles(written);
     if (bundles == 0) return Errc::ok;
     const bool comes_in_pieces = words > first_words || bundles > first_bundles;
     const Arrival arrival(arrived_, words);
@@ -287,12 +300,14 @@ Errc TreeScan::send_output(u64 words) {
 /// Implements the calls of run_scan() for a scan of one tree.
 class TreeScan::Site {
  public:
+    /// Without `take` the output of all runs is kept on the device.
     Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,
-         const TakeOutput& take, BulkHost& host)
+         const TakeOutput* take, BulkHost& host)
         : scan_(scan), store_(store), plan_(plan), root_(root), take_(take), host_(host) {}
 
     Result<ScanReport> run(bool is_first) {
-        WARREN_TRY(scan_.run(store_, root_, is_first));
+        const bool begins = is_first || std::exchange(begins_again_, false);
+        WARREN_TRY(scan_.run(store_, root_, begins, take_ == nullptr));
         return *scan_.report_.data();
     }
     Errc make_room(u64 inodes, u64 frames) {
@@ -301,11 +316,12 @@ class TreeScan::Site {
     }
     Errc take_output() {
         if (plan_.purpose == ScanPurpose::removal) return Errc::ok;
+        if (take_ == nullptr) return keep_output();
         const bool visits_last = plan_.purpose == ScanPurpose::visit && host_.visits_last();
         const ScanReport& report = *scan_.report_.data();
         if (visits_last && report.error != 0) return static_cast<Errc>(report.error);
         if (visits_last && report.spilled_count != 0) return Errc::no_space;
-        return scan_.fetch_output(take_, visits_last);
+        return scan_.fetch_output(*take_, visits_last);
     }
     Errc bring_wanted() {
         const u64 count = std::min<u64>(scan_.report_.data()->wanted_count, wanted_count);
@@ -314,20 +330,41 @@ class TreeScan::Site {
     bool is_put_off() const { return false; }
 
  private:
+    /// Begins again with more room if it was too small.
+    Errc keep_output() {
+        const ScanReport& report = *scan_.report_.data();
+        if (report.error != 0 || report.spilled_count == 0) return Errc::ok;
+        if (has_output_room(scan_.ref(), report.written)) return Errc::ok;
+        begins_again_ = true;
+        return scan_.grow_output();
+    }
+
     TreeScan& scan_;
     const core::Store& store_;
     const ScanPlan& plan_;
     const Handle root_;
-    const TakeOutput& take_;
+    const TakeOutput* const take_;
     BulkHost& host_;
+    bool begins_again_ = false;
 };
 
 Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root,
                     const TakeOutput& take, BulkHost& host) {
+    return scan_all(store, plan, root, &take, host);
+}
+
+Errc TreeScan::scan_all(const core::Store& store, const ScanPlan& plan, Handle root,
+                        const TakeOutput* take, BulkHost& host) {
     WARREN_TRY(begin(plan));
     runs_ = 0;
     Site site(*this, store, plan, root, take, host);
     return run_scan(site);
+}
+
+Errc TreeScan::fill_table(const core::Store& store, const ScanCall& call, BulkHost& host) {
+    WARREN_TRY(scan_all(store, call.plan, call.root, nullptr, host));
+    const ScanReport& report = *report_.data();
+    return table_.fill(stream_, ref(), report.written, report.directory_count, call);
 }
 
 Errc TreeScan::fetch_sums(std::vector<ScanSum>& sums) {

@@ -16,6 +16,7 @@
 #include "fs/bulk/scan/scan_run.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/bulk_host.hpp"
+#include "fs/engine/cuda/launch/table_fill.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -44,6 +45,9 @@ class TreeScan {
     /// pointers. Returns the first error; results found before it may have been passed to `take`.
     Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, const TakeOutput& take,
               BulkHost& host);
+    /// Scans likewise and makes the table of `call` of the results, which stay on the device.
+    /// Errc::no_space or Errc::no_memory: there is no room for them.
+    Errc fill_table(const core::Store& store, const ScanCall& call, BulkHost& host);
     /// Fetches the sums of the last scan, if its purpose was ScanPurpose::measure.
     Errc fetch_sums(std::vector<ScanSum>& sums);
 
@@ -55,10 +59,14 @@ class TreeScan {
 
  private:
     class Site;
+    Errc scan_all(const core::Store& store, const ScanPlan& plan, Handle root,
+                  const TakeOutput* take, BulkHost& host);
     Errc make_room(u64 directories, u64 frames);
+    Errc grow_output();
     Errc take_share(u64 bytes);
     Errc begin(const ScanPlan& plan);
-    Errc run(const core::Store& store, Handle root, bool is_first);
+    Errc run(const core::Store& store, Handle root, bool is_first, bool keeps_output);
+    ScanRef ref() const;
     Errc fetch_output(const TakeOutput& take, bool waits);
     Errc send_output(u64 words);
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
@@ -75,6 +83,7 @@ class TreeScan {
     gpu::PinnedBuffer<BundlePlace> host_bundles_;
     gpu::PinnedBuffer<ScanSum> host_sums_;
     std::deque<gpu::Event> arrived_;  // one for each segment of the output
+    TableFill table_{[this](u64 bytes) { return take_share(bytes); }};
     ScanPlan plan_;
     u32 runs_ = 0;
 };
