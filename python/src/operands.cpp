@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of names are copied while the GIL is held, because a list may change during a call.
+// A list of names may change during a call, so it is copied while the GIL is held. Its strings
+// cannot change.
 #include "python/src/operands.hpp"
 
 #include <algorithm>
@@ -38,44 +39,36 @@ Names::Names(nb::handle given, const char* what) {
         PyErr_Clear();
         raise_type(what, needed);
     }
-    const auto count = static_cast<std::size_t>(PyList_Size(fast.ptr()));
-    std::vector<std::size_t> ends;
-    ends.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        add(PyList_GetItem(fast.ptr(), static_cast<Py_ssize_t>(i)), what);
-        ends.push_back(bytes_.size());
-    }
-    views_.reserve(count);
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-        views_.push_back(std::string_view(bytes_).substr(begin, end - begin));
-        begin = end;
-    }
+    strings_ = fast;
+    const Py_ssize_t count = PyList_Size(fast.ptr());
+    views_.reserve(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i)
+        add(i, what);
 }
 
-void Names::add(nb::handle name, const char* what) {
-    nb::object held = nb::borrow(name);
-    if (!PyUnicode_Check(name.ptr()) && !PyBytes_Check(name.ptr())) {
-        held = nb::steal(PyOS_FSPath(name.ptr()));
-        if (!held.is_valid()) {
-            PyErr_Clear();
-            raise_type(what, "each name is a str, bytes or os.PathLike");
-        }
+/// Adds a string of the list, in which another takes its place if only that has the bytes.
+void Names::add(Py_ssize_t index, const char* what) {
+    PyObject* name = PyList_GetItem(strings_.ptr(), index);  // the list has the reference
+    const auto replace = [&](PyObject* by) {
+        name = by;
+        return by != nullptr && PyList_SetItem(strings_.ptr(), index, by) == 0;
+    };
+    if (PyUnicode_Check(name) == 0 && PyBytes_Check(name) == 0 && !replace(PyOS_FSPath(name))) {
+        PyErr_Clear();
+        raise_type(what, "each name is a str, bytes or os.PathLike");
     }
-    if (PyUnicode_Check(held.ptr()) && names_are_utf8()) {
+    if (PyUnicode_Check(name) != 0 && names_are_utf8()) {
         Py_ssize_t size = 0;
-        const char* text = PyUnicode_AsUTF8AndSize(held.ptr(), &size);
+        const char* text = PyUnicode_AsUTF8AndSize(name, &size);
         if (text != nullptr) {
-            bytes_.append(text, static_cast<std::size_t>(size));
+            views_.emplace_back(text, static_cast<std::size_t>(size));
             return;
         }
         PyErr_Clear();  // the name has bytes that are not UTF-8, as surrogates
     }
-    if (PyUnicode_Check(held.ptr())) {
-        held = nb::steal(PyUnicode_EncodeFSDefault(held.ptr()));
-        if (!held.is_valid()) throw nb::python_error();
-    }
-    bytes_.append(PyBytes_AsString(held.ptr()), static_cast<std::size_t>(PyBytes_Size(held.ptr())));
+    if (PyUnicode_Check(name) != 0 && !replace(PyUnicode_EncodeFSDefault(name)))
+        throw nb::python_error();
+    views_.push_back(view(nb::borrow<nb::bytes>(name)));
 }
 
 void Names::add_rows(const nb::ndarray<nb::ro>& array, const char* what) {

@@ -12,8 +12,8 @@
 
 namespace warren::python {
 
-/// Names or paths: a sequence of str, bytes or os.PathLike, whose bytes are copied, or a uint8
-/// array of shape [n, w], each row of which ends with its last nonzero byte.
+/// Names or paths: a sequence of str, bytes or os.PathLike, or a uint8 array of shape [n, w], each
+/// row of which ends with its last nonzero byte.
 class Names {
  public:
     /// `what` names the argument in errors. Raises TypeError or ValueError.
@@ -25,9 +25,9 @@ class Names {
 
  private:
     void add_rows(const nb::ndarray<nb::ro>& array, const char* what);
-    void add(nb::handle name, const char* what);
+    void add(Py_ssize_t index, const char* what);
 
-    std::string bytes_;
+    nb::object strings_;         // a list that keeps the strings alive
     nb::ndarray<nb::ro> array_;  // keeps the rows alive
     std::vector<std::string_view> views_;
 };

@@ -118,6 +118,26 @@ def test_what_is_no_list_of_names(volume: warren.Volume, names: object) -> None:
         volume.lookup_many(names)  # type: ignore[arg-type]
 
 
+def test_names_of_all_kinds(volume: warren.Volume) -> None:
+    """The list may change during the call, and nobody else may have the strings then."""
+    kept = [*(f"{i:0100}" for i in range(2000)), "ä", "\udcff", "\udcffä", "e" * 100 + "0"]
+
+    class Emptying:
+        def __fspath__(self) -> str:
+            names.clear()
+            return f"{'e' * 100}{len(names)}"
+
+    volume.create_many(kept, strict=True)
+    names: list[object] = [
+        *(f"{i:0100}" for i in range(1000)),
+        *(b"%0100d" % i for i in range(1000, 2000)),
+        "ä", "\udcff", b"\xff\xc3\xa4", "", Emptying(), Path("\udcff"), "none", b"none",
+    ]  # fmt: skip
+    found = list(volume.exists_many(names))  # type: ignore[arg-type]
+    assert found == [True] * 2006 + [False] * 2 and not names
+    assert sorted(volume.listdir("/")) == sorted(kept)
+
+
 def test_errors(volume: warren.Volume) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         volume.lookup_many(["/", "none"], strict=True)

@@ -3,6 +3,8 @@
 // recurses, whatever the links contain, and a counter ends loops.
 #include "warren/volume_path.hpp"
 
+#include <string.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -143,6 +145,13 @@ class Directories {
     bool has_last_ = false;
 };
 
+/// The length of `path` up to its last slash. string_view::rfind() looks at one byte at a time.
+std::size_t bytes_to_last_slash(std::string_view path) {
+    const void* slash = path.empty() ? nullptr : ::memrchr(path.data(), '/', path.size());
+    if (slash == nullptr) return 0;
+    return static_cast<std::size_t>(static_cast<const char*>(slash) - path.data()) + 1;
+}
+
 }  // namespace
 
 void locate_many(Volume& volume, const Caller& caller, Handle from,
@@ -151,7 +160,7 @@ void locate_many(Volume& volume, const Caller& caller, Handle from,
     for (std::size_t i = 0; i < paths.size(); ++i) {
         std::string_view path = paths[i];
         std::string_view name = path.substr(0, path.find_last_not_of('/') + 1);
-        const std::size_t before = name.find_last_of('/') + 1;
+        const std::size_t before = bytes_to_last_slash(name);
         name.remove_prefix(before);
         // The path names a directory itself, without a last name.
         const bool is_directory = name.empty() || name == "." || name == "..";
@@ -185,11 +194,13 @@ void find_many(Volume& volume, const Caller& caller, Handle from,
             places.push_back(i);
         }
     }
-    std::vector<Result<Attributes>> answers(lookups.size(), Errc::no_memory);
-    volume.lookup_many(caller, lookups, answers);
+    // If every path has a name to look up, as is usual, the answers need no memory of their own.
+    const bool is_all = lookups.size() == paths.size();
+    std::vector<Result<Attributes>> some(is_all ? 0 : lookups.size(), Errc::no_memory);
+    volume.lookup_many(caller, lookups, is_all ? found : std::span(some));
     for (std::size_t i = 0; i < places.size(); ++i) {
         Result<Attributes>& answer = found[places[i]];
-        answer = answers[i];
+        if (!is_all) answer = some[i];
         if (!answer) continue;
         const std::string_view path = paths[places[i]];
         const bool is_more = path.ends_with('/') || (follow == Follow::yes && is_link(*answer));
