@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <optional>
 
 #include <nanobind/stl/optional.h>
@@ -162,9 +163,15 @@ void sort_places(std::vector<Place>& places) {
     }
 }
 
+/// A file, and where the part begins that is read.
+struct FilePart {
+    Handle file;
+    u64 begin = 0;
+};
+
 /// The state of one read call.
 struct Reading {
-    std::vector<Result<Attributes>> found;
+    std::vector<FilePart> parts;
     std::vector<Errc> codes;
     std::vector<Place> places;  // in the order in which they are to be read
     Array offsets;
@@ -175,31 +182,30 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     Reading reading;
     LongCall call{nb::none()};
     const std::size_t count = files.size();
+    reading.parts.resize(count);
     reading.codes.resize(count);
     reading.places.resize(count);
     reading.offsets = Array::make<i64>({static_cast<i64>(count) + 1});
+    i64* offsets = reading.offsets.data<i64>();
+    std::fill_n(offsets, count + 1, 0);
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
-        reading.found = files.look_up(volume, caller, *from);
+        const auto looked_up = files.look_up(volume, caller, *from);
         on_all_cores(call, count, [&](u64 i, bool) {
-            reading.found[i] = files.find(volume, reading.found[i], i);
-            reading.codes[i] = check_file(volume, caller, reading.found[i], 4);
+            const Result<Attributes> file = files.find(volume, looked_up, i);
+            reading.codes[i] = check_file(volume, caller, file, 4);
             reading.places[i] = {0, i};
             if (reading.codes[i] != Errc::ok) return;
-            const u64 begin = ranges.of(i, reading.found[i]->size).first;
-            const Result<u64> address = volume.address_of(reading.found[i]->handle, begin);
+            const auto [begin, bytes] = ranges.of(i, file->size);
+            reading.parts[i] = {file->handle, begin};
+            offsets[i + 1] = static_cast<i64>(bytes);
+            if (file->blocks == 0) return;  // it is not on the disk by itself
+            const Result<u64> address = volume.address_of(file->handle, begin);
             if (address) reading.places[i].address = *address;
         });
         sort_places(reading.places);
-        i64* offsets = reading.offsets.data<i64>();
-        i64 end = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            offsets[i] = end;
-            if (reading.codes[i] == Errc::ok)
-                end += static_cast<i64>(ranges.of(i, reading.found[i]->size).second);
-        }
-        offsets[count] = end;
+        std::partial_sum(offsets, offsets + count + 1, offsets);
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, start.path());
@@ -208,8 +214,8 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
 }
 
 /// Reads files: large ones one by one, small ones together.
-void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
-                const Ranges& ranges, std::byte* base, const std::function<bool()>& goes_on) {
+void read_range(Volume& volume, Reading& reading, std::span<const Place> places, std::byte* base,
+                const std::function<bool()>& goes_on) {
     const i64* offsets = reading.offsets.data<i64>();
     WARREN_CHECK(places.size() <= files_at_once);
     std::array<FileRead, files_at_once> small;
@@ -217,13 +223,12 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
     std::size_t count = 0;
     for (const auto [address, i] : places) {
         if (reading.codes[i] != Errc::ok || !goes_on()) continue;
-        const Attributes& file = *reading.found[i];
-        const u64 begin = ranges.of(i, file.size).first;
+        const auto [file, begin] = reading.parts[i];
         const std::span target(base + offsets[i], static_cast<u64>(offsets[i + 1] - offsets[i]));
         if (target.size() > small_file_bytes) {
-            reading.codes[i] = read_file(volume, file.handle, begin, target, goes_on);
+            reading.codes[i] = read_file(volume, file, begin, target, goes_on);
         } else {
-            small[count] = {.file = file.handle, .offset = begin, .target = target};
+            small[count] = {.file = file, .offset = begin, .target = target};
             files[count++] = i;
         }
     }
@@ -237,12 +242,11 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
     }
 }
 
-void read_to_host(Shared& shared, Reading& reading, const Ranges& ranges, std::byte* base,
-                  LongCall& call) {
+void read_to_host(Shared& shared, Reading& reading, std::byte* base, LongCall& call) {
     with_volume(shared, [&](Volume& volume, const Caller&) {
         const std::span places(reading.places);
         ranges_on_all_cores(call, places.size(), [&](u64 first, u64 last, bool is_caller) {
-            read_range(volume, reading, places.subspan(first, last - first), ranges, base,
+            read_range(volume, reading, places.subspan(first, last - first), base,
                        [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
         });
         return 0;
@@ -250,8 +254,7 @@ void read_to_host(Shared& shared, Reading& reading, const Ranges& ranges, std::b
 }
 
 /// Reads to the memory of a GPU.
-void read_to_gpu(Shared& shared, Reading& reading, const Ranges& ranges, const GpuBytes& target,
-                 LongCall& call) {
+void read_to_gpu(Shared& shared, Reading& reading, const GpuBytes& target, LongCall& call) {
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller&) -> Errc {
         const i64* offsets = reading.offsets.data<i64>();
         std::vector<StagedRead> reads(reading.places.size());
@@ -266,9 +269,8 @@ void read_to_gpu(Shared& shared, Reading& reading, const Ranges& ranges, const G
             });
         };
         for_each([&](StagedRead& read, u64 i, u64 bytes) {
-            const Attributes& file = *reading.found[i];
-            read = {.file = file.handle,
-                    .offset = ranges.of(i, file.size).first,
+            read = {.file = reading.parts[i].file,
+                    .offset = reading.parts[i].begin,
                     .target = target.data + offsets[i],
                     .bytes = bytes};
         });
@@ -319,9 +321,9 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     if (out.is_none() && gpu) target = GpuBytes{base, values.size_bytes(), *gpu, own_stream};
     LongCall call(std::move(progress));
     if (target) {
-        read_to_gpu(*self, reading, ranges, *target, call);
+        read_to_gpu(*self, reading, *target, call);
     } else {
-        read_to_host(*self, reading, ranges, base, call);
+        read_to_host(*self, reading, base, call);
     }
     call.finish(files.size());
     if (strict) files.raise_first(reading.codes);

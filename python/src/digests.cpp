@@ -150,8 +150,9 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
         auto found = files.look_up(volume, caller, *from);
+        found.resize(files.size(), Errc::io);
         for (u64 i = 0; i < found.size(); ++i) {
-            found[i] = files.find(volume, found[i], i);
+            found[i] = files.find(volume, found, i);
             codes[i] = check_file(volume, caller, found[i], 4);
         }
         Hasher(volume, algorithm, call).run(found, codes, digests.data<u8>());

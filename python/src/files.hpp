@@ -37,15 +37,18 @@ class Files {
     }
 
     std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
-    /// Looks up the files given by names; those given by handles are found later, by find().
+    /// Looks up the files given by names. Those given by handles are found later, by find(), and
+    /// have no place in the answer.
     std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
                                             Handle from) const {
+        if (!names_) return {};
         std::vector<Result<Attributes>> found(size(), Errc::io);
-        if (names_) find_many(volume, caller, from, names_->all(), Follow::yes, found);
+        find_many(volume, caller, from, names_->all(), Follow::yes, found);
         return found;
     }
-    Result<Attributes> find(Volume& volume, const Result<Attributes>& looked_up, u64 i) const {
-        return names_ ? looked_up : volume.attributes(handles_[i]);
+    Result<Attributes> find(Volume& volume, std::span<const Result<Attributes>> looked_up,
+                            u64 i) const {
+        return names_ ? looked_up[i] : volume.attributes(handles_[i]);
     }
     [[noreturn]] void raise(Errc code, std::size_t i) const {
         raise_error(code, names_ ? std::string((*names_)[i])

@@ -211,10 +211,11 @@ nb::dict compare(NativeVolume& self, nb::handle given, nb::handle directory, u64
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
         auto found = files.look_up(volume, caller, *from);
+        found.resize(files.size(), Errc::io);
         Comparison comparison(volume, splitter, call);
         WARREN_TRY(comparison.open());
         for (u64 i = 0; i < found.size() && call.goes_on(i); ++i) {
-            found[i] = files.find(volume, found[i], i);
+            found[i] = files.find(volume, found, i);
             codes[i] = check_file(volume, caller, found[i], shares ? 6 : 4);
             const Handle file = codes[i] == Errc::ok ? found[i]->handle : Handle{};
             const u64 size = codes[i] == Errc::ok ? found[i]->size : 0;
