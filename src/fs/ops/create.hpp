@@ -266,7 +266,11 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     WARREN_TRY(plan_name(op, caller, directory, name, length, added));
     const InodeRef& parent = added.directory;
     NewInode fresh;
-    WARREN_TRY(plan_inode(op, caller, parent, added.inherited, arguments, fresh));
+    const Errc planned = plan_inode(op, caller, parent, added.inherited, arguments, fresh);
+    // As in the kernel, a removed directory comes before what the caller may not create.
+    if (planned == Errc::not_permitted && once(op.team, [&] { return is_dying(parent); }))
+        return Errc::no_entry;
+    WARREN_TRY(planned);
     const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));

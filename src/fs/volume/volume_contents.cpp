@@ -177,8 +177,8 @@ Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {
 
 void VolumeImplementation::copy_inline(const ops::InlineBytes& bytes, u64 at,
                                        std::span<std::byte> target) {
-    std::memset(target.data(), 0, target.size());
-    if (at >= format::area_bytes) return;
+    std::ranges::fill(target, std::byte{0});
+    if (target.empty() || at >= format::area_bytes) return;
     const u64 count = std::min<u64>(target.size(), format::area_bytes - at);
     std::memcpy(target.data(), reinterpret_cast<const std::byte*>(bytes.words) + at, count);
 }
