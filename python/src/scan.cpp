@@ -259,6 +259,7 @@ class Collector {
             before.push_back(before.back() + rows->count);
         for_each_part(rows_.all().size(), before.back(), [&](u64 part) {
             const Rows& rows = *rows_.all()[part];
+            if (rows.count == 0) return;
             const i64* from = rows.numbers.data();
             for (std::size_t i = 0; i < arrays.size(); ++i) {
                 const ScanColumn column = wanted_.numbers[i];
