@@ -12,7 +12,6 @@
 #include "tests/support/bounded_disk.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/memory_volume.hpp"
-#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 #include "tests/support/thread_executor.hpp"
@@ -262,12 +261,12 @@ TEST_P(DamagedImage, isUsedWithoutHarm) {
     const Seed seed;
     ImageBuilder image(16 * mib);
     test::build_one_of_everything(image, 30, 20);
-    flip_some(image.disk(), seed.value(), milliseconds(10'000 * test_load() / volume_step));
+    flip_some(image.disk(), seed.value(), milliseconds(10'000 * test_load()));
 }
 
 TEST_P(DamagedImage, isReplayedWithoutHarm) {
     const Seed seed;
-    flip_some(*make_unreplayed(), seed.value(), milliseconds(5'000 * test_load() / volume_step));
+    flip_some(*make_unreplayed(), seed.value(), milliseconds(5'000 * test_load()));
 }
 
 TEST_P(DamagedImage, isUsedWithoutHarmWhateverTheByteLong) {
