@@ -267,7 +267,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     const InodeRef& parent = added.directory;
     NewInode fresh;
     const Errc planned = plan_inode(op, caller, parent, added.inherited, arguments, fresh);
-    // As in the kernel, a removed directory comes before what the caller may not create.
+    // The order of the kernel: first ENOENT for a removed directory, then EPERM for a device.
     if (planned == Errc::not_permitted && once(op.team, [&] { return is_dying(parent); }))
         return Errc::no_entry;
     WARREN_TRY(planned);

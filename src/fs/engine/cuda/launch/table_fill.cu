@@ -16,7 +16,7 @@ namespace {
 using namespace bulk;
 
 constexpr u32 threads = 256;
-constexpr u32 blocks = 132 * 8;
+constexpr u32 blocks = 132 * 8;  // fill an H200; each warp takes several bundles
 
 /// Calls `work(maker, i)` for each i below `count`, by a warp.
 template <class Work>
