@@ -24,7 +24,7 @@ class SmallBlocks {
     ~SmallBlocks() { block_sizes() = {}; }
 };
 
-constexpr u64 most_cases = is_sanitized ? 50'000 : 1'000'000;
+constexpr u64 most_cases = is_sanitized ? 20'000 : 1'000'000;
 
 bool differs(const Case& test) {
     return cut_in_calls(test) != cut_serial(test.rule, test.bytes);

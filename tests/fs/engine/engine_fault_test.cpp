@@ -49,7 +49,7 @@ class EngineFault : public testing::TestWithParam<u64> {
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFault, testing::ValuesIn(block_maps));
 
 TEST_P(EngineFault, ofAQuestionIsToldAndDoesNoHarm) {
-    fail_operations(10 * case_step);
+    fail_operations((is_sanitized ? 40 : 10) * case_step);
 }
 
 class EngineFaultLong : public EngineFault {};

@@ -15,6 +15,7 @@
 #include "tests/support/fault_disk.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
@@ -180,7 +181,7 @@ TwinPlan plan_for(u64 index, Dedup dedup) {
 
 TEST(TwinEngines, agreeOnEveryAnswer) {
     const Seed seed;
-    const u64 operations = 1500 * test_load();
+    const u64 operations = (is_sanitized ? 750 : 1500) * test_load();
     for (const Dedup dedup : {Dedup::off, Dedup::on}) {
         for (const u64 index : {0, 5, 6, 7}) {
             SCOPED_TRACE(index);

@@ -16,6 +16,7 @@
 
 #include "base/random.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
@@ -225,7 +226,7 @@ TEST(MapFile, agreesWithAModel) {
         std::deque<MappedModel> files;
         for (const char* name : {"one", "two", "three"})
             files.emplace_back(*volume, random, name);
-        const u64 steps = test_operations(150);
+        const u64 steps = test_operations(is_sanitized ? 60 : 150);
         for (u64 i = 0; i < steps && !HasFatalFailure(); ++i) {
             files[random.below(files.size())].step();
             if (i % 3 == 0) files[random.below(files.size())].compare();
