@@ -7,8 +7,10 @@
 #include <compare>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 
 #include <nanobind/stl/optional.h>
 
@@ -133,7 +135,7 @@ class Ranges {
 
 /// A file and the address on the disk where it begins.
 struct Place {
-    u64 address;
+    u64 address;  // 0: unknown, in a hole, or in the inode
     u64 file;
     friend auto operator<=>(const Place&, const Place&) = default;
 };
@@ -150,7 +152,7 @@ void briefly_on_all_cores(u64 count, u64 step, const Work& work) {
 }
 
 /// Sorts parts on all cores, and merges them. What has no address stays in order.
-void sort_places(std::vector<Place>& places) {
+void sort_places(std::span<Place> places) {
     constexpr u64 part = 8192;
     if (std::ranges::is_sorted(places)) return;
     const auto at = [&](u64 i) { return places.begin() + static_cast<i64>(i); };
@@ -166,28 +168,46 @@ void sort_places(std::vector<Place>& places) {
 /// A file, and where the part begins that is read.
 struct FilePart {
     Handle file;
-    u64 begin = 0;
+    u64 begin;
+};
+
+/// A list that all cores fill: a vector would be cleared first, by one of them.
+template <class T>
+    requires std::is_trivially_copyable_v<T>
+class Unfilled {
+ public:
+    explicit Unfilled(std::size_t count)
+        : memory_(std::make_unique_for_overwrite<std::byte[]>(count * sizeof(T))),
+          items_(reinterpret_cast<T*>(memory_.get()), count) {}
+    std::span<T> items() const { return items_; }
+
+ private:
+    std::unique_ptr<std::byte[]> memory_;
+    std::span<T> items_;
 };
 
 /// The state of one read call.
 struct Reading {
-    std::vector<FilePart> parts;
+    explicit Reading(std::size_t count)
+        : parts(count),
+          codes(count),
+          places(count),
+          offsets(Array::make<i64>({static_cast<i64>(count) + 1})) {}
+
+    Unfilled<FilePart> parts;
     std::vector<Errc> codes;
-    std::vector<Place> places;  // in the order in which they are to be read
+    Unfilled<Place> places;  // in the order in which they are to be read
     Array offsets;
 };
 
 /// Finds the files, and where in the buffer each of them is stored.
 Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start) {
-    Reading reading;
     LongCall call{nb::none()};
     const std::size_t count = files.size();
-    reading.parts.resize(count);
-    reading.codes.resize(count);
-    reading.places.resize(count);
-    reading.offsets = Array::make<i64>({static_cast<i64>(count) + 1});
+    Reading reading(count);
     i64* offsets = reading.offsets.data<i64>();
-    std::fill_n(offsets, count + 1, 0);
+    offsets[0] = 0;
+    const std::span<Place> places = reading.places.items();
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
@@ -195,16 +215,18 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
         on_all_cores(call, count, [&](u64 i, bool) {
             const Result<Attributes> file = files.find(volume, looked_up, i);
             reading.codes[i] = check_file(volume, caller, file, 4);
-            reading.places[i] = {0, i};
+            places[i] = {0, i};
+            offsets[i + 1] = 0;
             if (reading.codes[i] != Errc::ok) return;
             const auto [begin, bytes] = ranges.of(i, file->size);
-            reading.parts[i] = {file->handle, begin};
+            reading.parts.items()[i] = {file->handle, begin};
             offsets[i + 1] = static_cast<i64>(bytes);
             if (file->blocks == 0) return;  // it is not on the disk by itself
             const Result<u64> address = volume.address_of(file->handle, begin);
-            if (address) reading.places[i].address = *address;
+            if (address) places[i].address = *address;
         });
-        sort_places(reading.places);
+        if (call.is_stopped()) return Errc::ok;  // finish() says why
+        sort_places(places);
         std::partial_sum(offsets, offsets + count + 1, offsets);
         return Errc::ok;
     });
@@ -223,7 +245,7 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
     std::size_t count = 0;
     for (const auto [address, i] : places) {
         if (reading.codes[i] != Errc::ok || !goes_on()) continue;
-        const auto [file, begin] = reading.parts[i];
+        const auto [file, begin] = reading.parts.items()[i];
         const std::span target(base + offsets[i], static_cast<u64>(offsets[i + 1] - offsets[i]));
         if (target.size() > small_file_bytes) {
             reading.codes[i] = read_file(volume, file, begin, target, goes_on);
@@ -244,7 +266,7 @@ void read_range(Volume& volume, Reading& reading, std::span<const Place> places,
 
 void read_to_host(Shared& shared, Reading& reading, std::byte* base, LongCall& call) {
     with_volume(shared, [&](Volume& volume, const Caller&) {
-        const std::span places(reading.places);
+        const std::span<const Place> places = reading.places.items();
         ranges_on_all_cores(call, places.size(), [&](u64 first, u64 last, bool is_caller) {
             read_range(volume, reading, places.subspan(first, last - first), base,
                        [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
@@ -257,26 +279,33 @@ void read_to_host(Shared& shared, Reading& reading, std::byte* base, LongCall& c
 void read_to_gpu(Shared& shared, Reading& reading, const GpuBytes& target, LongCall& call) {
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller&) -> Errc {
         const i64* offsets = reading.offsets.data<i64>();
-        std::vector<StagedRead> reads(reading.places.size());
+        const std::span<const Place> places = reading.places.items();
+        const Unfilled<StagedRead> room(places.size());
+        const std::span<StagedRead> reads = room.items();
         const auto for_each = [&](const auto& work) {
-            briefly_on_all_cores(reads.size(), 1024, [&](u64 first, u64 last) {
-                for (u64 k = first; k < last; ++k) {
-                    const u64 i = reading.places[k].file;
-                    // Files that cannot be read have no bytes.
-                    const auto bytes = static_cast<u64>(offsets[i + 1] - offsets[i]);
-                    if (bytes > 0) work(reads[k], i, bytes);
-                }
+            briefly_on_all_cores(places.size(), 1024, [&](u64 first, u64 last) {
+                for (u64 k = first; k < last; ++k)
+                    work(reads[k], places[k]);
             });
         };
-        for_each([&](StagedRead& read, u64 i, u64 bytes) {
-            read = {.file = reading.parts[i].file,
-                    .offset = reading.parts[i].begin,
-                    .target = target.data + offsets[i],
-                    .bytes = bytes};
+        for_each([&](StagedRead& read, const Place& place) {
+            const u64 i = place.file;
+            // Files that cannot be read have no bytes.
+            const auto bytes = static_cast<u64>(offsets[i + 1] - offsets[i]);
+            read = {};
+            if (bytes == 0) return;
+            const auto [file, begin] = reading.parts.items()[i];
+            read.file = file;
+            read.offset = begin;
+            read.target = target.data + offsets[i];
+            read.bytes = bytes;
+            read.may_be_held = place.address != 0;
         });
         WARREN_TRY(read_many_to_gpu(volume, reads, target.gpu, target.stream, call));
         if (target.stream == own_stream) WARREN_TRY(wait_for_stream(target.gpu, own_stream));
-        for_each([&](const StagedRead& read, u64 i, u64) { reading.codes[i] = read.code; });
+        for_each([&](const StagedRead& read, const Place& place) {
+            if (read.bytes > 0) reading.codes[place.file] = read.code;
+        });
         return Errc::ok;
     });
     if (code != Errc::ok) raise_failure(gpu_failure(code), "");

@@ -18,15 +18,13 @@ namespace warren {
 class HostLane final : public StagingLane {
  public:
     HostLane(u64 room_bytes, u64 pieces_max, bool reads_held)
-        : room_bytes_(room_bytes), pieces_max_(pieces_max), reads_held_(reads_held) {
+        : pieces_max_(pieces_max), reads_held_(reads_held) {
         for (Buffer& buffer : buffers_) {
             buffer.room.resize(room_bytes + pieces_max * alignment);
             buffer.pieces.resize(pieces_max);
         }
     }
 
-    u64 room_bytes() const override { return room_bytes_; }
-    u64 pieces_max() const override { return pieces_max_; }
     bool can_read(const HeldContents& held) const override {
         return reads_held_ && !held.bytes().empty();
     }
@@ -73,7 +71,6 @@ class HostLane final : public StagingLane {
         buffer.queued = 0;
     }
 
-    const u64 room_bytes_;
     const u64 pieces_max_;
     const bool reads_held_;
     Buffer buffers_[2];

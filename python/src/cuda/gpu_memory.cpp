@@ -31,14 +31,14 @@ constexpr u64 long_piece_bytes = 256 * kib;
 
 class GpuLane final : public StagingLane {
  public:
+    static constexpr StagingRoom room{Staging::buffer_bytes, Staging::pieces_max};
+
     explicit GpuLane(Staging& staging) : staging_(staging) {}
 
-    u64 room_bytes() const override { return Staging::buffer_bytes; }
-    u64 pieces_max() const override { return Staging::pieces_max; }
     bool can_read(const HeldContents& held) const override { return held.is_pinned(); }
-    Errc next(std::span<std::byte>& room, std::span<CopyPiece>& pieces) override {
+    Errc next(std::span<std::byte>& memory, std::span<CopyPiece>& pieces) override {
         WARREN_TRY(staging_.next(buffer_));
-        room = {buffer_->memory.data(), buffer_->memory.count()};
+        memory = {buffer_->memory.data(), buffer_->memory.count()};
         pieces = {buffer_->pieces.data(), buffer_->pieces.count()};
         return Errc::ok;
     }
@@ -98,8 +98,7 @@ Errc with_stagings(u64 threads, i32 gpu, u64 stream_address, const Work& work) {
 }
 
 Errc run(StagedReads& reads, i32 gpu, u64 stream, LongCall& call) {
-    const u64 threads = reads.threads_max(Staging::buffer_bytes, Staging::pieces_max);
-    return with_stagings(threads, gpu, stream, [&](u32 worker, Staging& staging) {
+    return with_stagings(reads.parts(), gpu, stream, [&](u32 worker, Staging& staging) {
         GpuLane lane(staging);
         return reads.run(
             lane, [&] { return worker == 0 ? call.goes_on(reads.taken()) : !call.is_stopped(); });
@@ -180,7 +179,7 @@ Errc copy_to_host(const Array& from, void* to) {
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,
                         LongCall& call) {
     StagedRead read{.file = file, .offset = offset, .target = target.data, .bytes = target.bytes};
-    StagedReads reads(volume, std::span(&read, 1), AtEnd::nothing);
+    StagedReads reads(volume, std::span(&read, 1), AtEnd::nothing, GpuLane::room);
     WARREN_TRY(run(reads, target.gpu, target.stream, call));
     WARREN_TRY(read.code);
     return read.done;
@@ -188,7 +187,7 @@ Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes&
 
 Errc read_many_to_gpu(Volume& volume, std::span<StagedRead> reads, i32 gpu, u64 stream,
                       LongCall& call) {
-    StagedReads all(volume, reads, AtEnd::zeros);
+    StagedReads all(volume, reads, AtEnd::zeros, GpuLane::room);
     return run(all, gpu, stream, call);
 }
 

@@ -3,8 +3,9 @@
 // which the device can read are copied from there; all others are first read into staging memory,
 // with few requests for what adjoins on the disk.
 //
-// Threads take pieces of the reads in the order given, each with a lane of its own: two buffers of
-// staging memory, of which the one is filled while the other is copied.
+// The reads are divided in the order given into what fills a buffer. Threads take these parts one
+// by one, each with a lane of its own: two buffers of staging memory, of which the one is filled
+// while the other is copied.
 //
 // Invariant: a thread that holds contents waits only for its lane, because a writer that waits for
 // these contents may have any lock.
@@ -27,15 +28,18 @@
 
 namespace warren {
 
+/// For what a buffer of staging memory has room.
+struct StagingRoom {
+    u64 bytes;       // and StagingLane::alignment more for each piece
+    u64 pieces_max;  // at least 2
+};
+
 /// The staging memory of a thread.
 class StagingLane {
  public:
     static constexpr u64 alignment = 16;  // of where copies begin
 
     virtual ~StagingLane() = default;
-    /// Bytes and pieces for which a buffer has room, with `alignment` bytes more for each piece.
-    virtual u64 room_bytes() const = 0;
-    virtual u64 pieces_max() const = 0;
     /// Whether copies can begin in these contents.
     virtual bool can_read(const HeldContents& held) const = 0;
     /// The next of two buffers, when its copies have ended.
@@ -54,6 +58,7 @@ struct StagedRead {
     u64 bytes = 0;
     u64 done = 0;  // of them, from the first on, if the code is Errc::ok
     Errc code = Errc::ok;
+    bool may_be_held = true;  // false: it is not looked for in memory that the device can read
 };
 
 /// What goes where a file ends before its read does.
@@ -61,22 +66,19 @@ enum class AtEnd : u8 { nothing, zeros };
 
 class StagedReads {
  public:
-    StagedReads(Volume& volume, std::span<StagedRead> reads, AtEnd at_end)
-        : volume_(volume), reads_(reads), at_end_(at_end) {
-        for (StagedRead& read : reads) {
-            // No file has bytes from there on, and what lies behind it does not overflow.
-            read.offset = std::min(read.offset, format::file_size_max);
-            read.done = read.bytes;
-            bytes_ += read.bytes;
-        }
+    /// `room`: of each buffer of all lanes.
+    StagedReads(Volume& volume, std::span<StagedRead> reads, AtEnd at_end, const StagingRoom& room)
+        : volume_(volume), reads_(reads), at_end_(at_end), room_(room) {
+        divide();
     }
 
-    /// How many threads can have work with such buffers.
-    u64 threads_max(u64 room_bytes, u64 pieces_max) const {
-        return std::max(bytes_ / room_bytes, 2 * reads_.size() / pieces_max) + 1;
-    }
+    /// The number of parts: more threads have no work.
+    u64 parts() const { return begins_.size(); }
     /// Reads that are done or under way.
-    u64 taken() const { return taken_.load(std::memory_order_relaxed); }
+    u64 taken() const {
+        const u64 part = next_.load(std::memory_order_relaxed);
+        return part < begins_.size() ? begins_[part].read : reads_.size();
+    }
 
     /// The work of a thread, until nothing is left or goes_on(), which may use the volume, returns
     /// false. Returns the error of the lane; those of the files are in the reads.
@@ -88,11 +90,19 @@ class StagedReads {
     }
 
  private:
-    /// A part of a read.
+    /// A byte of a read.
+    struct Position {
+        u64 read = 0;
+        u64 begin = 0;
+        friend bool operator==(const Position&, const Position&) = default;
+    };
+    /// Bytes of a read that are in one part.
     struct Piece {
         StagedRead* read;
         u64 begin;
         u64 bytes;
+
+        u64 offset() const { return start_of(*read) + begin; }
     };
     /// What a thread holds for the copies of both buffers.
     struct Turns {
@@ -152,8 +162,7 @@ class StagedReads {
                 WARREN_TRY(turns.release());
                 if (!goes_on()) return Errc::ok;
             }
-            take(turns.lane, batch);
-            if (batch.empty()) return Errc::ok;
+            if (!take(batch)) return Errc::ok;
             Filling filling;
             WARREN_TRY(turns.lane.next(filling.room, filling.pieces));
             turns.held[turn % 2].clear();
@@ -162,27 +171,57 @@ class StagedReads {
         }
     }
 
-    /// Takes as many pieces as a buffer has room for, even if each needs some copies.
-    void take(const StagingLane& lane, std::vector<Piece>& batch) {
-        batch.clear();
-        const u64 pieces_max = lane.pieces_max() / 2;
-        const u64 piece_bytes = lane.room_bytes();
-        u64 room = piece_bytes;
-        const std::lock_guard lock(mutex_);
-        for (; next_ < reads_.size() && batch.size() < pieces_max; taken_ = next_) {
-            StagedRead& read = reads_[next_];
-            u64 bytes = read.bytes - begin_;
-            // A long read is divided at multiples of a piece.
-            if (begin_ > 0 || bytes > piece_bytes)
-                bytes = std::min(bytes, piece_bytes - (read.offset + begin_) % piece_bytes);
-            if (bytes > room) return;
+    /// No file has bytes from there on, and what lies behind it does not overflow.
+    static u64 start_of(const StagedRead& read) {
+        return std::min(read.offset, format::file_size_max);
+    }
+    /// Whether a read has pieces in several parts, at multiples of a buffer's length.
+    bool is_divided(const StagedRead& read) const { return read.bytes > room_.bytes; }
+    /// The length of the piece at a position, which moves behind the piece.
+    u64 pass(Position& at) const {
+        const StagedRead& read = reads_[at.read];
+        u64 bytes = read.bytes - at.begin;
+        if (is_divided(read))
+            bytes = std::min(bytes, room_.bytes - (start_of(read) + at.begin) % room_.bytes);
+        at.begin += bytes;
+        if (at.begin == read.bytes) at = {at.read + 1, 0};
+        return bytes;
+    }
+
+    /// Makes parts of as many pieces as a buffer has room for, even if each needs some copies.
+    void divide() {
+        u64 room = 0;
+        u64 pieces = 0;
+        for (Position at; at.read < reads_.size();) {
+            const Position begin = at;
+            if (is_divided(reads_[at.read])) reads_[at.read].done = reads_[at.read].bytes;
+            const u64 bytes = pass(at);
+            if (bytes == 0) continue;
+            if (bytes > room || pieces == 0) {
+                begins_.push_back(begin);
+                room = room_.bytes;
+                pieces = room_.pieces_max / 2;
+            }
             room -= bytes;
-            if (bytes > 0) batch.push_back({&read, begin_, bytes});
-            begin_ += bytes;
-            if (begin_ < read.bytes) continue;
-            begin_ = 0;
-            ++next_;
+            --pieces;
         }
+    }
+
+    /// Takes the pieces of the next part. False if none is left.
+    bool take(std::vector<Piece>& batch) {
+        batch.clear();
+        const u64 part = next_.fetch_add(1, std::memory_order_relaxed);
+        if (part >= begins_.size()) return false;
+        const bool is_last = part + 1 == begins_.size();
+        const Position end = is_last ? Position{reads_.size(), 0} : begins_[part + 1];
+        for (Position at = begins_[part]; at != end;) {
+            StagedRead& read = reads_[at.read];
+            const u64 begin = at.begin;
+            const u64 bytes = pass(at);
+            if (bytes > 0) batch.push_back({&read, begin, bytes});
+            if (!is_divided(read)) read.done = bytes;
+        }
+        return true;
     }
 
     /// Fills a buffer with the list of copies, and with what has to be read for them.
@@ -196,8 +235,8 @@ class StagedReads {
             const u64 copies = filling.pieces.size() - filling.count - (batch.size() - i);
             const u64 shown = show(turns.lane, piece, copies, filling, held);
             if (shown == piece.bytes) continue;
-            requests.push_back({piece.read->file, piece.read->offset + piece.begin + shown,
-                                filling.take(piece.bytes - shown)});
+            requests.push_back(
+                {piece.read->file, piece.offset() + shown, filling.take(piece.bytes - shown)});
             owners.push_back(&piece);
         }
         if (requests.empty()) return Errc::ok;
@@ -214,12 +253,12 @@ class StagedReads {
     u64 show(const StagingLane& lane, const Piece& piece, u64 copies, Filling& filling,
              std::vector<HeldContents>& held) {
         u64 done = 0;
-        if ((piece.read->offset + piece.begin) % StagingLane::alignment != 0) return done;
+        if (!piece.read->may_be_held || piece.offset() % StagingLane::alignment != 0) return done;
         for (; done < piece.bytes && copies > 0; --copies) {
             HeldContents part;
             const u64 begin = piece.begin + done;
-            const Errc code = volume_.hold(piece.read->file, piece.read->offset + begin,
-                                           piece.bytes - done, part);
+            const Errc code =
+                volume_.hold(piece.read->file, piece.offset() + done, piece.bytes - done, part);
             if (code != Errc::ok || !lane.can_read(part)) break;
             held.push_back(std::move(part));
             const std::span<const std::byte> bytes = held.back().bytes();
@@ -254,11 +293,10 @@ class StagedReads {
     Volume& volume_;
     const std::span<StagedRead> reads_;
     const AtEnd at_end_;
-    u64 bytes_ = 0;
-    std::atomic<u64> taken_{0};
-    std::mutex mutex_;  // guards what follows, and the results of the reads
-    std::size_t next_ = 0;
-    u64 begin_ = 0;  // of the next piece of the next read
+    const StagingRoom room_;
+    std::vector<Position> begins_;  // of the parts
+    std::atomic<u64> next_{0};      // part
+    std::mutex mutex_;              // guards the results of the reads
 };
 
 }  // namespace warren

@@ -95,7 +95,7 @@ TEST_P(StagedReadsTest, giveWhatSingleReadsGive) {
         const AtEnd at_end = random_.one_in(2) ? AtEnd::zeros : AtEnd::nothing;
         const u64 room = random_.one_in(2) ? 64 * kib : mib;
         const u64 pieces = random_.one_in(2) ? 8 : 64;
-        StagedReads staged(*volume_, reads, at_end);
+        StagedReads staged(*volume_, reads, at_end, {room, pieces});
         std::vector<std::thread> threads;
         std::atomic<u64> shown{0};
         for (int i = 0; i < 3; ++i) {
@@ -125,7 +125,7 @@ TEST_P(StagedReadsTest, giveNothingBehindTheLargestFile) {
             target_.assign(size_max, std::byte{7});
             StagedRead read{
                 .file = file, .offset = offset, .target = target_.data(), .bytes = size_max};
-            StagedReads staged(*volume_, std::span(&read, 1), at_end);
+            StagedReads staged(*volume_, std::span(&read, 1), at_end, {64 * kib, 64});
             HostLane lane(64 * kib, 64, true);
             EXPECT_EQ(staged.run(lane, always), Errc::ok);
             EXPECT_EQ(lane.wait(), Errc::ok);
@@ -145,7 +145,7 @@ TEST_P(StagedReadsTest, spoilOnlyTheFilesThatFail) {
     Bytes target(10'000, std::byte{7});
     std::vector<StagedRead> reads{{.file = handles_[0], .target = target.data(), .bytes = 5000},
                                   {.file = handles_[1], .target = &target[5000], .bytes = 5000}};
-    StagedReads staged(*volume_, reads, AtEnd::zeros);
+    StagedReads staged(*volume_, reads, AtEnd::zeros, {64 * kib, 64});
     HostLane lane(64 * kib, 64, true);
     ASSERT_EQ(staged.run(lane, always), Errc::ok);
     ASSERT_EQ(lane.wait(), Errc::ok);
@@ -158,7 +158,7 @@ TEST_P(StagedReadsTest, endWithTheirLane) {
     handles_ = {make_file(*volume_, "a", 0, Bytes(300'000, std::byte{1}))};
     Bytes target(300'000);
     StagedRead read{.file = handles_[0], .target = target.data(), .bytes = target.size()};
-    StagedReads staged(*volume_, std::span(&read, 1), AtEnd::zeros);
+    StagedReads staged(*volume_, std::span(&read, 1), AtEnd::zeros, {64 * kib, 64});
     HostLane lane(64 * kib, 64, true);
     lane.code = Errc::no_device;
     EXPECT_EQ(staged.run(lane, always), Errc::no_device);
@@ -166,7 +166,7 @@ TEST_P(StagedReadsTest, endWithTheirLane) {
     ASSERT_EQ(volume_->open_file(handles_[0]), Errc::ok);
     EXPECT_TRUE(volume_->write(handles_[0], 0, target));
     EXPECT_EQ(volume_->release(handles_[0]), Errc::ok);
-    StagedReads stopped(*volume_, std::span(&read, 1), AtEnd::zeros);
+    StagedReads stopped(*volume_, std::span(&read, 1), AtEnd::zeros, {64 * kib, 64});
     lane.code = Errc::ok;
     EXPECT_EQ(stopped.run(lane, [] { return false; }), Errc::ok);
     EXPECT_EQ(stopped.taken(), 0u);
@@ -200,7 +200,7 @@ TEST_P(StagedReadsTest, goOnBesideWriters) {
         std::vector<StagedRead> reads;
         for (u64 i = 0; i < handles_.size(); ++i)
             reads.push_back({.file = handles_[i], .target = &target_[i * bytes], .bytes = bytes});
-        StagedReads staged(*volume_, reads, AtEnd::zeros);
+        StagedReads staged(*volume_, reads, AtEnd::zeros, {64 * kib, 64});
         HostLane lane(64 * kib, 64, true);
         ASSERT_EQ(staged.run(lane, always), Errc::ok);
         ASSERT_EQ(lane.wait(), Errc::ok);
