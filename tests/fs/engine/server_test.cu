@@ -143,6 +143,20 @@ TEST_F(Server, ParksAndWakes) {
     close();
 }
 
+TEST_F(Server, MakesWayBeforeItIsIdleForLong) {
+    open({.epoch_us = 5'000'000, .idle_us = 5'000'000});
+    for (u32 i = 0; i < 5; ++i) {
+        ASSERT_EQ(run(Verb::create, std::to_string(i)), Errc::ok);
+        const auto begin = std::chrono::steady_clock::now();
+        volume.server().make_way();
+        const auto waited = [&] { return std::chrono::steady_clock::now() - begin; };
+        while (!volume.server().statistics().is_parked && waited() < std::chrono::seconds(1))
+            std::this_thread::yield();
+        EXPECT_LT(waited(), std::chrono::seconds(1)) << i;
+    }
+    close();
+}
+
 TEST_F(Server, PausesWhileCommandsCome) {
     open();
     std::atomic<bool> ends{false};

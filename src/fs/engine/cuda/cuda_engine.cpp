@@ -364,7 +364,7 @@ void CudaEngine::close_lookups() {
 class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
  public:
     BulkCalls(CudaEngine& engine, std::shared_lock<FairLock>& lock) : engine_(engine), lock_(lock) {
-        engine.item_batch_.make_way();  // some kernels need all multiprocessors at once
+        make_way();
     }
 
     Errc bring(const std::vector<u64>& places) override {
@@ -390,11 +390,17 @@ class CudaEngine::BulkCalls final : public cuda_engine::BulkHost {
         lock_.unlock();
         const Errc code = call();
         lock_.lock();
-        engine_.item_batch_.make_way();  // a small batch may have run meanwhile
+        make_way();  // a small batch or commands may have run meanwhile
         return code == Errc::ok && engine_.loss_.is_lost() ? Errc::io : code;
     }
 
  private:
+    /// Some kernels need all multiprocessors at once.
+    void make_way() {
+        engine_.item_batch_.make_way();
+        engine_.server_.make_way();
+    }
+
     CudaEngine& engine_;
     std::shared_lock<FairLock>& lock_;
 };

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/engine/cuda/server/server_kernel.hpp"
@@ -124,6 +125,7 @@ bool ResidentServer::start_epoch() {
     arguments.idle_ns = u64{options_.idle_us} * 1000;
     if (launch_epoch(arguments, options_.blocks, stream_.get()) != Errc::ok) return false;
     is_running_ = true;
+    ends_soon_ = false;
     ++statistics_.epochs;
     return true;
 }
@@ -149,7 +151,7 @@ void ResidentServer::watch(u64& reported) {
 /// Waits for the end of the epoch; false if the device was lost.
 bool ResidentServer::wait_for_end() {
     const auto begin = Clock::now();
-    const auto due = begin + microseconds(options_.epoch_us);
+    auto due = begin + microseconds(options_.epoch_us);
     const auto overdue = due + milliseconds(options_.watchdog_ms);
     u64 reported = 0;
     bool told = false;
@@ -168,7 +170,9 @@ bool ResidentServer::wait_for_end() {
             tell("the server on the GPU does not end its epoch");
         }
         if (now + last_stretch < due || now > due + last_stretch) {
-            std::this_thread::sleep_for(look_interval);
+            std::unique_lock lock(mutex_);
+            changed_.wait_for(lock, look_interval, [&] { return ends_soon_; });
+            if (std::exchange(ends_soon_, false)) due = Clock::now();
         } else {
             std::this_thread::yield();
         }
@@ -208,6 +212,7 @@ void ResidentServer::park() {
     ring::end_parking(pool_->status());
     const std::lock_guard lock(mutex_);
     statistics_.is_parked = false;
+    changed_.notify_all();
     if (was_woken) ++statistics_.wakes;
 }
 
@@ -224,7 +229,7 @@ void ResidentServer::lose() {
     changed_.notify_all();
 }
 
-/// Runs one epoch, and parks if the epoch ended because it was idle. False if the device was lost.
+/// Runs one epoch, and parks unless its time was up. False if the device was lost.
 bool ResidentServer::keep_once() {
     if (!start_epoch()) return false;
     bool runs;
@@ -242,7 +247,7 @@ bool ResidentServer::keep_once() {
         statistics_.commands = report.commands;
         changed_.notify_all();
     }
-    if (report.end == EpochEnd::idle) park();
+    if (report.end != EpochEnd::time) park();
     return true;
 }
 
@@ -258,16 +263,29 @@ void ResidentServer::keep() {
     }
 }
 
-/// Requests a pause or the stop of the server, and waits until no epoch runs.
+/// Requires: mutex_ is held.
+void ResidentServer::ask_for_end() {
+    // Release, though quiet_turn() reads it relaxed: the word is only a request.
+    system_atomic<u64>(control_.data()->end_epoch).store(epoch_, hd::memory_order_release);
+    ends_soon_ = true;
+    changed_.notify_all();
+}
+
+void ResidentServer::make_way() {
+    if (!keeper_.joinable()) return;
+    const std::lock_guard lock(mutex_);
+    ask_for_end();
+}
+
+/// Requests a pause or the stop of the server, and waits until no epoch runs and keep() looks at no
+/// ring.
 Errc ResidentServer::change(Request request) {
     if (!keeper_.joinable()) return Errc::ok;
     std::unique_lock lock(mutex_);
     request_ = request;
-    // Release, though quiet_turn() reads it relaxed: the word is only a request.
-    system_atomic<u64>(control_.data()->end_epoch).store(epoch_, hd::memory_order_release);
-    changed_.notify_all();
+    ask_for_end();
     ring::wake(pool_->doorbell());
-    changed_.wait(lock, [&] { return !is_running_; });
+    changed_.wait(lock, [&] { return !is_running_ && !statistics_.is_parked; });
     return statistics_.is_lost ? Errc::io : Errc::ok;
 }
 
@@ -285,7 +303,8 @@ Errc ResidentServer::settle() {
         }
         const std::lock_guard lock(mutex_);
         if (statistics_.is_lost) return Errc::io;
-        if (!is_running_) return Errc::ok;  // an epoch ends only when no command is running
+        // An epoch ends only when no command is running. keep() may notice its end later.
+        if (!is_running_ || epoch_has_ended()) return Errc::ok;
         if (Clock::now() - begin > settle_patience) return Errc::busy;
     }
 }

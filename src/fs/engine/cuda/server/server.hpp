@@ -72,6 +72,10 @@ class ResidentServer {
     /// Continues, with `store` and with the rings that are open in the pool now.
     Errc resume(const core::Store& store);
 
+    /// Ends the epoch as soon as no command is running, and parks until the next one: a kernel that
+    /// needs all multiprocessors would wait for the end of the idle time. Does not wait.
+    void make_way();
+
     /// Calls `body` while no command is running, and returns its result. A server that does not
     /// settle soon is paused meanwhile. Requires: as settle(); `store` outlives `body`, which may
     /// change it.
@@ -101,6 +105,7 @@ class ResidentServer {
     bool any_ring_has_command() const;
     void lose();
     void tell(const std::string& line) const;
+    void ask_for_end();
     Errc change(Request request);
 
     ring::RingPool* pool_ = nullptr;
@@ -130,6 +135,7 @@ class ResidentServer {
     std::condition_variable changed_;
     Request request_ = Request::run;
     bool is_running_ = false;  // an epoch was started, and its end was not noticed yet
+    bool ends_soon_ = false;   // its end was requested, and keep() has not seen that
     u64 epoch_ = 0;
     ServerStatistics statistics_;
 };
