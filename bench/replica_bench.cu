@@ -3,15 +3,19 @@
 // a million files of which the GPU has a replica, and behind changes of the host, which are sent
 // first. Beside it the CPU engine alone with all cores, on a volume of its own.
 //
-// The GPU answers also where the volume would rather let the CPU: behind many changes.
-//
+// The GPU answers also where the volume would rather let the CPU: behind many changes. Finally, a
+// tree of the same size is removed, of which nothing is marked; then the same beside creations, of
+// which the slowest counts.
 // A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
 // the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
 // it.
 //
 //   replica_bench [--runs N] [--parents N] [--entries N]    N runs (5); 1000 directories of 1000
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/support/counter.hpp"
@@ -74,6 +78,8 @@ class Bench {
     Bench(u32 parents, u32 entries, u64 runs, Report& report)
         : both_(4 * gib, parents, entries),
           cpu_(0, parents, entries),
+          parents_(parents),
+          entries_(entries),
           runs_(runs),
           report_(report) {
         ReplicaQueries* const replica = both_.volume.inside().replica();
@@ -104,6 +110,26 @@ class Bench {
             require(bool(tree.found.front()) && bool(tree.found.back()), "lookups failed");
         });
     }
+    void remove() {
+        const std::string removal = "remove a tree";
+        const std::string beside = "slowest creation beside that";
+        for (u64 run = 0; run < 2 * runs_ + 1; ++run) {
+            const bool creates = run > runs_;
+            if (!creates) expect_answered();
+            const double with_gpu = time_removal(both_, creates);
+            const double alone = time_removal(cpu_, creates);
+            if (run == 0) continue;
+            const std::string label = creates ? beside : removal;
+            const double items = creates ? 1 : static_cast<double>(all_);
+            report_.add(label, by_both, with_gpu, items);
+            report_.add(label, by_cpu, alone, items);
+        }
+        report_.set_reference(removal, by_cpu);
+        report_.set_reference(beside, by_cpu);
+        report_.must(removal + ": bound over measured", 0.002 / report_.median(removal, by_both),
+                     1);
+        report_.must(beside + ": bound over measured", 0.005 / report_.median(beside, by_both), 1);
+    }
     void expect_answered() {
         require(both_.volume.inside().replica()->statistics().left == 0, "the CPU had to help");
     }
@@ -126,6 +152,45 @@ class Bench {
         };
     }
 
+    /// Makes another tree of the same size, and removes it when nothing is marked. With `creates`
+    /// another thread creates files: the time of the slowest creation, else that of the removal.
+    double time_removal(Tree& tree, bool creates) {
+        Volume& volume = *tree.volume;
+        const Handle doomed = add_entry(volume, volume.root(), "doomed", directory_mode);
+        build_flat(volume, doomed, parents_, entries_, file_mode);
+        require(volume.sync() == Errc::ok, "cannot sync");
+        std::vector<DirectoryUsage> usage;
+        require(volume.usage({}, volume.root(), {}, usage) == Errc::ok, "du failed");
+        std::atomic<u64> created{0};
+        std::atomic<bool> is_over{!creates};
+        double slowest = 0;
+        std::thread creating([&] {
+            for (u64 i = 0; !is_over.load(); ++i) {
+                const std::string name = "beside" + std::to_string(i);
+                const double taken = time_of(
+                    [&] { static_cast<void>(add_entry(volume, volume.root(), name, file_mode)); });
+                // The first ones warm up.
+                if (i > 100) slowest = std::max(slowest, taken);
+                created.store(i + 1);
+            }
+        });
+        while (creates && created.load() < 200)
+            std::this_thread::yield();
+        Removal removed;
+        const double taken = time_of([&] {
+            require(volume.remove_tree({}, volume.root(), "doomed", removed) == Errc::ok,
+                    "cannot remove");
+        });
+        is_over.store(true);
+        creating.join();
+        require(removed.files + removed.directories == all_, "removed something else");
+        for (u64 i = 0; i < created.load(); ++i) {
+            require(volume.unlink({}, volume.root(), "beside" + std::to_string(i)) == Errc::ok,
+                    "cannot unlink");
+        }
+        return creates ? slowest : taken;
+    }
+
     void measure(const std::string& label, double must_seconds, u64 changes, const Work& work) {
         for (u64 run = 0; run < runs_ + 1; ++run) {
             const u32 mode = run % 2 == 0 ? 0600 : 0644;
@@ -144,6 +209,8 @@ class Bench {
 
     Tree both_;
     Tree cpu_;
+    const u32 parents_;
+    const u32 entries_;
     const u64 runs_;
     Report& report_;
     u64 all_ = 0;
@@ -165,5 +232,6 @@ int main(int argument_count, char** arguments) {
     bench.find_behind(10'000, 0.0025);
     bench.find_behind(100'000, 0.012);
     bench.expect_answered();
+    bench.remove();
     return report.finish();
 }

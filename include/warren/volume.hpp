@@ -243,8 +243,8 @@ struct OpenOptions {
     u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
-    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan(), usage() and
-    /// lookup_many() there, where that is predicted to be faster. 0: none; else
+    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan(), usage(),
+    /// lookup_many() and remove_tree() there, where that is predicted to be faster. 0: none; else
     /// EngineChoice::automatic, too, means the CPU engine. EngineChoice::cuda ignores it.
     u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;

@@ -35,6 +35,18 @@ class HostReader final : public ImageReader {
             if (code != Errc::no_memory) return code;
         }
         std::vector<bulk::ScanOutput> found;
+        if (call.take_masks != nullptr) {
+            const auto list = [&] {
+                const UncountedAllocations uncounted;
+                return scan.scan(call.plan, call.root,
+                                 [&](const bulk::ScanOutput& output) { found = {output}; });
+            };
+            WARREN_TRY(list());
+            if (before_masks) before_masks();
+            const Errc code = (*call.take_masks)(found[0]);
+            freed_trees.fetch_add(code == Errc::ok ? 1 : 0, std::memory_order_relaxed);
+            return code;
+        }
         const Errc code = scan.scan(call.plan, call.root, [&](const bulk::ScanOutput& output) {
             if (call.usage != nullptr) bulk::take_usage(output, *call.usage);
             found.push_back(output);
@@ -64,8 +76,10 @@ class HostReader final : public ImageReader {
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
 
-    std::function<Errc()> instead;  // of a scan or lookups
+    std::function<Errc()> instead;       // of a scan or lookups
+    std::function<void()> before_masks;  // between the listing of a tree and its removal
     std::atomic<u64> runs{0};
+    std::atomic<u64> freed_trees{0};         // by their lists
     std::atomic<Errc> fails_with{Errc::ok};  // before it begins
     Errc fails_at_last = Errc::ok;           // after the visits, or all lookups
 

@@ -170,19 +170,32 @@ WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_
     mark_read(op, bitmap_place, (dirty >> block % 64 & 1) != 0);
 }
 
+/// Calls `data(place, blocks)` and `metadata(place)` for what an inode that may be freed at once
+/// owns.
+template <class Data, class Metadata>
+WARREN_HD void for_each_own_run(const InodeRef& inode, const InodeParts& seen, const Data& data,
+                                const Metadata& metadata) {
+    if (seen.kind == AreaKind::extents) {
+        for (u32 i = 0; i < seen.count; ++i) {
+            const Extent extent = read_extent(inode.at->area.extents[i]);
+            data(extent.start.offset(), extent.length);
+        }
+    }
+    if (seen.kind == AreaKind::target) metadata(BlockPointer{seen.target}.offset());
+    if (seen.attributes != 0) metadata(BlockPointer{seen.attributes}.offset());
+}
+
 /// Frees a locked inode that may be freed: its blocks, its bit in the bitmap, its generation.
 WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
                                 FreeTally& tally) {
     const Store& store = op.store;
-    if (seen.kind == AreaKind::extents) {
-        for (u32 i = 0; i < seen.count; ++i) {
-            const Extent extent = read_extent(inode.at->area.extents[i]);
-            end_use(op, extent.start.offset(), extent.length);
-            tally.blocks += extent.length;
-        }
-    }
-    if (seen.kind == AreaKind::target) free_block(op, BlockPointer{seen.target}.offset(), tally);
-    if (seen.attributes != 0) free_block(op, BlockPointer{seen.attributes}.offset(), tally);
+    for_each_own_run(
+        inode, seen,
+        [&](u64 place, u32 blocks) {
+            end_use(op, place, blocks);
+            tally.blocks += blocks;
+        },
+        [&](u64 place) { free_block(op, place, tally); });
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bitmap_place);
     clear_inode_alone(store, inode, seen.generation, bitmap, seen.references != 0);

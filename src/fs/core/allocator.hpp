@@ -330,15 +330,19 @@ WARREN_HD void use_blocks(Operation<Team>& op, u64 place, u32 blocks) {
     mark_tables(op, place, blocks);
 }
 
+/// The part of end_use() in one word of a frame, without the mark of the frame table. One lane.
+WARREN_HD inline void end_use_in_word(const Store& store, u64 frame, u32 w, u64 mask) {
+    device_atomic<u64>(store.frame(frame).used[w]).fetch_and(~mask, hd::memory_order_relaxed);
+    set_bit(space_hints(store, kind_of(store, frame)), frame);
+}
+
 /// Ends the use of blocks; they can be reused once the commit that contains this change is durable.
 /// The caller updates blocks_used. Only within apply.
 template <class Team>
 WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
     once(op.team, [&] {
         for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
-            device_atomic<u64>(op.store.frame(frame).used[w])
-                .fetch_and(~mask, hd::memory_order_relaxed);
-            set_bit(space_hints(op.store, kind_of(op.store, frame)), frame);
+            end_use_in_word(op.store, frame, w, mask);
         });
     });
     mark_tables(op, place, blocks);

@@ -368,6 +368,21 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
     op.mark_dirty_all(2, [&](u32 i) { return i == 0 ? bit.bitmap_place : inode.block_place(); });
 }
 
+/// Clears the used bits `mask` of word `w` of a bitmap. `is_held`: hold_removed() was called for
+/// one of them.
+WARREN_HD inline void clear_used(format::InodeBitmap& bitmap, u32 w, u64 mask, bool is_held) {
+    device_atomic<u64> used(bitmap.used[w]);
+    if (is_held) {
+        // Release: orders the hold before the cleared bit. hold_in_word() reads the bit after it
+        // has taken the hold.
+        used.fetch_and(~mask, hd::memory_order_release);
+    } else {
+        // Relaxed suffices: the next operation that takes the number finds the inode locked until
+        // all of this is visible.
+        used.fetch_and(~mask, hd::memory_order_relaxed);
+    }
+}
+
 /// Clears the used bit of an inode and its generation, which makes its handle invalid. `is_held`:
 /// there are references to it, so its number is held and not reused yet. The caller sets the
 /// frame's free-space hint. One lane, within apply.
@@ -376,17 +391,26 @@ WARREN_HD inline void clear_inode_alone(const Store& store, const InodeRef& inod
     const InodeBit bit = inode_bit(inode.number);
     end_generation(*inode.at, generation);
     note_changed(store, inode.block_place());
-    device_atomic<u64> used(bitmap.used[bit.word]);
-    if (is_held) {
-        hold_removed(bitmap, bit);
-        // Release: orders the hold before the cleared bit. hold_in_word() reads the bit after it
-        // has taken the hold.
-        used.fetch_and(~bit.mask, hd::memory_order_release);
-    } else {
-        // Relaxed suffices: the next operation that takes the number finds the inode locked until
-        // all of this is visible.
-        used.fetch_and(~bit.mask, hd::memory_order_relaxed);
+    if (is_held) hold_removed(bitmap, bit);
+    clear_used(bitmap, bit.word, bit.mask, is_held);
+}
+
+/// The same for several inodes at once, those of word `w` of the bitmap of `frame` in `mask`, of
+/// which those in `held` have references. The store is fully resident.
+WARREN_HD inline void clear_inodes_alone(const Store& store, u64 frame, u32 w, u64 mask, u64 held) {
+    constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
+    auto* const slots =
+        reinterpret_cast<Inode*>(store.base + frame * format::frame_size) + u64{w} * 64;
+    for (u64 left = mask; left != 0; left &= left - 1)
+        end_generation(slots[hd::countr_zero(left)]);
+    for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
+        if ((mask >> slot & one_block) == 0) continue;
+        note_changed(store, frame * format::frame_size + (u64{w} * 64 + slot) * format::inode_size);
     }
+    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + frame * format::frame_size);
+    for (u64 left = held; left != 0; left &= left - 1)
+        hold_removed(bitmap, {0, w, left & (~left + 1)});
+    clear_used(bitmap, w, mask, held != 0);
 }
 
 /// Clears the used bit of an inode and its generation; the caller updates inodes_used. The inode's

@@ -16,6 +16,8 @@ namespace warren {
 /// Has the interface of bulk::ResidentWay.
 class CommandWay {
  public:
+    static constexpr bool lists = false;
+
     CommandWay(VolumeImplementation& volume, bulk::ScanPurpose purpose)
         : volume_(volume), purpose_(purpose) {}
 

@@ -65,7 +65,7 @@ Errc TreeUnlinker::remove(Handle root) {
         WARREN_TRY(empty(wave));
         for (const Emptied& one : wave) {
             WARREN_TRY(one.directory == root ? volume_.reclaim_by_steps(root, true)
-                                             : volume_.reclaim_unless_taken(one.directory));
+                                             : volume_.reclaim_unless_taken(one.directory, true));
             ++removal_.directories;
         }
     }

@@ -230,7 +230,7 @@ class VolumeImplementation {
     void reclaim_at_close();
     /// Frees an emptied directory in the orphan directory, unless the thread that closed it last is
     /// freeing it. Does not wait for that thread, which may wait for this one.
-    Errc reclaim_unless_taken(Handle directory);
+    Errc reclaim_unless_taken(Handle directory, bool although_open);
     /// Frees a directory in the orphan directory, and everything below it.
     Errc remove_detached(Handle root, Removal& removal, const ProgressCallback& progress = {});
     /// Unlinks the files in a directory that is being removed, each by an operation of its own.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/out_of_memory.hpp"
+#include "fs/volume/listed_removal.hpp"
 #include "fs/volume/tree_remover.hpp"
 #include "fs/volume/tree_unlinker.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -20,6 +21,15 @@ namespace {
 
 constexpr std::chrono::milliseconds closing_reclaim_time{1000};
 
+/// Frees an inode without names, a directory by remove_directory().
+template <class Remove>
+Errc reclaim_inode(VolumeImplementation& volume, Handle handle, const Remove& remove_directory) {
+    const Result<Attributes> found = volume.ask<Verb::get_attributes>(command_on(handle));
+    if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
+    const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
+    return is_directory ? remove_directory() : volume.reclaim_by_steps(handle);
+}
+
 }  // namespace
 
 Errc VolumeImplementation::settle(const ops::Removed& removed) {
@@ -28,7 +38,11 @@ Errc VolumeImplementation::settle(const ops::Removed& removed) {
         static_cast<void>(
             serve_structure({Errc::need_prune, 0, removed.prune_inode, removed.prune_key, true}));
     }
-    return removed.reclaim.inode != 0 ? reclaim(removed.reclaim) : Errc::ok;
+    if (removed.reclaim.inode == 0) return Errc::ok;
+    // A directory that has lost its name has no names in it. The caller may be part of a bulk
+    // removal, so it must neither start another nor wait for one.
+    return reclaim_inode(*this, removed.reclaim,
+                         [&] { return reclaim_unless_taken(removed.reclaim, false); });
 }
 
 Errc VolumeImplementation::settle_soon(const ops::Removed& removed) {
@@ -48,13 +62,10 @@ void VolumeImplementation::prune_pending() {
 }
 
 Errc VolumeImplementation::reclaim(Handle handle) {
-    const Result<Attributes> found = ask<Verb::get_attributes>(command_on(handle));
-    if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-    if ((found->mode & format::type_mask) != format::type_directory) {
-        return reclaim_by_steps(handle);
-    }
-    Removal removal;
-    return remove_detached(handle, removal);
+    return reclaim_inode(*this, handle, [&] {
+        Removal removal;
+        return remove_detached(handle, removal);
+    });
 }
 
 Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
@@ -86,9 +97,11 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
     });
 }
 
-Errc VolumeImplementation::reclaim_unless_taken(Handle directory) {
-    const RemovalTurns::Turn turn(removal_turns_, directory.inode, std::try_to_lock);
-    return turn.is_taken() ? reclaim_by_steps(directory, true) : Errc::ok;
+Errc VolumeImplementation::reclaim_unless_taken(Handle directory, bool although_open) {
+    return or_no_memory([&] {
+        const RemovalTurns::Turn turn(removal_turns_, directory.inode, std::try_to_lock);
+        return turn.is_taken() ? reclaim_by_steps(directory, although_open) : Errc::ok;
+    });
 }
 
 Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal,
@@ -98,7 +111,10 @@ Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal,
         if (removed != Errc::not_supported) return removed;
     }
     if (works_on_host() && store().heads == nullptr) {
-        return TreeRemover(*this, progress).remove(root.inode, removal);
+        const auto on_cpu = [&] {
+            return TreeRemover(*this, progress).remove(root.inode, removal);
+        };
+        return replica_ == nullptr ? on_cpu() : remove_listed_tree(*this, root, removal, on_cpu);
     }
     return remove_by_commands(root.inode, removal);
 }

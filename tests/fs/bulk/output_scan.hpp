@@ -14,6 +14,7 @@
 #include "fs/bulk/scan/scan_table.hpp"
 #include "fs/bulk/scan/scan_worker.hpp"
 #include "tests/fs/bulk/scan_answers.hpp"
+#include "tests/support/failing_allocations.hpp"
 #include "tests/support/host_buffer.hpp"
 #include "tests/support/lockstep_team.hpp"
 
@@ -45,7 +46,7 @@ class OutputScan {
     template <class Take>
     Errc scan(const bulk::ScanPlan& plan, Handle root, const Take& take) {
         Site<Take> site{*this, plan, root, take};
-        std::fill_n(room_.linked.data(), room_.linked.count(), 0);
+        clear_marks();
         runs = 0;
         return bulk::run_scan(site);
     }
@@ -90,8 +91,13 @@ class OutputScan {
         const Take& take;
 
         Result<bulk::ScanReport> run(bool is_first) { return scan.run(plan, root, is_first); }
-        Errc make_room(u64 directories, u64 frames) { return scan.make_room(directories, frames); }
+        Errc make_room(u64 directories, u64 frames) {
+            WARREN_TRY(scan.make_room(directories, frames));
+            scan.clear_marks();
+            return Errc::ok;
+        }
         Errc take_output() {
+            if (plan.purpose == bulk::ScanPurpose::list) scan.gather();
             take(scan.output());
             return Errc::ok;
         }
@@ -142,6 +148,7 @@ class OutputScan {
         bulk::check_room(ref(), store_);
     }
     void work(u32 worker, const bulk::ScanPlan& plan, const bulk::ScanRef& ref) const {
+        const UncountedAllocations of_a_thread_without_a_handler;
         if (!shape_.in_lockstep) return work_as(ThreadTeam{worker}, plan, ref, scratch_of());
         Lockstep<4> lanes(worker);
         const auto scratch = scratch_of();
@@ -153,7 +160,15 @@ class OutputScan {
     template <class Team>
     void work_as(const Team& team, const bulk::ScanPlan& plan, const bulk::ScanRef& ref,
                  const std::shared_ptr<bulk::ScanScratch>& scratch) const {
-        using Way = bulk::ResidentWay<Team, bulk::AskForBlocks>;
+        if (plan.purpose == bulk::ScanPurpose::list) {
+            work_by<bulk::ResidentWay<Team, bulk::AskForBlocks, true>>(team, plan, ref, scratch);
+        } else {
+            work_by<bulk::ResidentWay<Team, bulk::AskForBlocks>>(team, plan, ref, scratch);
+        }
+    }
+    template <class Way, class Team>
+    void work_by(const Team& team, const bulk::ScanPlan& plan, const bulk::ScanRef& ref,
+                 const std::shared_ptr<bulk::ScanScratch>& scratch) const {
         const Way way(team, store_, *scratch, bulk::AskForBlocks(ref));
         using Teller = bulk::OutputTeller<Team>;
         bulk::ScanWorker<Team, bulk::BulkQueue, Way, Teller>(team, plan, ref, ref.queue, way,
@@ -191,7 +206,34 @@ class OutputScan {
         output.word_count = state.written & ((u64{1} << bulk::written_shift) - 1);
         output.bundles = {room_.bundles.data(), state.written >> bulk::written_shift};
         output.directory_count = state.directory_count;
+        output.masks = masks_;
         return output;
+    }
+    void clear_marks() {
+        std::fill_n(room_.linked.data(), room_.linked.count(), 0);
+        EXPECT_EQ(room_.held.allocate(room_.linked.count()), Errc::ok);
+        EXPECT_EQ(room_.blocks.allocate(store_.frame_count * bulk::frame_words), Errc::ok);
+    }
+    /// Takes what a listed tree consists of, if all of it is listed.
+    void gather() {
+        bulk::ScanState& state = *room_.state.data();
+        masks_.resize(store_.frame_count);
+        state.masked_count = 0;
+        const bulk::ScanRef now = ref();
+        const bool is_whole = state.error == 0 && state.spilled_count == 0;
+        const auto take_all = [&](const auto& team) {
+            for (u64 frame = 0; is_whole && frame < store_.frame_count; ++frame) {
+                bulk::gather_masks(team, now.masks, frame, masks_.data(),
+                                   static_cast<u32>(masks_.size()), state.masked_count);
+            }
+        };
+        Lockstep<4> lanes(0);
+        if (shape_.in_lockstep) {
+            lanes.run([&](const LockstepTeam<4>& team) { take_all(team); });
+        } else {
+            take_all(ThreadTeam{});
+        }
+        masks_.resize(state.masked_count);
     }
     Errc bring_wanted() {
         for (u32 i = 0; i < room_.state.data()->wanted_count; ++i) {
@@ -207,6 +249,7 @@ class OutputScan {
     const OutputScanShape shape_;
     bulk::ScanRoom<HostBuffer> room_;
     bool keeps_output_ = false;
+    std::vector<bulk::FrameMasks> masks_;
 };
 
 }  // namespace warren

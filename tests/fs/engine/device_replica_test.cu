@@ -81,6 +81,10 @@ class AssistedVolume {
     Volume* operator->() { return &**volume_; }
     InsideVolume& outer() { return *volume_; }
     VolumeImplementation& inside() { return volume_->inside(); }
+    void close_and_check() {
+        EXPECT_EQ((*volume_)->close(), Errc::ok);
+        EXPECT_TRUE(expect_clean(*disk_));
+    }
     std::vector<std::string> warnings() {
         const std::lock_guard lock(mutex_);
         return warnings_;
@@ -161,8 +165,10 @@ TEST_F(DeviceReplicaTest, looksUpAsTheCpuDoes) {
         ASSERT_GT(asked.size(), 1024u);
         // Handles of what is gone, and of numbers that others have now.
         Removal removal;
+        volume.inside().replica()->use_only(Side::cpu);
         for (const auto& [name, inode] : list_names(*volume, volume->root()))
             EXPECT_EQ(volume->remove_tree(anybody, volume->root(), name, removal), Errc::ok);
+        volume.inside().replica()->use_only(Side::replica);
         EXPECT_EQ(volume.inside().commit_and_free(true), Errc::ok);
         expect_answers_to_lookups(volume, asked);
         build_random(*volume, seed + 3, 1500);
@@ -193,6 +199,61 @@ TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
     });
     EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
     EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+}
+
+/// Removes "doomed"; whether the GPU has listed it.
+bool remove_doomed(AssistedVolume& volume, const DoomedTree& tree) {
+    const u64 before = volume.inside().replica()->statistics().by_replica;
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::ok);
+    EXPECT_EQ(removal.files, tree.files);
+    EXPECT_EQ(removal.directories, tree.directories);
+    return volume.inside().replica()->statistics().by_replica > before;
+}
+
+TEST_F(DeviceReplicaTest, listsTreesToRemove) {
+    std::vector<TreeRecipe> recipes = small_trees();
+    recipes.push_back({"many files", 256 * mib,
+                       [](Volume& volume) { return build_flat(volume, 40, 1500, false); }});
+    recipes.push_back({"one large directory", 256 * mib,
+                       [](Volume& volume) { return build_flat(volume, 1, 60'000, false); }});
+    for (const TreeRecipe& recipe : recipes) {
+        SCOPED_TRACE(recipe.label);
+        AssistedVolume volume(recipe.size_bytes);
+        ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+        make_file(*volume, make_directory(*volume, volume->root(), "kept"), "file");
+        for (u32 round = 0; round < 2; ++round) {
+            const DoomedTree tree = recipe.build(*volume);
+            EXPECT_EQ(remove_doomed(volume, tree), recipe.label != "zoo");
+            expect_answers(volume);
+            Removal rest;
+            for (const char* const beside : {"others", "outside"})
+                static_cast<void>(volume->remove_tree(anybody, volume->root(), beside, rest));
+        }
+        EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+        volume.close_and_check();
+    }
+}
+
+TEST_F(DeviceReplicaTest, listsTreesBesideWriters) {
+    AssistedVolume volume(512 * mib);
+    std::atomic<bool> is_over{false};
+    std::thread writer([&] {
+        const Handle own = make_directory(*volume, volume->root(), "own");
+        for (u64 i = 0; !is_over.load(std::memory_order_relaxed); ++i) {
+            const std::string name = "f" + std::to_string(i % 100);
+            EXPECT_TRUE(volume->create(anybody, own, name, {}));
+            EXPECT_EQ(volume->unlink(anybody, own, name), Errc::ok);
+        }
+    });
+    u32 listed = 0;
+    for (u32 round = 0; round < 20; ++round)
+        listed += remove_doomed(volume, build_flat(*volume, 10, 500, false)) ? 1 : 0;
+    is_over.store(true, std::memory_order_relaxed);
+    writer.join();
+    EXPECT_GT(listed, 5u);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+    volume.close_and_check();
 }
 
 TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
@@ -264,8 +325,8 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
     EXPECT_TRUE(volume.warnings().empty());
 }
 
-/// Opens a volume, measures it, finds all and looks names up while call `nth` of the CUDA runtime
-/// fails; 0: none fails. Returns how many calls there were.
+/// Opens a volume, measures it, finds all, looks names up and removes a tree while call `nth` of
+/// the CUDA runtime fails; 0: none fails. Returns how many calls there were.
 u64 find_while_a_call_fails(u64 nth) {
     static_cast<void>(gpu::fail_call(nth));
     AssistedVolume volume(64 * mib);
@@ -292,8 +353,14 @@ u64 find_while_a_call_fails(u64 nth) {
         asked.push_back({some, "f" + std::to_string(i % 80), true});
     for (u32 i = 0; i < 2; ++i)  // with memory that was taken now, and before
         expect_lookups(*volume, anybody, asked);
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "some", removal), Errc::ok);
+    EXPECT_EQ(removal.files, 40u);
+    EXPECT_EQ(removal.directories, 1u);
     EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
-    return gpu::fail_call(0);
+    const u64 calls = gpu::fail_call(0);
+    volume.close_and_check();
+    return calls;
 }
 
 TEST_F(DeviceReplicaTest, theCpuAnswersIfACallFails) {

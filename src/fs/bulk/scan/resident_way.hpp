@@ -110,10 +110,13 @@ WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     return few;
 }
 
-/// `Blocks` handles missing blocks. Members are collective unless they say "one lane".
-template <class Team, class Blocks>
+/// `Blocks` handles missing blocks. `lists_tree`: for ScanPurpose::list and nothing else, so that
+/// the code of other scans does without. Members are collective unless they say "one lane".
+template <class Team, class Blocks, bool lists_tree = false>
 class ResidentWay {
  public:
+    static constexpr bool lists = lists_tree;
+
     WARREN_HD ResidentWay(const Team& team, const core::Store& store, ScanScratch& scratch,
                           const Blocks& blocks)
         : team_(team), store_(store), scratch_(scratch), blocks_(blocks) {}
@@ -210,6 +213,18 @@ class ResidentWay {
         core::fence_acquire();  // pairs with fence_release() of writers
         if (relaxed_load(word) != version) return Errc::retry;
         return inode.generation == 0 ? Errc::stale : Errc::ok;
+    }
+
+    /// Adds the blocks of the path, but not that of the directory's inode.
+    WARREN_HD void add_path(const TreeMasks& masks) const {
+        for (u32 i = 1 + team_.lane(); i < count_; i += Team::width)
+            add_block(masks, scratch_.places[i]);
+    }
+    /// Adds the inode of the entry in `slot`, which read_inode() has read. One lane.
+    WARREN_HD Errc add_entry(const TreeMasks& masks, u32 slot) const {
+        const format::DirectorySlot entry = leaf().slots[slot];
+        const bool is_directory = entry.type() == format::entry_type(format::type_directory);
+        return add_inode(store_, masks, entry.inode(), is_directory);
     }
 
     /// Called for a directory in `slot` that names another parent. Errc::corrupt if the leaf still

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "fs/bulk/scan/scan_output.hpp"
 #include "fs/bulk/scan/scan_work.hpp"
 #include "warren/scan_table.hpp"
 #include "warren/volume.hpp"
@@ -28,6 +29,8 @@ struct ScanCall {
     std::function<void(u64 count, const std::function<void(u64)>& body)> for_each = {};
     std::function<Errc()> wait = {};  // see ScanSteps
     ProgressCallback progress = {};   // with `usage`: told how many names are measured
+    /// For ScanPurpose::list: called once, with all masks, while the version of the image is held.
+    const std::function<Errc(const bulk::ScanOutput&)>* take_masks = nullptr;
 };
 
 }  // namespace warren

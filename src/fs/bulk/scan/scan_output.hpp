@@ -150,6 +150,7 @@ struct ScanOutput {
     u64 word_count = 0;
     std::span<const BundlePlace> bundles = {};  // a directory's record precedes its entries
     u32 directory_count = 0;                    // number of directories found by all runs so far
+    std::span<const FrameMasks> masks = {};     // ScanPurpose::list; in any order
     const ScanArrival* arrival = nullptr;       // null: everything has arrived
 
     /// Waits for the words of a bundle, or for all. The members below require that it has returned

@@ -23,12 +23,13 @@ struct ScanReport {
     u32 error;
     u64 inodes_wanted;
     u64 frames_wanted;
+    u32 masked_count;
 };
 
 WARREN_HD inline ScanReport report_of(const ScanState& state) {
-    return {state.written,       state.directory_count, state.sum_count,
-            state.spilled_count, state.wanted_count,    state.damaged_count,
-            state.error,         state.inodes_wanted,   state.frames_wanted};
+    return {state.written,       state.directory_count, state.sum_count, state.spilled_count,
+            state.wanted_count,  state.damaged_count,   state.error,     state.inodes_wanted,
+            state.frames_wanted, state.masked_count};
 }
 
 /// The volume counts as damaged after this many runs that have met invalid contents.

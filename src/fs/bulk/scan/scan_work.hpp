@@ -11,6 +11,7 @@
 
 #include "fs/bulk/bulk_queue.hpp"
 #include "fs/bulk/scan/scan_filter.hpp"
+#include "fs/bulk/scan/tree_masks.hpp"
 #include "fs/bulk/tree_task.hpp"
 #include "fs/core/permission.hpp"
 
@@ -20,6 +21,7 @@ enum class ScanPurpose : u8 {
     visit,    // report directories, and the files that match the filter
     measure,  // sum up sizes
     removal,  // check whether the caller may remove everything
+    list,     // list what removing the tree frees; of the image of a replica
 };
 
 /// The parameters of a scan, the same for all workers.
@@ -95,6 +97,7 @@ struct ScanState {
     u32 wanted_count;
     u32 damaged_count;
     u32 error;          // an Errc
+    u32 masked_count;   // block groups of which the tree has something
     u64 inodes_wanted;  // not 0: more directories than fit; restart with room for this many
     u64 frames_wanted;  // the same for frames in `linked`
 };
@@ -114,7 +117,8 @@ struct ScanRef {
     u64* wanted;             // addresses of blocks that are not in memory
     u64* output;
     BundlePlace* bundles;
-    u64* linked;  // one bit per inode number: set for a counted file with several names
+    u64* linked;      // one bit per inode number: set for a counted file with several names
+    TreeMasks masks;  // ScanPurpose::list; `inodes` is `linked`
 
     u64 directory_max;
     u64 range_max;
@@ -170,6 +174,7 @@ WARREN_HD inline void start_scan(const ScanRef& ref, Handle root) {
     state.range_count = 0;
     state.sum_count = 1;
     state.error = 0;
+    state.masked_count = 0;
     state.inodes_wanted = 0;
     state.frames_wanted = 0;
     ref.directories[0] = {root.inode, root.generation, 0, 0, 0, {0, ~u64{0}}};

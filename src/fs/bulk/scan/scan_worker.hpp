@@ -184,6 +184,7 @@ class ScanWorker {
     WARREN_HD Errc list_leaf(const ops::TreeTask& task) {
         const format::DirectoryLeaf& leaf = way_.leaf();
         const bool checks_whole = plan_.tree_check == core::TreeCheck::whole;
+        if constexpr (Way::lists) way_.add_path(ref_.masks);
         // An empty directory needs no permission, because there is nothing to list or to remove.
         if (leaf.count == 0 && !checks_whole) return Errc::ok;
         WARREN_TRY(check_caller(task));
@@ -220,7 +221,7 @@ class ScanWorker {
     }
     WARREN_HD bool is_of_use(const format::DirectoryLeaf& leaf, format::DirectorySlot slot) const {
         if (slot.type() == format::entry_type(format::type_directory)) return true;
-        if (plan_.purpose == ScanPurpose::measure) return true;
+        if (Way::lists || plan_.purpose == ScanPurpose::measure) return true;
         if (plan_.purpose == ScanPurpose::removal) return way_.must_own_entries(plan_.caller);
         if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) return true;
         const char* heap = reinterpret_cast<const char*>(leaf.heap);
@@ -241,9 +242,11 @@ class ScanWorker {
             pause_briefly();
             found.code = way_.read_inode(index, whole, found.attributes);
         }
-        if (!looks || found.code == Errc::stale) return;
+        const bool is_gone = found.code == Errc::stale;
+        if (!looks || (is_gone && !Way::lists)) return;
         if (found.code != Errc::ok) {
-            fail_scan(ref_, found.code);
+            // In an image that nobody changes no inode can be gone.
+            fail_scan(ref_, is_gone ? Errc::corrupt : found.code);
             return;
         }
         const Attributes& attributes = found.attributes;
@@ -256,6 +259,9 @@ class ScanWorker {
             const Errc code = way_.explain_stray(index, attributes.handle, task_.root);
             if (code != Errc::ok) fail_scan(ref_, code);
             found = {};
+        } else if constexpr (Way::lists) {
+            const Errc code = way_.add_entry(ref_.masks, index);
+            if (code != Errc::ok) fail_scan(ref_, code);
         } else if (plan_.purpose == ScanPurpose::visit) {
             found.is_told =
                 found.is_directory || plan_.files.wants_file(attributes.size, attributes.modified);

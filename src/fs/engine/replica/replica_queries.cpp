@@ -21,6 +21,8 @@ QueryKind kind_of(const ScanCall& call) {
             return QueryKind::check;
         case bulk::ScanPurpose::measure:
             return QueryKind::measure;
+        case bulk::ScanPurpose::list:
+            return QueryKind::remove;
         case bulk::ScanPurpose::visit:
             break;
     }
@@ -58,7 +60,8 @@ ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<Replica
       now_(options.now),
       replica_(store, std::move(memory), options.freeze, options.for_each),
       sides_(options.workers),
-      sizes_(store.root_inode) {}
+      sizes_(store.root_inode),
+      removal_sizes_(store.root_inode) {}
 
 Errc ReplicaQueries::load() {
     const double begin = now_();
@@ -177,6 +180,47 @@ Errc ReplicaQueries::scan_image(const ScanCall& call) {
     return Errc::not_supported;
 }
 
+Errc ReplicaQueries::remove(Handle root,
+                            const std::function<Errc(const bulk::ScanOutput&)>& free_listed,
+                            const CpuScan& on_cpu) {
+    constexpr u32 all_levels = ~u32{0};
+    const u64 inodes = relaxed_load(store_.state->inodes_used);
+    // The check before the removal may have counted the names.
+    ScanSizes::Estimate size = sizes_.estimate(root, all_levels, inodes);
+    if (!size.is_known) size = removal_sizes_.estimate(root, all_levels, inodes);
+    Query query{QueryKind::remove, size.items, size.is_known};
+    const auto finish = [&] {
+        u64 removed = 0;
+        WARREN_TRY(on_cpu(removed));
+        removal_sizes_.note(root, all_levels, inodes, removed);
+        query.items = removed;
+        query.is_known = true;
+        return Errc::ok;
+    };
+    const auto on_replica = [&] {
+        return remove_listed(root, free_listed) ? finish() : Errc::not_supported;
+    };
+    return run(query, on_replica, finish);
+}
+
+/// Whether the tree was freed.
+bool ReplicaQueries::remove_listed(
+    Handle root, const std::function<Errc(const bulk::ScanOutput&)>& free_listed) {
+    constexpr u32 attempts_max = 3;
+    ScanCall call{bulk::plan_scan(bulk::ScanPurpose::list, {}), root};
+    Errc freed = Errc::retry;
+    const std::function<Errc(const bulk::ScanOutput&)> take = [&](const bulk::ScanOutput& listed) {
+        freed = free_listed(listed);
+        return freed == Errc::ok ? Errc::ok : Errc::not_supported;  // the reader has not failed
+    };
+    call.take_masks = &take;
+    for (u32 attempt = 0; freed == Errc::retry && attempt < attempts_max; ++attempt) {
+        freed = Errc::not_supported;  // if it is not called
+        static_cast<void>(scan_image(call));
+    }
+    return freed == Errc::ok;
+}
+
 /// Errc::not_supported: the CPU must look up what has no answer.
 Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller,
                                       const ImageReader::UseStream& by_stream) {
@@ -207,8 +251,8 @@ std::string ReplicaQueries::note() const {
         (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
         "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
     return reader_->name() +
-           (done.is_on ? " answers find, du and lookups of many names beside it where that is "
-                         "predicted to be faster: "
+           (done.is_on ? " answers find, du and lookups of many names beside it, and lists trees "
+                         "to remove, where that is predicted to be faster: "
                        : " is not used any more after a failure: ") +
            counts;
 }

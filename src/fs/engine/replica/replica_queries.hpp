@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries that a replica may answer beside the CPU engine, scans and lookups of many names: each
-// runs on the side that is predicted to finish first (side_choice.hpp).
+// Queries that a replica may answer beside the CPU engine: scans, lookups of many names, and what
+// the removal of a tree frees. Each runs on the side that is predicted to finish first
+// (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
 // or if its memory is used up, it is given up for as long as the volume is open.
@@ -47,7 +48,8 @@ class ImageReader {
     virtual std::string failure() const = 0;
 };
 
-/// Which side has answered queries (scans, and calls for lookups), since the volume was opened.
+/// Which side has answered queries (scans, calls for lookups, removals of trees), since the volume
+/// was opened.
 struct ReplicaStatistics {
     bool is_on = false;     // not given up
     u64 by_replica = 0;     // queries that the replica has answered
@@ -94,6 +96,12 @@ class ReplicaQueries {
     /// whatever has no answer yet.
     void look_up(u64 names, const core::Credentials& caller,
                  const ImageReader::UseStream& by_stream, const std::function<void()>& by_cpu);
+    /// Removes the detached directory `root` and everything below it. `free_listed` gets what the
+    /// replica lists and frees all of it but the root, or nothing: Errc::retry if something of it
+    /// has changed since. Then, or instead, `on_cpu` removes the rest and sets the number of all
+    /// names that were removed.
+    Errc remove(Handle root, const std::function<Errc(const bulk::ScanOutput&)>& free_listed,
+                const CpuScan& on_cpu);
     ReplicaStatistics statistics() const;
     /// What works beside the CPU engine and what it has done, for users.
     std::string note() const;
@@ -105,6 +113,8 @@ class ReplicaQueries {
     template <class OnReplica, class OnCpu>
     Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
     Errc scan_image(const ScanCall& call);
+    bool remove_listed(Handle root,
+                       const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
     Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream);
     void give_up_after(Errc code);
 
@@ -115,6 +125,7 @@ class ReplicaQueries {
     Replica replica_;
     SideChoice sides_;
     ScanSizes sizes_;
+    ScanSizes removal_sizes_;
     std::optional<Side> only_;
     std::atomic<bool> is_given_up_{false};
     std::atomic<u64> by_replica_{0};

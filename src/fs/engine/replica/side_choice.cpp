@@ -37,7 +37,7 @@ SideChoice::SideChoice(u32 workers)
           // The CPU never sends anything, so its third rate stays as it is.
           const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1});
           const Sides sides{OneSide{cpu}, OneSide{CostModel(on_replica)}};
-          return std::array<Sides, query_kinds>{sides, sides, sides, sides, sides, sides};
+          return std::array<Sides, query_kinds>{sides, sides, sides, sides, sides, sides, sides};
       }()) {}
 
 CostModel::Terms SideChoice::amounts(u64 items, u64 marked) {

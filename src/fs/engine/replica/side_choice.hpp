@@ -20,8 +20,8 @@ namespace warren {
 enum class Side : u8 { cpu, replica };
 
 /// Each kind has rates of its own: what is read and brought back of a name differs.
-enum class QueryKind : u8 { check, measure, find_some, find_all, make_table, look_up };
-inline constexpr std::size_t query_kinds = 6;
+enum class QueryKind : u8 { check, measure, find_some, find_all, make_table, look_up, remove };
+inline constexpr std::size_t query_kinds = 7;
 
 struct Query {
     QueryKind kind;

@@ -66,8 +66,10 @@ Errc TreeReading::deliver(const core::Store& store, BulkHost& host, const ScanCa
             return Errc::ok;
         });
     };
+    const TakeOutput& take_all =
+        call.take_masks != nullptr ? *call.take_masks : TakeOutput(take_apart);
     const Errc code = run([&](TreeScan& scan) {
-        const Errc scanned = scan.scan(store, call.plan, call.root, take_apart, host);
+        const Errc scanned = scan.scan(store, call.plan, call.root, take_all, host);
         if (scanned == Errc::io || call.usage == nullptr) return scanned;
         const Errc fetched = scan.fetch_sums(sums);
         return scanned == Errc::ok ? fetched : scanned;

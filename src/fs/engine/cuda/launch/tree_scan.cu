@@ -23,6 +23,8 @@ constexpr u64 first_bundles = 8 * 1024;
 constexpr u64 piece_words = 256 * 1024;  // of a larger output, which is copied in segments
 constexpr u64 first_sums = 4 * 1024;
 constexpr u32 report_blocks = 32;
+constexpr u32 gather_blocks = 264;
+constexpr u32 masks_max = 4096;  // block groups that a listed tree may have something of
 constexpr u32 seed_threads = 256;
 constexpr u32 warps_max = 8;  // of a block
 // What ScanState::written and BundlePlace can count.
@@ -49,12 +51,14 @@ __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* l
     if (threadIdx.x == 0) ref.queue.begin_over(ThreadTeam{});
 }
 
+/// `lists`: for ScanPurpose::list, whose code would slow down the other scans.
+template <bool lists>
 __global__ void __launch_bounds__(256, 3)
     scan_trees(core::Store store, const __grid_constant__ ScanPlan plan,
                const __grid_constant__ ScanRef ref) {
     extern __shared__ ScanScratch scratches[];
     const WarpTeam team{(blockIdx.x * blockDim.x + threadIdx.x) / WarpTeam::width};
-    using Way = ResidentWay<WarpTeam, AskForBlocks>;
+    using Way = ResidentWay<WarpTeam, AskForBlocks, lists>;
     const Way way(team, store, scratches[threadIdx.x / WarpTeam::width], AskForBlocks(ref));
     ScanWorker<WarpTeam, BulkQueue, Way, OutputTeller<WarpTeam>> worker(team, plan, ref, ref.queue,
                                                                         way, {team, ref});
@@ -89,6 +93,16 @@ __global__ void report_run(ScanRef ref, FirstFound to) {
     }
     if (thread != 0) return;
     *to.report = report_of(state);
+}
+
+/// Writes to pinned memory what the listed tree has in each block group.
+__global__ void gather_tree(core::Store store, ScanRef ref, FrameMasks* rows) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+    const u32 warps = gridDim.x * blockDim.x / WarpTeam::width;
+    const WarpTeam team{thread / WarpTeam::width};
+    for (u64 frame = team.worker; frame < store.frame_count; frame += warps) {
+        gather_masks(team, ref.masks, frame, rows, masks_max, ref.state->masked_count);
+    }
 }
 
 class Arrival final : public ScanArrival {
@@ -141,10 +155,12 @@ Errc TreeScan::open(const ScanShape& shape) {
     shape_ = shape;
     WARREN_CHECK(shape.warps_per_block <= warps_max);
     const int shared_bytes = static_cast<int>(shape.warps_per_block * sizeof(ScanScratch));
-    WARREN_TRY(
-        gpu::check(cudaFuncSetAttribute(reinterpret_cast<const void*>(scan_trees),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-                   "cudaFuncSetAttribute"));
+    for (const auto kernel : {scan_trees<false>, scan_trees<true>}) {
+        WARREN_TRY(gpu::check(
+            cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+            "cudaFuncSetAttribute"));
+    }
     WARREN_TRY(stream_.open());
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
@@ -220,7 +236,7 @@ float TreeScan::kernel_ms() const {
 }
 
 /// Sets the plan, and copies its credentials to device memory.
-Errc TreeScan::begin(const ScanPlan& plan) {
+Errc TreeScan::begin(const core::Store& store, const ScanPlan& plan) {
     plan_ = plan;
     if (plan.caller.group_count > core::groups_max) return Errc::invalid;
     const u64 group_bytes = u64{plan.caller.group_count} * sizeof(u32);
@@ -228,8 +244,36 @@ Errc TreeScan::begin(const ScanPlan& plan) {
         WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups, group_bytes));
     }
     plan_.caller.groups = groups_.data();
-    if (plan.purpose != ScanPurpose::measure) return Errc::ok;
+    const bool lists = plan.purpose == ScanPurpose::list;
+    if (lists) {
+        const u64 blocks = store.frame_count * frame_words;
+        const u64 inodes = room_.linked.count();
+        WARREN_TRY(
+            take_share(room_.blocks.missing_bytes(blocks) + room_.held.missing_bytes(inodes)));
+        WARREN_TRY(room_.blocks.grow(blocks));
+        WARREN_TRY(room_.held.grow(inodes));
+        WARREN_TRY(host_masks_.reserve(masks_max));
+        WARREN_TRY(stream_.fill(room_.blocks.data(), 0, room_.blocks.bytes()));
+        WARREN_TRY(stream_.fill(room_.held.data(), 0, room_.held.bytes()));
+    }
+    if (!lists && plan.purpose != ScanPurpose::measure) return Errc::ok;
     return stream_.fill(room_.linked.data(), 0, room_.linked.bytes());
+}
+
+/// Passes what the listed tree consists of to `take`. Errc::no_space if it lies in more block
+/// groups than there is room for.
+Errc TreeScan::fetch_masks(const core::Store& store, const TakeOutput& take) {
+    gather_tree<<<gather_blocks, seed_threads, 0, stream_.get()>>>(
+        store, room_.ref(workers(), WarpTeam::width), host_masks_.data());
+    WARREN_TRY(launched("gather_tree"));
+    u32& count = report_.data()->masked_count;
+    WARREN_TRY(stream_.copy(&count, &room_.state.data()->masked_count, sizeof count));
+    WARREN_TRY(stream_.wait());
+    if (count > masks_max) return Errc::no_space;
+    ScanOutput output;
+    output.directory_count = report_.data()->directory_count;
+    output.masks = {host_masks_.data(), count};
+    return take(output);
 }
 
 Errc TreeScan::run(const core::Store& store, Handle root, bool is_first, bool keeps_output) {
@@ -240,9 +284,9 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first, bool ke
     begin_run<<<1, seed_threads, 0, stream_.get()>>>(store, shared, left, root, is_first,
                                                      keeps_output);
     WARREN_TRY(launched("begin_run"));
-    scan_trees<<<shape_.blocks, shape_.warps_per_block * WarpTeam::width,
-                 shape_.warps_per_block * sizeof(ScanScratch), stream_.get()>>>(store, plan_,
-                                                                                shared);
+    const auto kernel = plan_.purpose == ScanPurpose::list ? scan_trees<true> : scan_trees<false>;
+    kernel<<<shape_.blocks, shape_.warps_per_block * WarpTeam::width,
+             shape_.warps_per_block * sizeof(ScanScratch), stream_.get()>>>(store, plan_, shared);
     WARREN_TRY(launched("scan_trees"));
     WARREN_TRY(end_.record(stream_));
     report_run<<<report_blocks, seed_threads, 0, stream_.get()>>>(
@@ -312,13 +356,17 @@ class TreeScan::Site {
     }
     Errc make_room(u64 inodes, u64 frames) {
         WARREN_TRY(scan_.make_room(inodes, frames));
-        return scan_.begin(plan_);
+        return scan_.begin(store_, plan_);
     }
     Errc take_output() {
         if (plan_.purpose == ScanPurpose::removal) return Errc::ok;
         if (take_ == nullptr) return keep_output();
         const bool visits_last = plan_.purpose == ScanPurpose::visit && host_.visits_last();
         const ScanReport& report = *scan_.report_.data();
+        if (plan_.purpose == ScanPurpose::list) {
+            const bool is_whole = report.error == 0 && report.spilled_count == 0;
+            return is_whole ? scan_.fetch_masks(store_, *take_) : Errc::ok;
+        }
         if (visits_last && report.error != 0) return static_cast<Errc>(report.error);
         if (visits_last && report.spilled_count != 0) return Errc::no_space;
         return scan_.fetch_output(*take_, visits_last);
@@ -355,7 +403,7 @@ Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root,
 
 Errc TreeScan::scan_all(const core::Store& store, const ScanPlan& plan, Handle root,
                         const TakeOutput* take, BulkHost& host) {
-    WARREN_TRY(begin(plan));
+    WARREN_TRY(begin(store, plan));
     runs_ = 0;
     Site site(*this, store, plan, root, take, host);
     return run_scan(site);

@@ -64,10 +64,11 @@ class TreeScan {
     Errc make_room(u64 directories, u64 frames);
     Errc grow_output();
     Errc take_share(u64 bytes);
-    Errc begin(const ScanPlan& plan);
+    Errc begin(const core::Store& store, const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first, bool keeps_output);
     ScanRef ref() const;
     Errc fetch_output(const TakeOutput& take, bool waits);
+    Errc fetch_masks(const core::Store& store, const TakeOutput& take);
     Errc send_output(u64 words);
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
 
@@ -82,6 +83,7 @@ class TreeScan {
     gpu::PinnedBuffer<u64> host_output_;
     gpu::PinnedBuffer<BundlePlace> host_bundles_;
     gpu::PinnedBuffer<ScanSum> host_sums_;
+    gpu::PinnedBuffer<FrameMasks> host_masks_;
     std::deque<gpu::Event> arrived_;  // one for each segment of the output
     TableFill table_{[this](u64 bytes) { return take_share(bytes); }};
     ScanPlan plan_;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// While the barrier is closed nobody holds the lock of a version word, and all of them are locked
+// at once: a tree of that size has inodes in nearly every stripe.
+#include "fs/volume/listed_removal.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "base/out_of_memory.hpp"
+#include "fs/bulk/scan/scan_output.hpp"
+#include "fs/ops/remove_tree.hpp"
+
+namespace warren {
+namespace {
+
+using bulk::FrameMasks;
+using core::Store;
+
+// All are freed while the barrier is closed, so this bounds how long operations wait.
+constexpr u64 inodes_max = u64{1} << 20;
+constexpr u32 parts = 4;  // of the inodes of a block group: as many tasks
+constexpr u32 part_words = core::bitmap_words / parts;
+
+u64 count_bits(std::span<const u64> words) {
+    u64 count = 0;
+    for (const u64 word : words)
+        count += static_cast<u64>(hd::popcount(word));
+    return count;
+}
+
+/// The bits of the blocks in a word of the group's blocks that hold inodes of the row.
+u64 inode_blocks(const FrameMasks& row, u32 w) {
+    constexpr u32 words = core::bitmap_words / bulk::frame_words;
+    constexpr u32 blocks = 64 / format::inodes_per_block;  // of one word of inodes
+    u64 bits = 0;
+    for (u32 i = 0; i < words; ++i) {
+        for (u32 block = 0; block < blocks; ++block) {
+            const u64 inodes = row.inodes[w * words + i] >> block * format::inodes_per_block;
+            if ((inodes & ((u64{1} << format::inodes_per_block) - 1)) != 0)
+                bits |= u64{1} << (i * blocks + block);
+        }
+    }
+    return bits;
+}
+
+class ListedTree {
+ public:
+    ListedTree(VolumeImplementation& volume, u64 root, std::span<const FrameMasks> rows)
+        : volume_(volume), store_(volume.store()), root_(root), rows_(rows) {}
+
+    u64 inodes() const { return inodes_; }
+    u64 blocks() const { return blocks_; }
+
+    /// Frees everything or nothing. Requires: the caller holds the version of the list. Waits for
+    /// no caller of the thread pool, who may wait for a version: Errc::busy if there is one.
+    Errc free() {
+        std::unique_lock<std::mutex> turn;
+        if (!volume_.thread_pool().try_turn(turn)) return Errc::busy;
+        u64 bitmaps = 0;
+        std::vector<Task> tasks;
+        for (u64 i = 0; i < rows_.size(); ++i) {
+            const u64 inodes = count_bits(rows_[i].inodes);
+            const u64 bitmap = rows_[i].frame * format::frame_size;
+            if (inodes != 0 && !ops::are_resident(store_, bitmap, bitmap)) {
+                return Errc::not_supported;
+            }
+            inodes_ += inodes;
+            blocks_ += count_bits(rows_[i].blocks);
+            bitmaps += inodes != 0 ? 1 : 0;
+            for (u32 part = 0; part < (inodes != 0 ? parts : 1); ++part)
+                tasks.push_back({i, part, nullptr});
+        }
+        if (inodes_ > inodes_max) return Errc::not_supported;
+        core::StoreState& state = *store_.state;
+        const u64 tables =
+            std::min<u64>(rows_.size(), store_.frame_count / format::frames_per_table_block + 1);
+        const u64 dirtied = bitmaps + tables + 1;  // and the block of the root
+        core::JournalCredits credits;
+        const core::JournalRoom room = credits.reserve(state, dirtied);
+        if (credits.verdict(room, dirtied) != Errc::ok) return Errc::busy;
+        Errc code = Errc::retry;
+        volume_.freeze([&] {
+            if (is_changed() || relaxed_load(state.read_only) != 0) return;
+            lock_all();
+            code = or_no_memory([&] {
+                volume_.thread_pool().run_in_turn(
+                    std::move(tasks), [this](ThreadPool::Worker& worker, const Task& task) {
+                        free_part(worker.team(), rows_[task.subject], static_cast<u32>(task.place));
+                    });
+                return Errc::ok;
+            });
+            if (code == Errc::ok) end_freeing(state);
+            unlock_all();
+        });
+        return code;
+    }
+
+ private:
+    core::InodeRef root_ref() const {
+        core::InodeRef root;
+        root.number = root_;
+        root.at = reinterpret_cast<format::Inode*>(store_.base + root_ * format::inode_size);
+        return root;
+    }
+    /// Whether a block that the list was made of has changed since.
+    bool is_changed() const {
+        if (core::test_bit(store_.changed, root_ref().block_place() / format::block_size))
+            return true;
+        for (const FrameMasks& row : rows_) {
+            if (!core::test_bit(store_.changed_frames, row.frame)) continue;
+            for (u32 w = 0; w < bulk::frame_words; ++w) {
+                const u64 changed = relaxed_load(store_.changed[row.frame * bulk::frame_words + w]);
+                if ((changed & (row.blocks[w] | inode_blocks(row, w))) != 0) return true;
+            }
+        }
+        return false;
+    }
+
+    /// Locks every stripe: readers that saw anything of the tree read it again.
+    void lock_all() const {
+        for (u32 stripe = 0; stripe < core::version_stripes; ++stripe) {
+            const u64 version = relaxed_load(store_.versions[stripe]);
+            WARREN_CHECK((version & 1) == 0);
+            relaxed_store(store_.versions[stripe], version | 1);
+        }
+    }
+    void unlock_all() const {
+        for (u32 stripe = 0; stripe < core::version_stripes; ++stripe) {
+            device_atomic<u64> word(store_.versions[stripe]);
+            // Release: pairs with the acquire in Operation::observe().
+            word.store(word.load(hd::memory_order_relaxed) + 1, hd::memory_order_release);
+        }
+    }
+
+    /// Prefetches the inodes of word `w` of the row, whose first lines will be written.
+    void fetch_inodes(const FrameMasks& row, u32 w) const {
+        const auto* const slots =
+            reinterpret_cast<const format::Inode*>(store_.base + row.frame * format::frame_size) +
+            u64{w} * 64;
+        for (u64 left = row.inodes[w]; left != 0; left &= left - 1)
+            __builtin_prefetch(&slots[hd::countr_zero(left)], 1);
+    }
+
+    void free_part(const ThreadTeam& team, const FrameMasks& row, u32 part) const {
+        core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
+        CpuOperation op(team, store_);
+        if (part == 0) free_blocks(op, row);
+        bool has_inodes = false;
+        for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
+            if (row.inodes[w] == 0) continue;
+            has_inodes = true;
+            if (w + 1 < core::bitmap_words) fetch_inodes(row, w + 1);
+            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
+        }
+        if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
+    }
+    void free_blocks(CpuOperation& op, const FrameMasks& row) const {
+        bool has_blocks = false;
+        for (u32 w = 0; w < bulk::frame_words; ++w) {
+            if (row.blocks[w] == 0) continue;
+            has_blocks = true;
+            const u64 first = row.frame * format::blocks_per_frame + u64{w} * 64;
+            for (u64 dirty = relaxed_load(store_.dirty[first / 64]) & row.blocks[w]; dirty != 0;
+                 dirty &= dirty - 1) {
+                const u64 block = first + static_cast<u64>(hd::countr_zero(dirty));
+                op.clear_dirty(block * format::block_size);
+            }
+            core::end_use_in_word(store_, row.frame, w, row.blocks[w]);
+        }
+        if (has_blocks) op.mark_dirty(store_.table_place(row.frame));
+    }
+
+    /// Counts what was freed; the root has neither names nor leaves any more.
+    void end_freeing(core::StoreState& state) const {
+        device_atomic<u64>(state.inodes_used).fetch_sub(inodes_, hd::memory_order_relaxed);
+        device_atomic<u64>(state.blocks_used).fetch_sub(blocks_, hd::memory_order_relaxed);
+        CpuOperation op(ThreadTeam{}, store_);
+        format::Inode& root = *root_ref().at;
+        relaxed_store(root.area_count, u16{0});
+        relaxed_store(root.height, u8{0});
+        relaxed_store(root.entries, format::entries_dying);
+        relaxed_store(root.size, u64{0});
+        relaxed_store(root.blocks, u64{relaxed_load(root.attributes.raw) != 0});
+        op.mark_dirty(root_ref().block_place());
+        core::check_step_credits(state);
+    }
+
+    VolumeImplementation& volume_;
+    const Store& store_;
+    const u64 root_;
+    const std::span<const FrameMasks> rows_;
+    u64 inodes_ = 0;
+    u64 blocks_ = 0;
+};
+
+}  // namespace
+
+Errc remove_listed_tree(VolumeImplementation& volume, Handle root, Removal& removal,
+                        const std::function<Errc()>& on_cpu) {
+    const u64 before = removal.files + removal.directories;
+    const auto free_listed = [&](const bulk::ScanOutput& listed) {
+        return or_no_memory([&] {
+            ListedTree tree(volume, root.inode, listed.masks);
+            WARREN_TRY(tree.free());
+            const u64 directories = listed.directory_count - 1;  // the root remains
+            removal.files += tree.inodes() - directories;
+            removal.directories += directories;
+            removal.blocks += tree.blocks();
+            return Errc::ok;
+        });
+    };
+    return volume.replica()->remove(root, free_listed, [&](u64& removed) {
+        const Errc code = on_cpu();
+        removed = removal.files + removal.directories - before;
+        return code;
+    });
+}
+
+}  // namespace warren
