@@ -23,7 +23,7 @@ constexpr u64 metadata_blocks_max = 8;
 
 class Space : public testing::TestWithParam<u64> {
  protected:
-    static constexpr u64 size_bytes = is_sanitized ? 8 * mib : 32 * mib;
+    static constexpr u64 size_bytes = is_sanitized ? 16 * mib : 32 * mib;
 
     /// Available space after a commit: an engine with memory of its own updates it only then.
     Statistics settled() {
