@@ -140,17 +140,6 @@ struct Place {
     friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// Calls work(first, last) for ranges of all items on all cores: for what takes milliseconds, so
-/// that no signal need be handled meanwhile.
-template <class Work>
-void briefly_on_all_cores(u64 count, u64 step, const Work& work) {
-    Counter counter(count, step);
-    run_on_kept_threads(count <= step ? 1 : 0, [&](u32) {
-        for (u64 first = 0, last = 0; counter.take(first, last);)
-            work(first, last);
-    });
-}
-
 /// Sorts parts on all cores, and merges them. What has no address stays in order.
 void sort_places(std::span<Place> places) {
     constexpr u64 part = 8192;
@@ -202,7 +191,6 @@ struct Reading {
 
 /// Finds the files, and where in the buffer each of them is stored.
 Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start) {
-    LongCall call{nb::none()};
     const std::size_t count = files.size();
     Reading reading(count);
     i64* offsets = reading.offsets.data<i64>();
@@ -211,9 +199,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
-        const auto looked_up = files.look_up(volume, caller, *from);
-        on_all_cores(call, count, [&](u64 i, bool) {
-            const Result<Attributes> file = files.find(volume, looked_up, i);
+        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
             reading.codes[i] = check_file(volume, caller, file, 4);
             places[i] = {0, i};
             offsets[i + 1] = 0;
@@ -225,13 +211,11 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
             const Result<u64> address = volume.address_of(file->handle, begin);
             if (address) places[i].address = *address;
         });
-        if (call.is_stopped()) return Errc::ok;  // finish() says why
         sort_places(places);
         std::partial_sum(offsets, offsets + count + 1, offsets);
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, start.path());
-    call.finish(count);
     return reading;
 }
 

@@ -55,13 +55,12 @@ nb::tuple lookup_many(NativeVolume& self, nb::handle given, nb::handle directory
     in_parts(
         *self, start, names.size(), std::move(progress),
         [&](Volume& volume, const Caller& caller, Handle from, std::size_t begin, std::size_t end) {
-            std::vector<Result<Attributes>> found(end - begin, Errc::io);
-            find_many(volume, caller, from, names.all().subspan(begin, end - begin),
-                      follows ? Follow::yes : Follow::no, found);
-            for (std::size_t i = begin; i < end; ++i) {
-                codes[i] = found[i - begin].code();
-                if (found[i - begin]) handles[i] = found[i - begin]->handle;
-            }
+            find_each(volume, caller, from, names.all().subspan(begin, end - begin),
+                      follows ? Follow::yes : Follow::no,
+                      [&](u64 i, const Result<Attributes>& found) {
+                          codes[begin + i] = found.code();
+                          if (found) handles[begin + i] = found->handle;
+                      });
         });
     if (strict) raise_first(names, codes);
     return nb::make_tuple(array_of(handles), array_of(codes));
@@ -73,11 +72,10 @@ Array exists_many(NativeVolume& self, nb::handle given, nb::handle directory, nb
     Array answer = Array::make<bool>({static_cast<i64>(names.size())});
     const auto look = [&](Volume& volume, const Caller& caller, Handle from, std::size_t begin,
                           std::size_t end) {
-        std::vector<Result<Attributes>> found(end - begin, Errc::io);
-        find_many(volume, caller, from, names.all().subspan(begin, end - begin), Follow::yes,
-                  found);
-        for (std::size_t i = begin; i < end; ++i)
-            answer.data<bool>()[i] = bool(found[i - begin]);
+        find_each(volume, caller, from, names.all().subspan(begin, end - begin), Follow::yes,
+                  [&](u64 i, const Result<Attributes>& found) {
+                      answer.data<bool>()[begin + i] = bool(found);
+                  });
     };
     if (names.size() > few_items) {
         in_parts(*self, start, names.size(), std::move(progress), look);

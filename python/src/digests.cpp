@@ -149,12 +149,11 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
-        auto found = files.look_up(volume, caller, *from);
-        found.resize(files.size(), Errc::io);
-        for (u64 i = 0; i < found.size(); ++i) {
-            found[i] = files.find(volume, found, i);
-            codes[i] = check_file(volume, caller, found[i], 4);
-        }
+        std::vector<Result<Attributes>> found(files.size(), Errc::io);
+        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
+            found[i] = file;
+            codes[i] = check_file(volume, caller, file, 4);
+        });
         Hasher(volume, algorithm, call).run(found, codes, digests.data<u8>());
         return Errc::ok;
     });

@@ -37,18 +37,16 @@ class Files {
     }
 
     std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
-    /// Looks up the files given by names. Those given by handles are found later, by find(), and
-    /// have no place in the answer.
-    std::vector<Result<Attributes>> look_up(Volume& volume, const Caller& caller,
-                                            Handle from) const {
-        if (!names_) return {};
-        std::vector<Result<Attributes>> found(size(), Errc::io);
-        find_many(volume, caller, from, names_->all(), Follow::yes, found);
-        return found;
-    }
-    Result<Attributes> find(Volume& volume, std::span<const Result<Attributes>> looked_up,
-                            u64 i) const {
-        return names_ ? looked_up[i] : volume.attributes(handles_[i]);
+    /// Calls take(i, found) with the attributes of each file, or with why there are none, on all
+    /// cores. Names begin at `from`.
+    template <class Take>
+    void find_each(Volume& volume, const Caller& caller, Handle from, const Take& take) const {
+        if (names_)
+            return python::find_each(volume, caller, from, names_->all(), Follow::yes, take);
+        briefly_on_all_cores(size(), 64, [&](u64 first, u64 last) {
+            for (u64 i = first; i < last; ++i)
+                take(i, volume.attributes(handles_[i]));
+        });
     }
     [[noreturn]] void raise(Errc code, std::size_t i) const {
         raise_error(code, names_ ? std::string((*names_)[i])

@@ -2,12 +2,14 @@
 // The arguments of bulk calls: many names, many handles, a directory.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "python/src/kept_threads.hpp"
 #include "python/src/native.hpp"
 
 namespace warren::python {
@@ -41,6 +43,21 @@ Array array_of(std::span<const Errc> codes);
 
 /// Raises the first error, with the name to which it belongs.
 void raise_first(const Names& names, std::span<const Errc> codes);
+
+/// Calls take(i, found) with what find_many() gives for each path, on all cores.
+template <class Take>
+void find_each(Volume& volume, const Caller& caller, Handle from,
+               std::span<const std::string_view> paths, Follow follow, const Take& take) {
+    constexpr u64 at_once = 256;  // what is known of so few stays in a core's cache
+    // The CUDA engine looks up all names in one batch.
+    const u64 step = volume.engine() == "cpu" ? at_once : std::max<u64>(paths.size(), 1);
+    briefly_on_all_cores(paths.size(), step, [&](u64 first, u64 last) {
+        std::vector<Result<Attributes>> found(last - first, Errc::io);
+        find_many(volume, caller, from, paths.subspan(first, last - first), follow, found);
+        for (u64 i = first; i < last; ++i)
+            take(i, found[i - first]);
+    });
+}
 
 /// Where paths begin: at the root (None), at a path (bytes), or at a handle (inode, generation).
 class Start {

@@ -210,13 +210,14 @@ nb::dict compare(NativeVolume& self, nb::handle given, nb::handle directory, u64
     const auto work = [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (!from) return from.code();
-        auto found = files.look_up(volume, caller, *from);
-        found.resize(files.size(), Errc::io);
+        std::vector<Result<Attributes>> found(files.size(), Errc::io);
+        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
+            found[i] = file;
+            codes[i] = check_file(volume, caller, file, shares ? 6 : 4);
+        });
         Comparison comparison(volume, splitter, call);
         WARREN_TRY(comparison.open());
         for (u64 i = 0; i < found.size() && call.goes_on(i); ++i) {
-            found[i] = files.find(volume, found, i);
-            codes[i] = check_file(volume, caller, found[i], shares ? 6 : 4);
             const Handle file = codes[i] == Errc::ok ? found[i]->handle : Handle{};
             const u64 size = codes[i] == Errc::ok ? found[i]->size : 0;
             // A file that cannot be opened counts as empty, so that rows and files correspond.
