@@ -212,6 +212,7 @@ def test_a_leak_is_found() -> None:
             os.close(descriptor)
 
 
+@other_allocator
 def test_opening_takes_nothing(site: warren.Volume) -> None:
     found = growth(lambda: open_again(site), 20)
     allowed = ALLOWED._replace(heap=20 * 1024)
