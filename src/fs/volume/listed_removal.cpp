@@ -52,8 +52,8 @@ class ListedTree {
     u64 inodes() const { return inodes_; }
     u64 blocks() const { return blocks_; }
 
-    /// Frees everything or nothing. Requires: the caller holds the version of the list. Waits for
-    /// no caller of the thread pool, who may wait for a version: Errc::busy if there is one.
+    /// Frees everything or nothing. Requires: the caller holds the version of the list. Errc::busy
+    /// if the thread pool is in use: its user may wait for a version, so this does not wait for it.
     Errc free() {
         std::unique_lock<std::mutex> turn;
         if (!volume_.thread_pool().try_turn(turn)) return Errc::busy;

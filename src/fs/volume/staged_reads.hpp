@@ -42,7 +42,8 @@ class StagingLane {
     virtual ~StagingLane() = default;
     /// Whether copies can begin in these contents.
     virtual bool can_read(const HeldContents& held) const = 0;
-    /// The next of two buffers, when its copies have ended.
+    /// The next of two buffers, each with the room that StagedReads was given, when its copies have
+    /// ended.
     virtual Errc next(std::span<std::byte>& room, std::span<CopyPiece>& pieces) = 0;
     /// Queues the copies of that buffer's first pieces.
     virtual Errc copy(u64 count) = 0;
@@ -69,6 +70,7 @@ class StagedReads {
     /// `room`: of each buffer of all lanes.
     StagedReads(Volume& volume, std::span<StagedRead> reads, AtEnd at_end, const StagingRoom& room)
         : volume_(volume), reads_(reads), at_end_(at_end), room_(room) {
+        WARREN_CHECK(room.bytes > 0 && room.pieces_max >= 2);
         divide();
     }
 
@@ -165,6 +167,7 @@ class StagedReads {
             if (!take(batch)) return Errc::ok;
             Filling filling;
             WARREN_TRY(turns.lane.next(filling.room, filling.pieces));
+            WARREN_CHECK(filling.pieces.size() >= room_.pieces_max);
             turns.held[turn % 2].clear();
             WARREN_TRY(fill(turns, batch, filling, turns.held[turn % 2]));
             WARREN_TRY(turns.lane.copy(filling.count));

@@ -110,8 +110,8 @@ WARREN_HD inline Attributes read_few(const core::InodeRef& inode) {
     return few;
 }
 
-/// `Blocks` handles missing blocks. `lists_tree`: for ScanPurpose::list and nothing else, so that
-/// the code of other scans does without. Members are collective unless they say "one lane".
+/// `Blocks` handles missing blocks. `lists_tree`: for ScanPurpose::list and nothing else; other
+/// scans do without its code. Members are collective unless they say "one lane".
 template <class Team, class Blocks, bool lists_tree = false>
 class ResidentWay {
  public:

@@ -51,7 +51,7 @@ __global__ void begin_run(core::Store store, ScanRef ref, const ops::TreeTask* l
     if (threadIdx.x == 0) ref.queue.begin_over(ThreadTeam{});
 }
 
-/// `lists`: for ScanPurpose::list, whose code would slow down the other scans.
+/// `lists`: for ScanPurpose::list. The kernel for other scans does without its code.
 template <bool lists>
 __global__ void __launch_bounds__(256, 3)
     scan_trees(core::Store store, const __grid_constant__ ScanPlan plan,
