@@ -48,7 +48,9 @@ void raise_first(const Names& names, std::span<const Errc> codes);
 template <class Take>
 void find_each(Volume& volume, const Caller& caller, Handle from,
                std::span<const std::string_view> paths, Follow follow, const Take& take) {
-    constexpr u64 at_once = 256;  // what is known of so few stays in a core's cache
+    // What is known of so many stays in a core's cache. Of fewer names each core still takes several
+    // parts, because some cores begin late.
+    const u64 at_once = std::clamp<u64>(paths.size() / (4 * usable_processors()), 32, 256);
     // The CUDA engine looks up all names in one batch.
     const u64 step = volume.engine() == "cpu" ? at_once : std::max<u64>(paths.size(), 1);
     briefly_on_all_cores(paths.size(), step, [&](u64 first, u64 last) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that detached a directory and the thread that closes it last may both try to free it.
-// Bulk steps name directories by number, and a number may belong to another inode once it is free.
+// Bulk steps name directories by number, and a number may belong to another inode once it is free:
+// that inode has turns of its own.
 //
 // Invariant: a detached directory that a program may still close is freed only by the thread that
 // has the turn for it, and has checked within the turn that the inode still exists. So the number
@@ -10,31 +11,35 @@
 #include <condition_variable>
 #include <mutex>
 #include <set>
+#include <utility>
 
-#include "warren/types.hpp"
+#include "warren/volume.hpp"
 
 namespace warren {
 
 class RemovalTurns {
+    using Key = std::pair<u64, u32>;  // inode number, generation
+
  public:
     class Turn {
      public:
-        /// Waits until no other thread has the turn for `inode`, then takes it.
-        Turn(RemovalTurns& turns, u64 inode) : turns_(turns), inode_(inode) {
+        /// Waits until no other thread has the turn for `directory`, then takes it.
+        Turn(RemovalTurns& turns, Handle directory)
+            : turns_(turns), key_(directory.inode, directory.generation) {
             std::unique_lock lock(turns_.mutex_);
-            turns_.ended_.wait(lock, [this] { return !turns_.taken_.contains(inode_); });
-            is_taken_ = turns_.taken_.insert(inode_).second;
+            turns_.ended_.wait(lock, [this] { return !turns_.taken_.contains(key_); });
+            is_taken_ = turns_.taken_.insert(key_).second;
         }
-        /// Takes the turn for `inode` unless another thread has it; does not wait.
-        Turn(RemovalTurns& turns, u64 inode, std::try_to_lock_t /*way*/)
-            : turns_(turns), inode_(inode) {
+        /// Takes the turn for `directory` unless another thread has it; does not wait.
+        Turn(RemovalTurns& turns, Handle directory, std::try_to_lock_t /*way*/)
+            : turns_(turns), key_(directory.inode, directory.generation) {
             const std::lock_guard lock(turns_.mutex_);
-            is_taken_ = turns_.taken_.insert(inode_).second;
+            is_taken_ = turns_.taken_.insert(key_).second;
         }
         ~Turn() {
             if (!is_taken_) return;
             const std::lock_guard lock(turns_.mutex_);
-            turns_.taken_.erase(inode_);
+            turns_.taken_.erase(key_);
             turns_.ended_.notify_all();
         }
         Turn(const Turn&) = delete;
@@ -44,14 +49,14 @@ class RemovalTurns {
 
      private:
         RemovalTurns& turns_;
-        const u64 inode_;
+        const Key key_;
         bool is_taken_;
     };
 
  private:
     std::mutex mutex_;
     std::condition_variable ended_;
-    std::set<u64> taken_;
+    std::set<Key> taken_;
 };
 
 }  // namespace warren

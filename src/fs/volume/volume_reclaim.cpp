@@ -90,7 +90,7 @@ Errc VolumeImplementation::reclaim_by_steps(Handle handle, bool although_open,
 Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
                                            const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
-        const RemovalTurns::Turn turn(removal_turns_, root.inode);
+        const RemovalTurns::Turn turn(removal_turns_, root);
         const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
         if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
         return remove_in_turn(root, removal, progress);
@@ -99,7 +99,7 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
 
 Errc VolumeImplementation::reclaim_unless_taken(Handle directory, bool although_open) {
     return or_no_memory([&] {
-        const RemovalTurns::Turn turn(removal_turns_, directory.inode, std::try_to_lock);
+        const RemovalTurns::Turn turn(removal_turns_, directory, std::try_to_lock);
         return turn.is_taken() ? reclaim_by_steps(directory, although_open) : Errc::ok;
     });
 }

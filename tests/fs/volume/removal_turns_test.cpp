@@ -111,5 +111,14 @@ TEST_F(RemovalTurnsTest, aDirectoryIsMarkedByItsHandle) {
     EXPECT_EQ(inside_->ask<Verb::start_dying>(command_on(file)), Errc::not_directory);
 }
 
+TEST(RemovalTurnsKeys, aDirectoryDoesNotWaitForAnEarlierOneOfItsNumber) {
+    RemovalTurns turns;
+    const RemovalTurns::Turn old(turns, Handle{7, 1});
+    EXPECT_FALSE(RemovalTurns::Turn(turns, Handle{7, 1}, std::try_to_lock).is_taken());
+    const RemovalTurns::Turn reused(turns, Handle{7, 2});
+    EXPECT_FALSE(RemovalTurns::Turn(turns, Handle{7, 2}, std::try_to_lock).is_taken());
+    EXPECT_TRUE(RemovalTurns::Turn(turns, Handle{8, 1}, std::try_to_lock).is_taken());
+}
+
 }  // namespace
 }  // namespace warren
