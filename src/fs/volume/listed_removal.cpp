@@ -133,15 +133,6 @@ class ListedTree {
         }
     }
 
-    /// Prefetches the inodes of word `w` of the row, whose first lines will be written.
-    void fetch_inodes(const FrameMasks& row, u32 w) const {
-        const auto* const slots =
-            reinterpret_cast<const format::Inode*>(store_.base + row.frame * format::frame_size) +
-            u64{w} * 64;
-        for (u64 left = row.inodes[w]; left != 0; left &= left - 1)
-            __builtin_prefetch(&slots[hd::countr_zero(left)], 1);
-    }
-
     void free_part(const ThreadTeam& team, const FrameMasks& row, u32 part) const {
         core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
         CpuOperation op(team, store_);
@@ -150,9 +141,9 @@ class ListedTree {
         for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
-            if (w + 1 < core::bitmap_words) fetch_inodes(row, w + 1);
             core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
         }
+        fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
     }
     void free_blocks(CpuOperation& op, const FrameMasks& row) const {
