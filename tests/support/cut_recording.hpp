@@ -50,6 +50,7 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
 struct CutBounds {
     u64 subsets_of_max = 3;  // for up to that many writes after a flush: every subset
     u64 samples = 2;         // else, and with torn and reordered writes: random samples
+    u64 step = 1;            // only each step-th of these states is examined
 };
 struct CutFigures {
     u64 cuts = 0;
@@ -62,9 +63,9 @@ struct CutFigures {
 };
 
 /// Cuts the power after each event and calls `look(image, event)` for the possible results of each
-/// cut, until the test has failed: everything was written, nothing since the last flush, subsets of
-/// that, and some of it torn and reordered. Losing exactly the last write equals the previous cut,
-/// so that is examined only if a sync has returned in between.
+/// cut, until the test has failed, and counts all of these: everything was written, nothing since
+/// the last flush, subsets of that, and some of it torn and reordered. Losing exactly the last
+/// write equals the previous cut, so that is examined only if a sync has returned in between.
 CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, u64 seed,
                         const std::function<void(MemoryDisk& image, u64 event)>& look);
 /// Cuts the power once after each event, in a random one of these ways.

@@ -49,6 +49,8 @@ std::vector<Operation> name_operations() {
              }},
             {"unlink", [](Place& at) { return at.volume.unlink(anybody, at.root, "link"); }},
             {"unlink open", [](Place& at) { return at.volume.unlink(anybody, at.root, "file"); }},
+            {"unlink scattered",
+             [](Place& at) { return at.volume.unlink(anybody, at.root, "scattered"); }},
             {"rename",
              [](Place& at) {
                  return at.volume.rename(anybody, at.directory, "file7", at.root, "small");
@@ -71,7 +73,7 @@ std::vector<Operation> content_operations() {
     return {
         {"write", [](Place& at) { return at.volume.write(at.file, 0, block_bytes).code(); }, false},
         {"write new",
-         [](Place& at) { return at.volume.write(at.file, 400'001, block_bytes).code(); }},
+         [](Place& at) { return at.volume.write(at.file, 400'001, block_bytes).code(); }, false},
         {"write much",
          [](Place& at) { return at.volume.write(at.file, 400'001, large_bytes).code(); }, false},
         {"outgrow", [](Place& at) { return at.volume.write(at.small, 60, block_bytes).code(); },
@@ -243,6 +245,12 @@ void make_operation_base(Volume& volume) {
         ASSERT_TRUE(volume.write(file, 0, bytes));
         ASSERT_EQ(volume.release(file), Errc::ok);
     }
+    // So many extents that they are in a tree of their own.
+    const Handle scattered = make_file(volume, volume.root(), "scattered");
+    ASSERT_EQ(volume.open_file(scattered), Errc::ok);
+    for (u64 i = 0; i < 12; ++i)
+        ASSERT_TRUE(volume.write(scattered, 4 * i * format::block_size, block_bytes));
+    ASSERT_EQ(volume.release(scattered), Errc::ok);
     ASSERT_EQ(
         volume.create(anybody, volume.root(), "link", {.mode = 0120777, .target = long_target})
             .code(),

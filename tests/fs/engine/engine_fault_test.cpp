@@ -40,23 +40,23 @@ class Questions final : public FailingCalls {
 /// With all metadata in the engine's memory, and with a buffer of a megabyte.
 class EngineFault : public testing::TestWithParam<u64> {
  protected:
-    static void fail_operations(u64 many_odds) {
+    static void fail_operations(u64 odds, u64 many_odds) {
         Questions questions;
         EngineFaults faults(questions, {.workers = 2, .meta_buffer_bytes = GetParam()});
-        faults.fail_all(1, many_odds);
+        faults.fail_all(odds, many_odds);
     }
 };
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFault, testing::ValuesIn(block_maps));
 
 TEST_P(EngineFault, ofAQuestionIsToldAndDoesNoHarm) {
-    fail_operations((is_sanitized ? 40 : 10) * case_step);
+    fail_operations(volume_step, (is_sanitized ? 40 : 10) * case_step);
 }
 
 class EngineFaultLong : public EngineFault {};
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, EngineFaultLong, testing::ValuesIn(block_maps));
 
 TEST_P(EngineFaultLong, ofEachQuestionIsToldAndDoesNoHarm) {
-    fail_operations(1);
+    fail_operations(1, 1);
 }
 
 }  // namespace

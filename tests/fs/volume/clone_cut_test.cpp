@@ -6,6 +6,7 @@
 
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/keeping_disk.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 
@@ -67,7 +68,7 @@ TEST(CloneCuts, LeaveAllOrNothing) {
     log.stop_recording();
     EXPECT_GT(in_clone, 14u) << "all in one transaction: the cuts show nothing";
     const CutFigures figures = for_each_cut(
-        recording, {.subsets_of_max = 1, .samples = 1}, seed.value(),
+        recording, {.subsets_of_max = 1, .samples = 1, .step = volume_step}, seed.value(),
         [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
     EXPECT_GT(figures.states, figures.cuts);
     ASSERT_EQ(volume->close(), Errc::ok);

@@ -14,6 +14,7 @@
 #include "fs/format/superblock.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/cut_recording.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
@@ -363,7 +364,7 @@ TEST(DedupeCuts, NoContentsAreLost) {
         const CutRecording recording =
             record_workload(make_workload(seed.part(part++), 30 * test_load()), options);
         figures += for_each_cut(
-            recording, {.subsets_of_max = 2, .samples = 1}, seed.value(),
+            recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
             [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
     }
     EXPECT_GT(figures.cuts, 60u);

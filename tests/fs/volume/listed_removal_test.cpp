@@ -349,7 +349,7 @@ TEST(ListedRemoval, runsBesideWritersAndReaders) {
         }
     });
     const u64 files = 400;
-    const u64 rounds = (is_sanitized ? 20 : 40) * test_load();
+    const u64 rounds = (is_sanitized ? 10 : 40) * test_load();
     for (u64 round = 0; round < rounds && !HasFailure(); ++round) {
         const Handle doomed = make_directory(*volume, volume->root(), "doomed");
         const Handle inner = make_directory(*volume, doomed, "inner");
@@ -402,7 +402,7 @@ TEST(ListedRemoval, afterRandomOperationsEqualsTheModel) {
         // Of what is open, shared or large the CPU removes the tree.
         plan.opens = plan.shares = plan.large_files = part % 2 == 0;
         RandomOperations driver(*volume, seed.part(part), plan);
-        ASSERT_TRUE(driver.run((is_sanitized ? 1500 : 3000) * test_load()));
+        ASSERT_TRUE(driver.run((is_sanitized ? 800 : 3000) * test_load()));
         EXPECT_TRUE(driver.compare());
         driver.let_all_go();
         freed_trees += opener.freed_trees();
