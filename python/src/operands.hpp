@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/processors.hpp"
 #include "python/src/kept_threads.hpp"
 #include "python/src/native.hpp"
 
@@ -48,8 +49,8 @@ void raise_first(const Names& names, std::span<const Errc> codes);
 template <class Take>
 void find_each(Volume& volume, const Caller& caller, Handle from,
                std::span<const std::string_view> paths, Follow follow, const Take& take) {
-    // What is known of so many stays in a core's cache. Each core takes several parts, because some
-    // begin late.
+    // What is known of 256 names stays in a core's cache. Each core takes several parts, because
+    // some begin late.
     const u64 at_once = std::clamp<u64>(paths.size() / (4 * usable_processors()), 32, 256);
     // The CUDA engine looks up all names in one batch.
     const u64 step = volume.engine() == "cpu" ? at_once : std::max<u64>(paths.size(), 1);

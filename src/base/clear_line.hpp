@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clears memory that is unlikely to be in the cache, without reading it first as a usual store
-// does.
+// Clears memory that is unlikely to be in the cache: on x86-64 without reading it first, as a usual
+// store does.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ namespace warren {
 
 inline constexpr std::size_t line_bytes = 64;
 
-/// Clears a cache line, word by word: another thread sees each word either old or zero, but in any
-/// order, until the calling thread has called fence_cleared_lines(). The thread sanitizer does not
-/// see these stores.
+/// Clears a cache line, word by word: another thread sees each word either old or zero. Nothing
+/// orders this with the calling thread's other stores but fence_cleared_lines(). The thread
+/// sanitizer does not see it.
 __attribute__((no_sanitize("thread"))) inline void clear_line(void* line) {
     auto* const words = static_cast<long long*>(line);
     for (std::size_t i = 0; i < line_bytes / sizeof *words; ++i) {
@@ -29,7 +29,8 @@ __attribute__((no_sanitize("thread"))) inline void clear_line(void* line) {
     }
 }
 
-/// What the calling thread stores later is visible only when its cleared lines are.
+/// Another thread that sees what the calling thread stores or clears after this sees what it has
+/// stored or cleared before.
 inline void fence_cleared_lines() {
 #if defined(__x86_64__)
     _mm_sfence();

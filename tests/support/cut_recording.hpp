@@ -50,7 +50,7 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
 struct CutBounds {
     u64 subsets_of_max = 3;  // for up to that many writes after a flush: every subset
     u64 samples = 2;         // else, and with torn and reordered writes: random samples
-    u64 step = 1;            // only each step-th of these states is examined
+    u64 step = 1;            // about each step-th of these states is examined, chosen by chance
 };
 struct CutFigures {
     u64 cuts = 0;
@@ -63,7 +63,7 @@ struct CutFigures {
 };
 
 /// Cuts the power after each event and calls `look(image, event)` for the possible results of each
-/// cut, until the test has failed, and counts all of these: everything was written, nothing since
+/// cut, until the test has failed: everything was written, nothing since
 /// the last flush, subsets of that, and some of it torn and reordered. Losing exactly the last
 /// write equals the previous cut, so that is examined only if a sync has returned in between.
 CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, u64 seed,

@@ -6,7 +6,6 @@
 // in inodes that it reads from disk), so a handle can be checked without the bitmap.
 #pragma once
 
-#include "base/clear_line.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/core/operation.hpp"
 #include "fs/format/superblock.hpp"
@@ -394,30 +393,6 @@ WARREN_HD inline void clear_inode_alone(const Store& store, const InodeRef& inod
     note_changed(store, inode.block_place());
     if (is_held) hold_removed(bitmap, bit);
     clear_used(bitmap, bit.word, bit.mask, is_held);
-}
-
-/// The same for several inodes at once, those of word `w` of the bitmap of `frame` in `mask`, of
-/// which those in `held` have references. Of the others the first line is cleared: nobody has a
-/// handle for which generation_of_removed() would be asked. The store is fully resident. The caller
-/// calls fence_cleared_lines().
-inline void clear_inodes_alone(const Store& store, u64 frame, u32 w, u64 mask, u64 held) {
-    static_assert(offsetof(Inode, generation) < line_bytes &&
-                  offsetof(Inode, references) == line_bytes && alignof(Block) % line_bytes == 0);
-    constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
-    auto* const slots =
-        reinterpret_cast<Inode*>(store.base + frame * format::frame_size) + u64{w} * 64;
-    for (u64 left = mask & ~held; left != 0; left &= left - 1)
-        clear_line(&slots[hd::countr_zero(left)]);
-    for (u64 left = mask & held; left != 0; left &= left - 1)
-        end_generation(slots[hd::countr_zero(left)]);
-    for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
-        if ((mask >> slot & one_block) == 0) continue;
-        note_changed(store, frame * format::frame_size + (u64{w} * 64 + slot) * format::inode_size);
-    }
-    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + frame * format::frame_size);
-    for (u64 left = held; left != 0; left &= left - 1)
-        hold_removed(bitmap, {0, w, left & (~left + 1)});
-    clear_used(bitmap, w, mask, held != 0);
 }
 
 /// Clears the used bit of an inode and its generation; the caller updates inodes_used. The inode's

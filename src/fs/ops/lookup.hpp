@@ -168,7 +168,9 @@ template <class Team>
 WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
     const Result<InodeRef> inode = find_directory(op, directory);
     if (!inode) return inode.code();
-    return load(op.team, inode->at->entries) & ~format::entries_dying;
+    const u64 entries = load(op.team, inode->at->entries);
+    WARREN_TRY(op.confirm(inode->seen));
+    return entries & ~format::entries_dying;
 }
 
 /// Copies the leaf of `directory` that covers `key`; returns the lowest key of the next leaf.

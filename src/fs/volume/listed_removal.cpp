@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // While the barrier is closed nobody holds the lock of a version word, and all of them are locked
 // at once: a tree of that size has inodes in nearly every stripe.
+//
+// Marks are those of blocks, which inodes share with others that may change all the time. So when a
+// mark has made a list void, the version words are noted before the next list is made: they tell
+// whether an inode of the tree was the one that changed.
 #include "fs/volume/listed_removal.hpp"
 
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
+#include "base/clear_line.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/bulk/scan/scan_output.hpp"
 #include "fs/ops/remove_tree.hpp"
@@ -44,10 +49,19 @@ u64 inode_blocks(const FrameMasks& row, u32 w) {
     return bits;
 }
 
+std::vector<u64> note_versions(const Store& store) {
+    std::vector<u64> versions(core::version_stripes);
+    for (u32 stripe = 0; stripe < core::version_stripes; ++stripe)
+        versions[stripe] = relaxed_load(store.versions[stripe]);
+    return versions;
+}
+
 class ListedTree {
  public:
-    ListedTree(VolumeImplementation& volume, u64 root, std::span<const FrameMasks> rows)
-        : volume_(volume), store_(volume.store()), root_(root), rows_(rows) {}
+    /// `versions`: as before the list was made, or empty.
+    ListedTree(VolumeImplementation& volume, u64 root, std::span<const FrameMasks> rows,
+               std::span<const u64> versions)
+        : volume_(volume), store_(volume.store()), root_(root), rows_(rows), versions_(versions) {}
 
     u64 inodes() const { return inodes_; }
     u64 blocks() const { return blocks_; }
@@ -103,18 +117,37 @@ class ListedTree {
         root.at = reinterpret_cast<format::Inode*>(store_.base + root_ * format::inode_size);
         return root;
     }
-    /// Whether a block that the list was made of has changed since.
+    /// Whether a block or an inode that the list was made of may have changed since.
     bool is_changed() const {
-        if (core::test_bit(store_.changed, root_ref().block_place() / format::block_size))
-            return true;
+        const u64 root_block = root_ref().block_place() / format::block_size;
+        if (core::test_bit(store_.changed, root_block) && is_changed(root_)) return true;
         for (const FrameMasks& row : rows_) {
             if (!core::test_bit(store_.changed_frames, row.frame)) continue;
             for (u32 w = 0; w < bulk::frame_words; ++w) {
                 const u64 changed = relaxed_load(store_.changed[row.frame * bulk::frame_words + w]);
-                if ((changed & (row.blocks[w] | inode_blocks(row, w))) != 0) return true;
+                if ((changed & row.blocks[w]) != 0) return true;
+                for (u64 left = changed & inode_blocks(row, w); left != 0; left &= left - 1) {
+                    if (has_changed_inode(row, w * 64 + static_cast<u32>(hd::countr_zero(left))))
+                        return true;
+                }
             }
         }
         return false;
+    }
+    /// Whether an inode of the tree in this block of the group may have changed.
+    bool has_changed_inode(const FrameMasks& row, u32 block) const {
+        const u32 first = block * format::inodes_per_block;
+        for (u32 slot = first; slot < first + format::inodes_per_block; ++slot) {
+            const bool is_listed = (row.inodes[slot / 64] >> slot % 64 & 1) != 0;
+            if (is_listed && is_changed(row.frame * format::inodes_per_frame + slot)) return true;
+        }
+        return false;
+    }
+    /// The version words of inodes are raised with every change of what a list is made of.
+    bool is_changed(u64 number) const {
+        if (versions_.empty()) return true;
+        const u32 stripe = core::stripe_of(number * format::inode_size);
+        return relaxed_load(store_.versions[stripe]) != versions_[stripe];
     }
 
     /// Locks every stripe: readers that saw anything of the tree read it again.
@@ -134,17 +167,45 @@ class ListedTree {
     }
 
     void free_part(const ThreadTeam& team, const FrameMasks& row, u32 part) const {
-        core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
+        // Both pair with fence_acquire() in Operation::unchanged(): a reader that sees any of the
+        // stores below sees the locks.
+        core::fence_release();
+        fence_cleared_lines();
         CpuOperation op(team, store_);
         if (part == 0) free_blocks(op, row);
         bool has_inodes = false;
         for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
-            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
+            clear_inodes(row, w);
         }
         fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
+    }
+    /// As core::clear_inode_alone() for all inodes of word `w` of the row. To end the generation of
+    /// one without references its whole first line is cleared: find_held() may call a handle stale
+    /// that holds none.
+    void clear_inodes(const FrameMasks& row, u32 w) const {
+        using format::Inode;
+        static_assert(offsetof(Inode, generation) < line_bytes &&
+                      offsetof(Inode, references) == line_bytes && sizeof(Inode) % line_bytes == 0);
+        constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
+        const u64 mask = row.inodes[w];
+        const u64 held = row.held[w];
+        const u64 frame_place = row.frame * format::frame_size;
+        auto* const slots = reinterpret_cast<Inode*>(store_.base + frame_place) + u64{w} * 64;
+        for (u64 left = mask & ~held; left != 0; left &= left - 1)
+            clear_line(&slots[hd::countr_zero(left)]);
+        for (u64 left = mask & held; left != 0; left &= left - 1)
+            core::end_generation(slots[hd::countr_zero(left)]);
+        for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
+            if ((mask >> slot & one_block) == 0) continue;
+            core::note_changed(store_, frame_place + (u64{w} * 64 + slot) * format::inode_size);
+        }
+        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store_.base + frame_place);
+        for (u64 left = held; left != 0; left &= left - 1)
+            core::hold_removed(bitmap, {0, w, left & (~left + 1)});
+        core::clear_used(bitmap, w, mask, held != 0);
     }
     void free_blocks(CpuOperation& op, const FrameMasks& row) const {
         bool has_blocks = false;
@@ -181,6 +242,7 @@ class ListedTree {
     const Store& store_;
     const u64 root_;
     const std::span<const FrameMasks> rows_;
+    const std::span<const u64> versions_;
     u64 inodes_ = 0;
     u64 blocks_ = 0;
 };
@@ -190,10 +252,14 @@ class ListedTree {
 Errc remove_listed_tree(VolumeImplementation& volume, Handle root, Removal& removal,
                         const std::function<Errc()>& on_cpu) {
     const u64 before = removal.files + removal.directories;
+    std::vector<u64> versions;
     const auto free_listed = [&](const bulk::ScanOutput& listed) {
         return or_no_memory([&] {
-            ListedTree tree(volume, root.inode, listed.masks);
-            WARREN_TRY(tree.free());
+            ListedTree tree(volume, root.inode, listed.masks, versions);
+            const Errc freed = tree.free();
+            // Another list is made after this.
+            if (freed == Errc::retry) versions = note_versions(volume.store());
+            WARREN_TRY(freed);
             const u64 directories = listed.directory_count - 1;  // the root remains
             removal.files += tree.inodes() - directories;
             removal.directories += directories;

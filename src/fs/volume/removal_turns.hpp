@@ -5,7 +5,7 @@
 //
 // Invariant: a detached directory that a program may still close is freed only by the thread that
 // has the turn for it, and has checked within the turn that the inode still exists. So the number
-// stays the directory's own until the turn ends.
+// stays the directory's own until that thread frees it, and does not use the number any more.
 #pragma once
 
 #include <condition_variable>

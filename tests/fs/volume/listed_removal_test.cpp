@@ -241,6 +241,27 @@ TEST(ListedRemoval, freesNothingThatHasChanged) {
     }
 }
 
+/// Inodes that are not of the tree but in blocks with some of it change all the time.
+TEST(ListedRemoval, goesOnBesideChangesOfOtherInodesInItsBlocks) {
+    ListingVolume volume;
+    const Handle other = make_file(*volume, volume->root(), "other");
+    const Handle doomed = make_directory(*volume, volume->root(), "doomed");
+    for (u32 i = 0; i < 200; ++i)
+        make_file(*volume, doomed, "f" + std::to_string(i));
+    const auto block_of = [](Handle inode) { return inode.inode / format::inodes_per_block; };
+    ASSERT_EQ(block_of(other), block_of(doomed));
+    volume.replica.reader->before_masks = [&] {
+        EXPECT_EQ(volume->open_file(other), Errc::ok);
+        EXPECT_EQ(volume->release(other), Errc::ok);
+    };
+    EXPECT_EQ(volume.remove_doomed().files, 200u);
+    EXPECT_EQ(volume.listed(), 1u);
+    EXPECT_EQ(volume.replica.reader->runs, 2u);
+    EXPECT_TRUE(volume->attributes(other));
+    volume.expect_equal_image();
+    volume.close_and_check();
+}
+
 /// A bitmap that is not in memory is loaded by the CPU, as for any removal.
 TEST(ListedRemoval, needsTheBitmapsInMemory) {
     ListingVolume volume;
