@@ -423,7 +423,7 @@ TEST(ListedRemoval, afterRandomOperationsEqualsTheModel) {
         // Of what is open, shared or large the CPU removes the tree.
         plan.opens = plan.shares = plan.large_files = part % 2 == 0;
         RandomOperations driver(*volume, seed.part(part), plan);
-        ASSERT_TRUE(driver.run((is_sanitized ? 800 : 3000) * test_load()));
+        ASSERT_TRUE(driver.run((is_sanitized ? 1500 : 3000) * test_load()));
         EXPECT_TRUE(driver.compare());
         driver.let_all_go();
         freed_trees += opener.freed_trees();
