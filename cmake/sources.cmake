@@ -79,7 +79,7 @@ function(warren_ptx name library)
     string(REGEX REPLACE "-.*" "" architecture "${architecture}")
     set_target_properties(${name} PROPERTIES CUDA_PTX_COMPILATION ON
                           CUDA_ARCHITECTURES "${architecture}-virtual")
-    # Nobody runs this code: optimizing it takes up to four fifths of a file's time.
+    # The PTX is never run, and optimizing it takes up to four fifths of a file's time.
     target_compile_options(${name} PRIVATE --Ofast-compile=max)
 endfunction()
 

@@ -63,9 +63,9 @@ struct CutFigures {
 };
 
 /// Cuts the power after each event and calls `look(image, event)` for the possible results of each
-/// cut, until the test has failed: everything was written, nothing since
-/// the last flush, subsets of that, and some of it torn and reordered. Losing exactly the last
-/// write equals the previous cut, so that is examined only if a sync has returned in between.
+/// cut, until the test has failed: everything was written, nothing since the last flush, subsets of
+/// that, and some of it torn and reordered. Losing exactly the last write equals the previous cut,
+/// so that is examined only if a sync has returned in between.
 CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, u64 seed,
                         const std::function<void(MemoryDisk& image, u64 event)>& look);
 /// Cuts the power once after each event, in a random one of these ways.

@@ -73,6 +73,11 @@ std::vector<Operation> content_operations() {
     return {
         {"write", [](Place& at) { return at.volume.write(at.file, 0, block_bytes).code(); }, false},
         {"write new",
+         [](Place& at) {
+             const std::span<const std::byte> in_a_block = std::span(block_bytes).first(1000);
+             return at.volume.write(at.file, 400'001, in_a_block).code();
+         }},
+        {"write new blocks",
          [](Place& at) { return at.volume.write(at.file, 400'001, block_bytes).code(); }, false},
         {"write much",
          [](Place& at) { return at.volume.write(at.file, 400'001, large_bytes).code(); }, false},

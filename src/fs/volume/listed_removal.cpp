@@ -11,9 +11,9 @@
 #include <mutex>
 #include <vector>
 
-#include "base/clear_line.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/bulk/scan/scan_output.hpp"
+#include "fs/core/clear_inodes.hpp"
 #include "fs/ops/remove_tree.hpp"
 
 namespace warren {
@@ -177,35 +177,10 @@ class ListedTree {
         for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
-            clear_inodes(row, w);
+            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
         }
         fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
-    }
-    /// As core::clear_inode_alone() for all inodes of word `w` of the row. To end the generation of
-    /// one without references its whole first line is cleared: find_held() may call a handle stale
-    /// that holds none.
-    void clear_inodes(const FrameMasks& row, u32 w) const {
-        using format::Inode;
-        static_assert(offsetof(Inode, generation) < line_bytes &&
-                      offsetof(Inode, references) == line_bytes && sizeof(Inode) % line_bytes == 0);
-        constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
-        const u64 mask = row.inodes[w];
-        const u64 held = row.held[w];
-        const u64 frame_place = row.frame * format::frame_size;
-        auto* const slots = reinterpret_cast<Inode*>(store_.base + frame_place) + u64{w} * 64;
-        for (u64 left = mask & ~held; left != 0; left &= left - 1)
-            clear_line(&slots[hd::countr_zero(left)]);
-        for (u64 left = mask & held; left != 0; left &= left - 1)
-            core::end_generation(slots[hd::countr_zero(left)]);
-        for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
-            if ((mask >> slot & one_block) == 0) continue;
-            core::note_changed(store_, frame_place + (u64{w} * 64 + slot) * format::inode_size);
-        }
-        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store_.base + frame_place);
-        for (u64 left = held; left != 0; left &= left - 1)
-            core::hold_removed(bitmap, {0, w, left & (~left + 1)});
-        core::clear_used(bitmap, w, mask, held != 0);
     }
     void free_blocks(CpuOperation& op, const FrameMasks& row) const {
         bool has_blocks = false;
