@@ -12,11 +12,12 @@ function(warren_precompile target)
     set(headers ${ARGN})
     list(TRANSFORM headers REPLACE "^(.*)>$" "$<$<COMPILE_LANGUAGE:CXX>:\\1$<ANGLE-R>>")
     target_precompile_headers(${target} PRIVATE ${headers})
-    if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT WARREN_CCACHE_PROGRAM)
+    if(NOT WARREN_CCACHE_PROGRAM)
         return()
     endif()
-    # Clang writes times and folders into the precompiled header. With CCACHE_PCH_EXTSUM ccache
-    # hashes this file instead, so that objects are found from other folders too.
+    # With CCACHE_PCH_EXTSUM ccache hashes this file instead of the precompiled header, which has
+    # up to 90 MB; and Clang writes times and folders into it, so that no object would be found from
+    # another folder.
     string(MD5 key "${ARGN}")
     get_property(sum GLOBAL PROPERTY warren_sum_${key})
     if(NOT sum)
@@ -30,5 +31,5 @@ function(warren_precompile target)
         set_property(GLOBAL PROPERTY warren_sum_${key} "${sum}")
     endif()
     set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
-    file(WRITE "${folder}/cmake_pch.hxx.pch.sum" "${sum}\n")
+    file(WRITE "${folder}/cmake_pch.hxx${CMAKE_PCH_EXTENSION}.sum" "${sum}\n")
 endfunction()
