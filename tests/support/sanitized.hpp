@@ -24,7 +24,7 @@ inline constexpr u64 case_step = is_sanitized ? 5 : 1;
 
 /// The same for cases that each open and check a whole volume, of which there are hundreds.
 #if defined(WARREN_THREADS_SANITIZED)
-inline constexpr u64 volume_step = 8;
+inline constexpr u64 volume_step = 16;
 #else
 inline constexpr u64 volume_step = is_sanitized ? 2 : 1;
 #endif

@@ -322,7 +322,7 @@ TEST(ReclaimTree, SmallQueue) {
 }
 
 TEST(ReclaimTree, RandomTrees) {
-    for (u64 seed = 1; seed <= 12 / volume_step; ++seed) {
+    for (u64 seed = 1; seed <= 12; seed += volume_step) {
         SCOPED_TRACE(seed);
         const TreeRecipe recipe{"random", 64 * mib,
                                 [seed](Volume& volume) { return build_random(volume, seed, 700); }};

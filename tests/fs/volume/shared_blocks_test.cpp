@@ -457,11 +457,12 @@ TEST_P(SharedBlocks, RandomChangesAgainstAModel) {
     const u64 before = used_blocks(*volume_);
     RandomSharing sharing(volume_, seed.value());
     const u64 steps = test_operations(1500 * test_load() / volume_step);
+    const u64 steps_between_opens = std::clamp<u64>(steps / 2, 1, 250);
     for (u64 i = 1; i <= steps; ++i) {
         sharing.step();
         if (HasFatalFailure()) FAIL() << "step " << i;
         if (i % 50 == 0) sharing.compare();
-        if (i % 250 == 0) {
+        if (i % steps_between_opens == 0) {
             sharing.release_all();
             volume_.close();
             ASSERT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
