@@ -8,10 +8,13 @@
 #include "fs/volume/listed_removal.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/out_of_memory.hpp"
+#include "base/workers.hpp"
 #include "fs/bulk/scan/scan_output.hpp"
 #include "fs/core/clear_inodes.hpp"
 #include "fs/ops/remove_tree.hpp"
@@ -24,8 +27,9 @@ using core::Store;
 
 // All are freed while the barrier is closed, so this bounds how long operations wait.
 constexpr u64 inodes_max = u64{1} << 20;
-constexpr u32 parts = 4;  // of the inodes of a block group: as many tasks
+constexpr u32 parts = 4;  // of the inodes of a block group, which threads take one by one
 constexpr u32 part_words = core::bitmap_words / parts;
+constexpr u32 stripes_step = 4096;  // version words that a thread locks or unlocks at a time
 
 u64 count_bits(std::span<const u64> words) {
     u64 count = 0;
@@ -56,6 +60,29 @@ std::vector<u64> note_versions(const Store& store) {
     return versions;
 }
 
+/// Work that threads divide among them, and that ends before any of them goes on.
+class Phase {
+ public:
+    Phase(u64 count, u64 step) : counter_(count, step), left_(count) {}
+
+    /// Calls `work(i)` for a share of the numbers below the count; returns when the other threads
+    /// have ended theirs, and sees what they did.
+    template <class Work>
+    void run(const Work& work) {
+        for (u64 first = 0, last = 0; counter_.take(first, last);) {
+            for (u64 i = first; i < last; ++i)
+                work(i);
+            left_.fetch_sub(last - first, std::memory_order_release);
+        }
+        while (left_.load(std::memory_order_acquire) != 0)
+            std::this_thread::yield();
+    }
+
+ private:
+    Counter counter_;
+    std::atomic<u64> left_;
+};
+
 class ListedTree {
  public:
     /// `versions`: as before the list was made, or empty.
@@ -72,18 +99,15 @@ class ListedTree {
         std::unique_lock<std::mutex> turn;
         if (!volume_.thread_pool().try_turn(turn)) return Errc::busy;
         u64 bitmaps = 0;
-        std::vector<Task> tasks;
-        for (u64 i = 0; i < rows_.size(); ++i) {
-            const u64 inodes = count_bits(rows_[i].inodes);
-            const u64 bitmap = rows_[i].frame * format::frame_size;
+        for (const FrameMasks& row : rows_) {
+            const u64 inodes = count_bits(row.inodes);
+            const u64 bitmap = row.frame * format::frame_size;
             if (inodes != 0 && !ops::are_resident(store_, bitmap, bitmap)) {
                 return Errc::not_supported;
             }
             inodes_ += inodes;
-            blocks_ += count_bits(rows_[i].blocks);
+            blocks_ += count_bits(row.blocks);
             bitmaps += inodes != 0 ? 1 : 0;
-            for (u32 part = 0; part < (inodes != 0 ? parts : 1); ++part)
-                tasks.push_back({i, part, nullptr});
         }
         if (inodes_ > inodes_max) return Errc::not_supported;
         core::StoreState& state = *store_.state;
@@ -96,16 +120,11 @@ class ListedTree {
         Errc code = Errc::retry;
         volume_.freeze([&] {
             if (is_changed() || relaxed_load(state.read_only) != 0) return;
-            lock_all();
             code = or_no_memory([&] {
-                volume_.thread_pool().run_in_turn(
-                    std::move(tasks), [this](ThreadPool::Worker& worker, const Task& task) {
-                        free_part(worker.team(), rows_[task.subject], static_cast<u32>(task.place));
-                    });
+                free_on_all_cores();
+                end_freeing(state);
                 return Errc::ok;
             });
-            if (code == Errc::ok) end_freeing(state);
-            unlock_all();
         });
         return code;
     }
@@ -150,20 +169,35 @@ class ListedTree {
         return relaxed_load(store_.versions[stripe]) != versions_[stripe];
     }
 
-    /// Locks every stripe: readers that saw anything of the tree read it again.
-    void lock_all() const {
-        for (u32 stripe = 0; stripe < core::version_stripes; ++stripe) {
-            const u64 version = relaxed_load(store_.versions[stripe]);
-            WARREN_CHECK((version & 1) == 0);
-            relaxed_store(store_.versions[stripe], version | 1);
-        }
+    u32 root_stripe() const { return core::stripe_of(root_ref().number * format::inode_size); }
+
+    /// Locks every stripe, so that readers that saw anything of the tree read it again; frees
+    /// everything; and unlocks every stripe but that of the root.
+    void free_on_all_cores() const {
+        Phase locking(core::version_stripes, stripes_step);
+        Phase freeing(rows_.size() * parts, 1);
+        Phase unlocking(core::version_stripes, stripes_step);
+        volume_.thread_pool().run_in_turn(std::vector<Task>(volume_.thread_pool().width()),
+                                          [&](ThreadPool::Worker& worker, const Task&) {
+                                              locking.run([&](u64 stripe) { lock(stripe); });
+                                              freeing.run([&](u64 i) {
+                                                  free_part(worker.team(), rows_[i / parts],
+                                                            static_cast<u32>(i % parts));
+                                              });
+                                              unlocking.run([&](u64 stripe) {
+                                                  if (stripe != root_stripe()) unlock(stripe);
+                                              });
+                                          });
     }
-    void unlock_all() const {
-        for (u32 stripe = 0; stripe < core::version_stripes; ++stripe) {
-            device_atomic<u64> word(store_.versions[stripe]);
-            // Release: pairs with the acquire in Operation::observe().
-            word.store(word.load(hd::memory_order_relaxed) + 1, hd::memory_order_release);
-        }
+    void lock(u64 stripe) const {
+        const u64 version = relaxed_load(store_.versions[stripe]);
+        WARREN_CHECK((version & 1) == 0);
+        relaxed_store(store_.versions[stripe], version | 1);
+    }
+    void unlock(u64 stripe) const {
+        device_atomic<u64> word(store_.versions[stripe]);
+        // Release: pairs with the acquire in Operation::observe().
+        word.store(word.load(hd::memory_order_relaxed) + 1, hd::memory_order_release);
     }
 
     void free_part(const ThreadTeam& team, const FrameMasks& row, u32 part) const {
@@ -198,7 +232,7 @@ class ListedTree {
         if (has_blocks) op.mark_dirty(store_.table_place(row.frame));
     }
 
-    /// Counts what was freed; the root has neither names nor leaves any more.
+    /// Counts what was freed; the root has neither names nor leaves any more. Unlocks its stripe.
     void end_freeing(core::StoreState& state) const {
         device_atomic<u64>(state.inodes_used).fetch_sub(inodes_, hd::memory_order_relaxed);
         device_atomic<u64>(state.blocks_used).fetch_sub(blocks_, hd::memory_order_relaxed);
@@ -210,6 +244,7 @@ class ListedTree {
         relaxed_store(root.size, u64{0});
         relaxed_store(root.blocks, u64{relaxed_load(root.attributes.raw) != 0});
         op.mark_dirty(root_ref().block_place());
+        unlock(root_stripe());
         core::check_step_credits(state);
     }
 
