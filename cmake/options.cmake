@@ -29,6 +29,11 @@ if(WARREN_CCACHE)
     foreach(language CXX CUDA)
         if(WARREN_CCACHE_PROGRAM AND NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
             set(CMAKE_${language}_COMPILER_LAUNCHER "${WARREN_CCACHE_PROGRAM}")
+            if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+                # Clang lists all included files, those of a precompiled header too, so ccache need
+                # not run the preprocessor for what is new. GCC leaves the latter out.
+                list(PREPEND CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_DEPEND=1)
+            endif()
         endif()
     endforeach()
 endif()

@@ -94,7 +94,8 @@ function(warren_cuda_sources library)
     list(FILTER callers INCLUDE REGEX "/src/gpu/|/cuda/")
     add_library(cuda_callers OBJECT EXCLUDE_FROM_ALL ${callers})
     target_link_libraries(cuda_callers PRIVATE ${library})
-    target_compile_options(cuda_callers PRIVATE -O0)  # never run either
+    # These objects are only checked. Warnings that need optimization appear in a full build.
+    target_compile_options(cuda_callers PRIVATE -O0)
     add_custom_target(cuda_sources DEPENDS $<TARGET_OBJECTS:library_ptx>
                                            $<TARGET_OBJECTS:cuda_callers>)
 endfunction()

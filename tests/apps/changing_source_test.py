@@ -22,8 +22,8 @@ SMALL = 60 * MIB  # copied as a whole
 LARGE = 96 * MIB  # copied in parts
 CHANGED = b": changed while it was copied; run again\n"
 BLOCK = random.Random(1).randbytes(MIB)
-# The address sanitizer looks for leaks as a tracer of its process: SIGSTOP would stop that forever.
-UNTRACED = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+# The address sanitizer looks for leaks as a tracer of its process, which SIGSTOP would stop forever.
+ENVIRONMENT = {**os.environ, "LC_ALL": "C", "LSAN_OPTIONS": "detect_leaks=0"}
 
 
 def states(process):
@@ -66,8 +66,7 @@ class StoppedCase(TreesCase):
             self.prepare()
             job = subprocess.Popen(in_ranks(ranks, WARREN, *map(os.fspath, words)),
                                    cwd=self.folder, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE,
-                                   env={**os.environ, "LC_ALL": "C", "ASAN_OPTIONS": UNTRACED})
+                                   stderr=subprocess.PIPE, env=ENVIRONMENT)
             self.processes = self.processes_of(job, ranks)
             is_done = False
             while not is_done and all([stop(process) for process in self.processes]):

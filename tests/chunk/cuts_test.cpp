@@ -25,7 +25,8 @@ class SmallBlocks {
 };
 
 constexpr u64 most_cases = is_sanitized ? 20'000 : 1'000'000;
-// Each of these is noted, at least 20,000: 35% of them are of all three kinds.
+// One case in so many is counted. 35% of all have all three properties, and a third is required:
+// 20,000 suffice to tell these apart.
 constexpr u64 noted_step = is_sanitized ? 1 : 16;
 
 bool differs(const Case& test) {

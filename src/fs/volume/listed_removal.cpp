@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// While the barrier is closed nobody holds the lock of a version word, and all of them are locked
-// at once: a tree of that size has inodes in nearly every stripe.
+// While the barrier is closed nobody holds the lock of a version word. All of them are locked: a
+// tree of that size has inodes in nearly every stripe.
 //
 // Marks are those of blocks, which inodes share with others that may change all the time. So when a
 // mark has made a list void, the version words are noted before the next list is made: they tell
@@ -60,7 +60,8 @@ std::vector<u64> note_versions(const Store& store) {
     return versions;
 }
 
-/// Work that threads divide among them, and that ends before any of them goes on.
+/// Work that threads share: none of them goes on before all of it is done. Any number of them may
+/// take part, even one.
 class Phase {
  public:
     Phase(u64 count, u64 step) : counter_(count, step), left_(count) {}
@@ -69,6 +70,7 @@ class Phase {
     /// have ended theirs, and sees what they did.
     template <class Work>
     void run(const Work& work) {
+        static_assert(noexcept(work(u64{0})), "the others would wait forever");
         for (u64 first = 0, last = 0; counter_.take(first, last);) {
             for (u64 i = first; i < last; ++i)
                 work(i);
@@ -177,17 +179,17 @@ class ListedTree {
         Phase locking(core::version_stripes, stripes_step);
         Phase freeing(rows_.size() * parts, 1);
         Phase unlocking(core::version_stripes, stripes_step);
-        volume_.thread_pool().run_in_turn(std::vector<Task>(volume_.thread_pool().width()),
-                                          [&](ThreadPool::Worker& worker, const Task&) {
-                                              locking.run([&](u64 stripe) { lock(stripe); });
-                                              freeing.run([&](u64 i) {
-                                                  free_part(worker.team(), rows_[i / parts],
-                                                            static_cast<u32>(i % parts));
-                                              });
-                                              unlocking.run([&](u64 stripe) {
-                                                  if (stripe != root_stripe()) unlock(stripe);
-                                              });
-                                          });
+        const auto take_part = [&](ThreadPool::Worker& worker, const Task&) {
+            locking.run([&](u64 stripe) noexcept { lock(stripe); });
+            freeing.run([&](u64 i) noexcept {
+                free_part(worker.team(), rows_[i / parts], static_cast<u32>(i % parts));
+            });
+            unlocking.run([&](u64 stripe) noexcept {
+                if (stripe != root_stripe()) unlock(stripe);
+            });
+        };
+        ThreadPool& pool = volume_.thread_pool();
+        pool.run_in_turn(std::vector<Task>(pool.width()), take_part);
     }
     void lock(u64 stripe) const {
         const u64 version = relaxed_load(store_.versions[stripe]);
@@ -236,6 +238,7 @@ class ListedTree {
     void end_freeing(core::StoreState& state) const {
         device_atomic<u64>(state.inodes_used).fetch_sub(inodes_, hd::memory_order_relaxed);
         device_atomic<u64>(state.blocks_used).fetch_sub(blocks_, hd::memory_order_relaxed);
+        core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
         CpuOperation op(ThreadTeam{}, store_);
         format::Inode& root = *root_ref().at;
         relaxed_store(root.area_count, u16{0});

@@ -326,8 +326,9 @@ TEST(ReclaimTree, RandomTrees) {
         SCOPED_TRACE(seed);
         const TreeRecipe recipe{"random", 64 * mib,
                                 [seed](Volume& volume) { return build_random(volume, seed, 700); }};
-        remove_by(recipe, {}, seed % 2 == 0 ? by_lanes : by_thread);
-        remove_by(recipe, {.directories_max = 1 + seed}, seed % 2 == 0 ? by_thread : by_lanes);
+        const bool is_even = seed / volume_step % 2 == 0;
+        remove_by(recipe, {}, is_even ? by_lanes : by_thread);
+        remove_by(recipe, {.directories_max = 1 + seed}, is_even ? by_thread : by_lanes);
     }
 }
 
