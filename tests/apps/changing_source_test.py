@@ -22,7 +22,7 @@ SMALL = 60 * MIB  # copied as a whole
 LARGE = 96 * MIB  # copied in parts
 CHANGED = b": changed while it was copied; run again\n"
 BLOCK = random.Random(1).randbytes(MIB)
-# The address sanitizer looks for leaks as a tracer of its process, which SIGSTOP would stop forever.
+# The address sanitizer looks for leaks as a tracer of its process: SIGSTOP would stop it forever.
 ENVIRONMENT = {**os.environ, "LC_ALL": "C", "LSAN_OPTIONS": "detect_leaks=0"}
 
 
