@@ -18,6 +18,8 @@ function(warren_precompile target)
     # With CCACHE_PCH_EXTSUM ccache hashes this file instead of the precompiled header, which has
     # up to 90 MB; and Clang writes times and folders into it, so that no object would be found from
     # another folder.
+    set(sum_file
+        "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx${CMAKE_PCH_EXTENSION}.sum")
     string(MD5 key "${ARGN}")
     get_property(sum GLOBAL PROPERTY warren_sum_${key})
     if(NOT sum)
@@ -28,11 +30,12 @@ function(warren_precompile target)
         execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -P -E -dD "${source}"
                         OUTPUT_VARIABLE text RESULT_VARIABLE failed ERROR_QUIET)
         if(failed)
-            return()  # the headers are in no usual place: ccache hashes what is precompiled
+            # The headers are in no usual place: ccache hashes the precompiled header itself.
+            file(REMOVE "${sum_file}")
+            return()
         endif()
         string(SHA256 sum "${text}")
         set_property(GLOBAL PROPERTY warren_sum_${key} "${sum}")
     endif()
-    set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
-    file(WRITE "${folder}/cmake_pch.hxx${CMAKE_PCH_EXTENSION}.sum" "${sum}\n")
+    file(WRITE "${sum_file}" "${sum}\n")
 endfunction()
