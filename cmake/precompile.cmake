@@ -18,8 +18,8 @@ function(warren_precompile target)
     # With CCACHE_PCH_EXTSUM ccache hashes this file instead of the precompiled header, which has
     # up to 90 MB; and Clang writes times and folders into it, so that no object would be found from
     # another folder.
-    set(sum_file
-        "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx${CMAKE_PCH_EXTENSION}.sum")
+    set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
+    set(sum_file "${folder}/cmake_pch.hxx${CMAKE_PCH_EXTENSION}.sum")
     string(MD5 key "${ARGN}")
     get_property(sum GLOBAL PROPERTY warren_sum_${key})
     if(NOT sum)
