@@ -4,10 +4,12 @@
 itself or by a header of tests/ that it includes, names something that starts threads.
 
 Prints a CMake command for each part: set(threads_<part> "<suite>|<suite>|...").
+--sources prints the paths of these sources instead, separated by semicolons.
 """
 
 import pathlib
 import re
+import sys
 
 TESTS = pathlib.Path(__file__).resolve().parent
 STARTS = re.compile(r"std::(jthread|thread|async)\b|\b(ThreadPool|Workers|run_once|Volume)\b"
@@ -32,11 +34,14 @@ def starts_threads(path, known):
 
 def main():
     known = {}
+    sources = [source for source in sorted(TESTS.rglob("*_test.cpp"))
+               if starts_threads(source, known)]
+    if sys.argv[1:] == ["--sources"]:
+        print(";".join(map(str, sources)), end="")
+        return
     for part in sorted(path for path in TESTS.iterdir() if path.is_dir()):
-        suites = set()
-        for source in part.rglob("*_test.cpp"):
-            if starts_threads(source, known):
-                suites |= set(SUITE.findall(source.read_text()))
+        suites = {suite for source in sources if part in source.parents
+                  for suite in SUITE.findall(source.read_text())}
         print(f'set(threads_{part.name} "{"|".join(sorted(suites))}")')
 
 

@@ -67,8 +67,10 @@ TEST_P(StagedWriteTest, agreesWithAModel) {
         for (std::thread& thread : threads)
             thread.join();
         ASSERT_EQ(write.end(), Errc::ok);
-        if (!source.empty()) model.resize(std::max(model.size(), offset + source.size()));
-        std::ranges::copy(source, model.begin() + static_cast<i64>(offset));
+        if (!source.empty()) {
+            model.resize(std::max(model.size(), offset + source.size()));
+            std::ranges::copy(source, model.begin() + static_cast<i64>(offset));
+        }
         ASSERT_EQ(contents(), model);
         if (!random_.one_in(4)) continue;
         const AttributeChange cut{.which = AttributeChange::size,
