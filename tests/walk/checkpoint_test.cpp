@@ -16,7 +16,7 @@
 #include <set>
 
 #include "support/seed.hpp"
-#include "walk/folder.hpp"
+#include "tests/support/folder.hpp"
 #include "walk/rank.hpp"
 #include "walk/thread_group.hpp"
 #include "warren/walk.hpp"

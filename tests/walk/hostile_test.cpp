@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "support/seed.hpp"
-#include "walk/folder.hpp"
+#include "tests/support/folder.hpp"
 #include "warren/walk.hpp"
 
 namespace warren::walk {

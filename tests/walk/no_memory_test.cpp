@@ -11,8 +11,8 @@
 #include <string>
 
 #include "tests/support/failing_allocations.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/seed.hpp"
-#include "walk/folder.hpp"
 #include "walk/thread_group.hpp"
 #include "warren/walk.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "walk/folder.hpp"
+#include "tests/support/folder.hpp"
 #include "walk/thread_group.hpp"
 #include "warren/walk.hpp"
 

@@ -11,9 +11,9 @@
 #include <functional>
 
 #include "support/seed.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/walk/saved_sample.hpp"
 #include "walk/checkpoint.hpp"
-#include "walk/folder.hpp"
 #include "walk/names.hpp"
 
 namespace warren::walk {

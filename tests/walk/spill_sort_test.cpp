@@ -13,8 +13,8 @@
 #include "base/random.hpp"
 #include "base/temporary_file.hpp"
 #include "support/seed.hpp"
+#include "tests/support/folder.hpp"
 #include "walk/failing_store.hpp"
-#include "walk/folder.hpp"
 
 namespace warren::walk {
 

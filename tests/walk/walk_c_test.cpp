@@ -13,7 +13,7 @@
 #include <string>
 
 #include "tests/support/failing_allocations.hpp"
-#include "walk/folder.hpp"
+#include "tests/support/folder.hpp"
 
 namespace warren::walk {
 

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "support/seed.hpp"
-#include "walk/folder.hpp"
+#include "tests/support/folder.hpp"
 #include "walk/removing.hpp"
 #include "walk/status_ahead.hpp"
 
