@@ -28,7 +28,7 @@ run_one() {
     local target=$1 folder="$build/fuzz/$1.found" log="$build/fuzz/$1.log" code=0
     mkdir -p "$folder"
     local options=(-timeout=25 -rss_limit_mb=2560 -close_fd_mask=3 -print_final_stats=1
-        -artifact_prefix="$folder/$target-")
+        -print_funcs=0 -artifact_prefix="$folder/$target-")
     local corpus="$root/tests/fuzz/corpus/${target#fuzz_}"
     if ((seconds > 0)); then
         "$build/fuzz/$target" "${options[@]}" -max_total_time="$seconds" \
