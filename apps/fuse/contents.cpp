@@ -332,8 +332,7 @@ struct CopyJob {
 Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
     WARREN_TRY(request.volume->allocate(job.target, Allocate::punch_hole, job.target_offset, bytes,
                                         Stamp::no));
-    const Result<Attributes> target = request.volume->attributes(job.target);
-    if (!target) return target.code();
+    WARREN_LET(target, request.volume->attributes(job.target));
     if (target->size < job.target_offset + bytes) {
         AttributeChange change;
         change.which = AttributeChange::size;
@@ -347,12 +346,10 @@ Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
 
 Errc copy_data(const Request& request, CopyJob& job) {
     const std::span<std::byte> piece = job.buffer.first(std::min<u64>(job.left, job.buffer.size()));
-    const Result<u64> got = request.volume->read(job.source, job.source_offset, piece);
-    if (!got) return got.code();
+    WARREN_LET(got, request.volume->read(job.source, job.source_offset, piece));
     if (*got == 0) return Errc::out_of_range;
-    const Result<u64> put =
-        request.volume->write(job.target, job.target_offset, piece.first(*got), Stamp::no);
-    if (!put) return put.code();
+    WARREN_LET(put,
+               request.volume->write(job.target, job.target_offset, piece.first(*got), Stamp::no));
     if (*put == 0) return Errc::no_space;
     job.advance(*put);
     return Errc::ok;

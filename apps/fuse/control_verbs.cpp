@@ -303,8 +303,7 @@ Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     };
     if (!name.empty()) {
         WARREN_TRY(check_name(name));
-        const Result<Attributes> found = mount_.volume.access()->lookup(peer.caller(), from, name);
-        if (!found) return found.code();
+        WARREN_LET(found, mount_.volume.access()->lookup(peer.caller(), from, name));
         from = found->handle;
     }
     const ScanSteps steps{[&] { return stream.is_full(); }, [&] { return stream.wait_for_room(); }};
@@ -333,8 +332,7 @@ Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
         const auto volume = mount_.volume.access();
         if (!name.empty()) {
             WARREN_TRY(check_name(name));
-            const Result<Attributes> found = volume->lookup(peer.caller(), from, name);
-            if (!found) return found.code();
+            WARREN_LET(found, volume->lookup(peer.caller(), from, name));
             from = found->handle;
         }
         code = volume->usage(peer.caller(), from, options, answer);

@@ -17,18 +17,14 @@ namespace {
 /// The inode with this number, whether or not the kernel holds it: the look-up of an NFS client's
 /// file handle begins with a bare number.
 Result<Attributes> by_number(const Request& request, fuse_ino_t node) {
-    const Result<Handle> handle = request.volume->handle_of(request.mount.nodes.inode_of(node));
-    if (!handle) return handle.code();
+    WARREN_LET(handle, request.volume->handle_of(request.mount.nodes.inode_of(node)));
     return request.volume->attributes(*handle, Hold::yes);
 }
 
 Result<Attributes> parent_of(const Request& request, fuse_ino_t node) {
-    const Result<Handle> child = request.volume->handle_of(request.mount.nodes.inode_of(node));
-    if (!child) return child.code();
-    const Result<Attributes> attributes = request.volume->attributes(*child);
-    if (!attributes) return attributes.code();
-    const Result<Handle> parent = request.volume->handle_of(attributes->parent);
-    if (!parent) return parent.code();
+    WARREN_LET(child, request.volume->handle_of(request.mount.nodes.inode_of(node)));
+    WARREN_LET(attributes, request.volume->attributes(*child));
+    WARREN_LET(parent, request.volume->handle_of(attributes->parent));
     return request.volume->attributes(*parent, Hold::yes);
 }
 

@@ -44,9 +44,7 @@ constexpr Page page = {
 Errc clone_in_image(Volume& volume, const std::string& source, const std::string& target,
                     ClonedTree& cloned) {
     const Caller caller = command_caller();
-    const Result<Attributes> from =
-        PathWalker(volume, caller).find(volume.root(), source, Follow::no);
-    if (!from) return from.code();
+    WARREN_LET(from, PathWalker(volume, caller).find(volume.root(), source, Follow::no));
     Located to;
     WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), target, to));
     if (to.name.empty()) return Errc::exists;

@@ -78,8 +78,7 @@ class ListCheck {
         char end = '\0';
         u64 number = 0;
         for (u64 offset = 0;;) {
-            const Result<u64> got = read_fully(file, offset, part);
-            if (!got) return got.code();
+            WARREN_LET(got, read_fully(file, offset, part));
             size_t from = text.size();  // no line ends before it
             text.append(reinterpret_cast<const char*>(part.data()), *got);
             if (offset == 0 && text.find('\0') == text.npos) end = '\n';

@@ -446,8 +446,7 @@ Errc open_job(const HashJob& job, std::unique_ptr<OpenFile>& file, Facts& before
     std::shared_ptr<Directory> start;
     std::string_view path;
     if (const Errc code = reach(job, start, path); code != Errc::ok) return code;
-    const Result<Facts> facts = start->stat(path, Follow::yes);
-    if (!facts) return facts.code();
+    WARREN_LET(facts, start->stat(path, Follow::yes));
     if (facts->is_directory()) return Errc::is_directory;
     before = *facts;
     return start->open_file(path, Follow::yes, Access::read, file);
@@ -480,8 +479,7 @@ Errc read_whole(const HashJob& job, std::vector<std::byte>& contents, bool& chan
     u64 room = facts.attributes.size + 1;
     for (u64 filled = 0;; room = filled * 2) {
         contents.resize(std::max(room, part_bytes));
-        const Result<u64> got = read_fully(*file, filled, std::span(contents).subspan(filled));
-        if (!got) return got.code();
+        WARREN_LET(got, read_fully(*file, filled, std::span(contents).subspan(filled)));
         filled += *got;
         if (filled == contents.size()) continue;
         contents.resize(filled);

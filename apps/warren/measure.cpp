@@ -66,9 +66,7 @@ Errc measure_lookups(Volume& volume, const Caller& caller, Handle directory, Mea
     u64 lookups = 0;
     while (lookups < lookups_max && looking.nanoseconds() < time_max_ns) {
         for (u64 i = 0; i < 100; ++i, ++lookups) {
-            const Result<Attributes> found =
-                volume.lookup(caller, directory, file_name(random.below(files)));
-            if (!found) return found.code();
+            WARREN_LET(found, volume.lookup(caller, directory, file_name(random.below(files))));
         }
     }
     measured.lookup_ns = looking.nanoseconds() / static_cast<double>(lookups);
@@ -80,8 +78,7 @@ Errc measure_commands(Volume& volume, Handle directory, Measured& measured) {
     const Stopwatch all;
     while (times.size() < commands_max && all.nanoseconds() < time_max_ns) {
         const Stopwatch one;
-        const Result<Attributes> found = volume.attributes(directory);
-        if (!found) return found.code();
+        WARREN_LET(found, volume.attributes(directory));
         times.push_back(one.nanoseconds());
     }
     std::sort(times.begin(), times.end());
@@ -94,9 +91,7 @@ Errc measure_operations(Volume& volume, Measured& measured) {
     const Caller caller = command_caller();
     CreateOptions directory_options;
     directory_options.mode = 0040755;
-    const Result<Attributes> directory =
-        volume.create(caller, volume.root(), "tree", directory_options);
-    if (!directory) return directory.code();
+    WARREN_LET(directory, volume.create(caller, volume.root(), "tree", directory_options));
     measured.files = files;
     const Stopwatch creating;
     for (u64 number = 0; number < files; ++number) {

@@ -26,8 +26,7 @@ using Step = std::function<Result<Deduped>(u64 done, u64 length)>;
 
 Errc share_by_steps(u64 length, RateLimit& limit, u64& shared_bytes, const Step& step) {
     for (u64 done = 0; done < length;) {
-        const Result<Deduped> part = step(done, length - done);
-        if (!part) return part.code();
+        WARREN_LET(part, step(done, length - done));
         if (part->differs) return Errc::stale;
         if (part->bytes == 0) return Errc::ok;  // less than a block is left
         shared_bytes += part->bytes;

@@ -91,8 +91,7 @@ Errc VolumeDirectory::locate_new(std::string_view name, Located& located) {
 }
 
 Result<Facts> VolumeDirectory::stat(std::string_view name, Follow follow) {
-    const Result<Attributes> found = find(name, follow);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, follow));
     return Facts{*found, reinterpret_cast<u64>(&volume_)};
 }
 
@@ -105,8 +104,7 @@ Errc VolumeDirectory::list(std::vector<Name>& names) {
 
 Errc VolumeDirectory::open_directory(std::string_view name, Follow follow,
                                      std::shared_ptr<Directory>& result) {
-    const Result<Attributes> found = find(name, follow);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, follow));
     if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
     result = std::make_shared<VolumeDirectory>(volume_, caller_, found->handle);
     return Errc::ok;
@@ -114,8 +112,7 @@ Errc VolumeDirectory::open_directory(std::string_view name, Follow follow,
 
 Errc VolumeDirectory::open_file(std::string_view name, Follow follow, Access access,
                                 std::unique_ptr<OpenFile>& result) {
-    const Result<Attributes> found = find(name, follow);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, follow));
     const u32 type = found->mode & 0170000;
     if (type == 0040000) return Errc::is_directory;
     if (type == 0120000) return Errc::loop;
@@ -132,9 +129,7 @@ Errc VolumeDirectory::create_file(std::string_view name, u32 mode,
     CreateOptions options;
     options.mode = 0100000 | (mode & 07777);
     options.open = true;
-    const Result<Attributes> made =
-        volume_.create(caller_, located.directory, located.name, options);
-    if (!made) return made.code();
+    WARREN_LET(made, volume_.create(caller_, located.directory, located.name, options));
     result = std::make_unique<VolumeFile>(volume_, caller_, made->handle);
     return Errc::ok;
 }
@@ -146,8 +141,7 @@ Errc VolumeDirectory::create(std::string_view name, const CreateOptions& options
 }
 
 Errc VolumeDirectory::link(std::string_view existing, std::string_view name) {
-    const Result<Attributes> found = find(existing, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(existing, Follow::no));
     Located located;
     WARREN_TRY(locate_new(name, located));
     return volume_.link(caller_, found->handle, located.directory, located.name).code();
@@ -168,8 +162,7 @@ Errc VolumeDirectory::remove_directory(std::string_view name) {
 }
 
 Errc VolumeDirectory::read_link(std::string_view name, std::string& target) {
-    const Result<Attributes> found = find(name, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, Follow::no));
     Result<std::string> read = volume_.read_link(found->handle);
     if (!read) return read.code();
     target = std::move(*read);
@@ -177,20 +170,17 @@ Errc VolumeDirectory::read_link(std::string_view name, std::string& target) {
 }
 
 Errc VolumeDirectory::change(std::string_view name, const AttributeChange& change) {
-    const Result<Attributes> found = find(name, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, Follow::no));
     return volume_.set_attributes(caller_, found->handle, change).code();
 }
 
 Errc VolumeDirectory::list_attributes(std::string_view name, std::vector<std::string>& names) {
-    const Result<Attributes> found = find(name, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, Follow::no));
     const Result<u64> size = volume_.list_attributes(found->handle, {});
     if (!size) return size.code();
     if (*size == 0) return Errc::ok;
     std::vector<char> text(*size);
-    const Result<u64> filled = volume_.list_attributes(found->handle, text);
-    if (!filled) return filled.code();
+    WARREN_LET(filled, volume_.list_attributes(found->handle, text));
     for (std::string_view rest(text.data(), *filled); !rest.empty();) {
         const size_t end = std::min(rest.find('\0'), rest.size());
         names.emplace_back(rest.substr(0, end));
@@ -201,22 +191,19 @@ Errc VolumeDirectory::list_attributes(std::string_view name, std::vector<std::st
 
 Errc VolumeDirectory::get_attribute(std::string_view name, const std::string& attribute,
                                     std::vector<std::byte>& value) {
-    const Result<Attributes> found = find(name, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, Follow::no));
     const Result<u64> size = volume_.get_attribute(found->handle, attribute, {});
     if (!size) return size.code();
     value.resize(*size);
     if (value.empty()) return Errc::ok;
-    const Result<u64> filled = volume_.get_attribute(found->handle, attribute, value);
-    if (!filled) return filled.code();
+    WARREN_LET(filled, volume_.get_attribute(found->handle, attribute, value));
     value.resize(*filled);
     return Errc::ok;
 }
 
 Errc VolumeDirectory::set_attribute(std::string_view name, const std::string& attribute,
                                     std::span<const std::byte> value) {
-    const Result<Attributes> found = find(name, Follow::no);
-    if (!found) return found.code();
+    WARREN_LET(found, find(name, Follow::no));
     return volume_.set_attribute(caller_, found->handle, attribute, value);
 }
 

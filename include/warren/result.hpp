@@ -86,4 +86,10 @@ class [[nodiscard]] Result {
             return try_code_;                                                         \
     } while (false)
 
+/// Declares `name` as the Result that an expression has, and returns its error, if it is one, from
+/// the enclosing function.
+#define WARREN_LET(name, ...)        \
+    const auto name = (__VA_ARGS__); \
+    if (!name) return name.code()
+
 }  // namespace warren

@@ -91,8 +91,7 @@ Errc check_attribute(Volume& volume, const Caller& caller, Handle file, std::str
 template <class Get>
 Errc read_sized(std::string& value, const Get& get) {
     while (true) {
-        const Result<u64> size = get(std::span<char>());
-        if (!size) return size.code();
+        WARREN_LET(size, get(std::span<char>()));
         value.resize(*size);
         if (*size == 0) return Errc::ok;
         const Result<u64> got = get(std::span(value));

@@ -71,8 +71,7 @@ Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> t
     u64 done = 0;
     while (done < target.size()) {
         const u64 count = std::min<u64>(bytes_at_once, target.size() - done);
-        const Result<u64> got = volume.read(handle, offset + done, target.subspan(done, count));
-        if (!got) return got.code();
+        WARREN_LET(got, volume.read(handle, offset + done, target.subspan(done, count)));
         if (*got == 0 || !goes_on()) break;
         done += *got;
     }
@@ -91,8 +90,7 @@ Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
     }
     for (u64 done = 0; done < source.size();) {
         const u64 count = std::min<u64>(bytes_at_once, source.size() - done);
-        const Result<u64> put = volume.write(handle, done, source.subspan(done, count));
-        if (!put) return put.code();
+        WARREN_LET(put, volume.write(handle, done, source.subspan(done, count)));
         done += *put;
         if (!goes_on()) break;
     }
@@ -197,8 +195,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     offsets[0] = 0;
     const std::span<Place> places = reading.places.items();
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
-        const Result<Handle> from = start.find(volume, caller);
-        if (!from) return from.code();
+        WARREN_LET(from, start.find(volume, caller));
         files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
             reading.codes[i] = check_file(volume, caller, file, 4);
             places[i] = {0, i};
@@ -391,8 +388,7 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, const ReadBytes& valu
     std::vector<Errc> codes(names.size());
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const Result<Handle> from = start.find(volume, caller);
-        if (!from) return from.code();
+        WARREN_LET(from, start.find(volume, caller));
         make_files(volume, caller, *from, names, mode, found);
         on_all_cores(call, names.size(), [&](u64 i, bool is_caller) {
             codes[i] = found[i].code();

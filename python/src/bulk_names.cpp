@@ -21,8 +21,7 @@ void in_parts(Shared& shared, const Start& start, std::size_t count, nb::object 
               Work work) {
     LongCall call(std::move(progress));
     const auto run = [&](Volume& volume, const Caller& caller) -> Errc {
-        const Result<Handle> directory = start.find(volume, caller);
-        if (!directory) return directory.code();
+        WARREN_LET(directory, start.find(volume, caller));
         for (std::size_t begin = 0; begin < count; begin += part_items) {
             if (begin > 0 && !call.goes_on(begin)) break;
             work(volume, caller, *directory, begin, std::min(count, begin + part_items));

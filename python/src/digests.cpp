@@ -147,8 +147,7 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
     std::fill_n(digests.data<u8>(), digests.size_bytes(), u8{0});
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const Result<Handle> from = start.find(volume, caller);
-        if (!from) return from.code();
+        WARREN_LET(from, start.find(volume, caller));
         std::vector<Result<Attributes>> found(files.size(), Errc::io);
         files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
             found[i] = file;

@@ -66,8 +66,7 @@ u64 NativeFile::append(const nb::bytes& data) {
     finish(in_pieces(*shared_, data.size(), [&](Volume& volume, u64 done, u64 part) -> Result<u64> {
         // Released before a signal handler can run, which may append too.
         const std::lock_guard lock(shared_->append_lock(handle_));
-        const Result<Attributes> found = volume.attributes(handle_);
-        if (!found) return found.code();
+        WARREN_LET(found, volume.attributes(handle_));
         const Result<u64> wrote = volume.write(handle_, found->size, {start + done, part});
         if (wrote) end = found->size + *wrote;
         return wrote;
@@ -116,8 +115,7 @@ u64 NativeFile::share_from(const NativeFile& source) {
     if (source.shared_ != shared_) throw nb::value_error("source: it is a file of another volume");
     const auto work = [&](Volume& volume, const Caller& caller) -> Result<u64> {
         if (source.handle_ == handle_) return Errc::invalid;
-        const auto found = volume.attributes(source.handle_);
-        if (!found) return found.code();
+        WARREN_LET(found, volume.attributes(source.handle_));
         const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
         WARREN_TRY(volume.set_attributes(caller, handle_, change).code());
         return volume.share_range(source.handle_, 0, handle_, 0, found->size);

@@ -102,8 +102,7 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
     auto mapped = std::make_shared<Mapped>();
     mapped->shared = self.shared();
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
-        if (!found) return found.code();
+        WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
         WARREN_TRY(volume.check_access(caller, found->handle, is_writable ? 6 : 4));
         return volume.map_file(found->handle, {.offset = offset}, mapped->file);
     });

@@ -40,8 +40,7 @@ nb::list list(NativeVolume& self, const nb::bytes& path) {
     const std::string text(view(path));
     std::vector<Entry> entries;
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
-        if (!found) return found.code();
+        WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
         if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
         WARREN_TRY(volume.check_access(caller, found->handle, 4));
         return volume.read_directory(found->handle, 0, [&](const DirectoryEntry& entry) {
@@ -69,8 +68,7 @@ nb::bytes read_link(NativeVolume& self, const nb::bytes& path) {
     std::string target;
     with_name(*self, path, Errc::invalid,
               [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
-                  const auto found = volume.lookup(caller, directory, name);
-                  if (!found) return found.code();
+                  WARREN_LET(found, volume.lookup(caller, directory, name));
                   if ((found->mode & 0170000) != 0120000) return Errc::invalid;
                   const Result<std::string> read = volume.read_link(found->handle);
                   if (read) target = *read;
@@ -146,8 +144,7 @@ NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool crea
                 if (made) file = made->handle;
                 if (made || exclusive || made.code() != Errc::exists) return made.code();
             }
-            const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
-            if (!found) return found.code();
+            WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
             file = found->handle;
             return open_found(volume, caller, *found, access, empties);
         });

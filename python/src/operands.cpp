@@ -134,8 +134,7 @@ Start::Start(nb::handle given) {
 
 Result<Handle> Start::find(Volume& volume, const Caller& caller) const {
     if (is_handle_) return handle_;
-    const auto found = PathWalker(volume, caller).find(volume.root(), path_, Follow::yes);
-    if (!found) return found.code();
+    WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), path_, Follow::yes));
     if ((found->mode & 0170000) != 0040000) return Errc::not_directory;
     return found->handle;
 }

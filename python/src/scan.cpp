@@ -378,8 +378,7 @@ nb::dict scan(NativeVolume& self, const nb::bytes& path, const nb::list& names,
     Columns columns;
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const auto found = PathWalker(volume, caller).find(volume.root(), text, Follow::no);
-        if (!found) return found.code();
+        WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::no));
         std::vector<ScanPosition> left{{found->handle}};
         // Steps are short, so that signals are handled.
         auto begin = std::chrono::steady_clock::now();
@@ -408,8 +407,7 @@ nb::dict usage(NativeVolume& self, const nb::bytes& path, u32 depth_max, bool co
                                .counts_links = counts_links,
                                .progress = [&](u64 done) { return call.goes_on(done); }};
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        const auto root = PathWalker(volume, caller).find(volume.root(), text, Follow::yes);
-        if (!root) return root.code();
+        WARREN_LET(root, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
         return volume.usage(caller, root->handle, options, found);
     });
     if (code != Errc::ok && !call.is_stopped()) raise_error(code, text);

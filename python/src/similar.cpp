@@ -208,8 +208,7 @@ nb::dict compare(NativeVolume& self, nb::handle given, nb::handle directory, u64
     std::vector<Errc> codes(files.size());
     LongCall call(std::move(progress));
     const auto work = [&](Volume& volume, const Caller& caller) -> Errc {
-        const Result<Handle> from = start.find(volume, caller);
-        if (!from) return from.code();
+        WARREN_LET(from, start.find(volume, caller));
         std::vector<Result<Attributes>> found(files.size(), Errc::io);
         files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
             found[i] = file;

@@ -24,8 +24,7 @@ class Clock {
 };
 
 Errc add_time(const Event* events, Stage stage, double& seconds) {
-    const Result<float> passed = events[stage + 1].milliseconds_since(events[stage]);
-    if (!passed) return passed.code();
+    WARREN_LET(passed, events[stage + 1].milliseconds_since(events[stage]));
     seconds += double{*passed} / 1e3;
     return Errc::ok;
 }

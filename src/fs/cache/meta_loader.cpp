@@ -165,8 +165,7 @@ Result<MetaLoader::Read*> MetaLoader::start(u64 place, MetaBuffer* buffer) {
     if (buffer != nullptr && holds_inodes(place)) {
         WARREN_TRY(take_bitmap(*buffer, frame_place_of(place)));
     }
-    const Result<Expected> expected = expect(place);
-    if (!expected) return expected.code();
+    WARREN_LET(expected, expect(place));
     ++loads_;
     unused->place = place;
     unused->buffer = buffer;
@@ -248,8 +247,7 @@ Errc MetaLoader::put(Read& read) {
         ops::show_block(store_, read.place, *read.block);
         return Errc::ok;
     }
-    const Result<u32> head = find_victim();
-    if (!head) return head.code();
+    WARREN_LET(head, find_victim());
     restore_references(read.place, *read.block);
     store_.heads->blocks[*head] = *read.block;
     core::insert_head(*store_.heads, *head, read.place);
@@ -350,8 +348,7 @@ Result<MetaLoader::Expected> MetaLoader::expect(u64 place) {
     Expected expected{core::kind_of(store_, frame), true, 0};
     if (expected.kind == FrameKind::inodes) {
         if (bit == 0) return expected;
-        const Result<u64> used = inodes_in_use(place);
-        if (!used) return used.code();
+        WARREN_LET(used, inodes_in_use(place));
         expected.used = *used;
         expected.is_written = *used != 0;
         return expected;

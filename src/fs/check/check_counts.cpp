@@ -104,8 +104,7 @@ Errc FrameMap::write_counts(u64 transaction) {
     for (auto& [frame, counts] : counts_) {
         if (counts.wrong() == 0) continue;
         if (counts.place == 0) {
-            const Result<u64> place = allocate();
-            if (!place) return place.code();
+            WARREN_LET(place, allocate());
             counts.place = *place;
             Group& group = *find(frame);
             group.entries[frame % frames_per_table_block].references = BlockPointer::to(*place).raw;

@@ -27,8 +27,7 @@ class Packing {
 
     /// Finishes a leaf or node: allocates its place and adds its pair to `level`.
     Errc put(Block& block, BlockKind kind, u64 key, std::vector<TreePair>& level) {
-        const Result<u64> place = sink_.allocate();
-        if (!place) return place.code();
+        WARREN_LET(place, sink_.allocate());
         core::start_header(reinterpret_cast<format::BlockHeader&>(block),
                            {kind, owner_.generation, owner_.number});
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;

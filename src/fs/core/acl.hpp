@@ -231,8 +231,7 @@ WARREN_HD Result<InheritPlan> plan_inherit(Operation<Team>& op, const InodeRef& 
     plan.mode = mode;
     if ((mode & format::type_mask) == format::type_symlink) return plan;
     plan.mode = mode & ~(umask & permission_bits);
-    const Result<AttributeBlock*> block = attribute_block(op, parent);
-    if (!block) return block.code();
+    WARREN_LET(block, attribute_block(op, parent));
     if (*block == nullptr) return plan;
     const DefaultAcl found = once(op.team, [&] { return find_default_acl(**block); });
     WARREN_TRY(op.confirm(parent.seen));

@@ -269,9 +269,8 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
             frame = find_bit_up(room, 0, store.frame_count);
             if (frame < store.frame_count) continue;
         }
-        const Result<u64> taken =
-            kind == FrameKind::metadata ? add_metadata_frame(store) : claim_frame(store, kind);
-        if (!taken) return taken.code();
+        WARREN_LET(taken, kind == FrameKind::metadata ? add_metadata_frame(store)
+                                                      : claim_frame(store, kind));
         frame = *taken;
         if (kind != FrameKind::metadata) publish_frame(store, frame, kind);
     }

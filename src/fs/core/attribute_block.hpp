@@ -134,8 +134,7 @@ WARREN_HD Result<AttributeBlock*> attribute_block(Operation<Team>& op, const Ino
     WARREN_TRY(op.confirm(inode.seen));
     if (pointer.raw == 0) return static_cast<AttributeBlock*>(nullptr);
     if (!format::pointer_is_sound(pointer, false, op.store.size_bytes)) return Errc::corrupt;
-    const Result<Block*> block = op.pin(pointer.offset());
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(pointer.offset()));
     WARREN_TRY(
         require_own_block(op, *block, inode.seen, identity_of(BlockKind::attributes, inode)));
     return reinterpret_cast<AttributeBlock*>(*block);

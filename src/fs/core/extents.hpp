@@ -181,8 +181,7 @@ inline constexpr u32 start_tree_blocks_max = start_blocks_max + 1;
 /// Moves the extents that lie in the inode into the first leaf of a new tree.
 template <class Team>
 WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
-    const Result<FreshBlock> block = reserve_block(op);
-    if (!block) return block.code();
+    WARREN_LET(block, reserve_block(op));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(start_tree_blocks_max)));
     start_block(op, *block, extent_tree.leaf, inode);
@@ -214,8 +213,7 @@ WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
     if ((mode & format::type_mask) != format::type_regular) return Errc::retry;
     if (kind == AreaKind::tree) return make_room(op, *inode, ExtentLeafType{}, key);
     if (kind != AreaKind::extents) return Errc::retry;
-    const Result<ExtentHome> home = inline_home(op, *inode, kind);
-    if (!home) return home.code();
+    WARREN_LET(home, inline_home(op, *inode, kind));
     // One replacement adds at most two extents.
     if (home->list.count + 2 <= home->list.max) return Errc::retry;
     return start_tree(op, *inode, *home);

@@ -68,9 +68,8 @@ template <class Team>
 WARREN_HD Result<InodeRef> pin_slot(Operation<Team>& op, u64 number) {
     InodeRef inode;
     inode.number = number;
-    const Result<Block*> block =
-        op.observe_and_pin(number * format::inode_size, inode.block_place(), inode.seen);
-    if (!block) return block.code();
+    WARREN_LET(block,
+               op.observe_and_pin(number * format::inode_size, inode.block_place(), inode.seen));
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
     return inode;
 }
@@ -310,8 +309,7 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
         });
         if (usable) {
             const u32 mark = op.pin_mark();
-            const Result<Block*> block = op.pin(frame * format::frame_size);
-            if (!block) return block.code();
+            WARREN_LET(block, op.pin(frame * format::frame_size));
             auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
             const u32 slot = hold_slot(op.team, store, frame, bitmap, start);
             if (slot != 0) {
@@ -329,8 +327,7 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
         if (frame == store.frame_count) return Errc::need_inodes;
         start = start_word(op.team.worker);
     }
-    const Result<InodeRef> inode = pin_slot(op, op.reserved_inode);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, pin_slot(op, op.reserved_inode));
     reserved.inode = *inode;
     return reserved;
 }
@@ -338,8 +335,7 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
 /// The bitmap that contains the bit of `number`, pinned.
 template <class Team>
 WARREN_HD Result<format::InodeBitmap*> pin_bitmap(Operation<Team>& op, u64 number) {
-    const Result<Block*> block = op.pin(inode_bit(number).bitmap_place);
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(inode_bit(number).bitmap_place));
     return reinterpret_cast<format::InodeBitmap*>(*block);
 }
 

@@ -132,8 +132,7 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
     WARREN_TRY(op.confirm(inode.seen));
     const ModeAnswer answer = ask_mode(caller, mode, user, group, wanted);
     if (!answer.yields_to_acl) return answer.allows ? Errc::ok : Errc::access;
-    const Result<AttributeBlock*> block = attribute_block(op, inode);
-    if (!block) return block.code();
+    WARREN_LET(block, attribute_block(op, inode));
     if (*block != nullptr) {
         const u32 verdict = once(op.team, [&] {
             const AttributeRecord acl = find_record(**block, acl_access_name, acl_access_length);

@@ -66,8 +66,7 @@ WARREN_HD Result<ReferenceBlock*> find_counts(Operation<Team>& op, u64 frame) {
     const BlockPointer pointer = counts_pointer(op, frame);
     if (pointer.raw == 0) return static_cast<ReferenceBlock*>(nullptr);
     if (!pointer.is_valid() || pointer.is_indirect()) return Errc::corrupt;
-    const Result<Block*> block = op.pin(pointer.offset());
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(pointer.offset()));
     auto* counts = reinterpret_cast<ReferenceBlock*>(*block);
     const bool is_own =
         once(op.team, [&] { return is_own_block(counts->header, counts_identity(frame)); });

@@ -116,8 +116,7 @@ WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Desce
     if (!pair.child.is_valid() || pair.child.offset() >= op.store.size_bytes) return Errc::corrupt;
     WARREN_TRY(op.observe(pair.child.offset(), descent.leaf_seen));
     WARREN_TRY(op.confirm(above.seen));
-    const Result<Block*> block = op.pin(pair.child.offset());
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(pair.child.offset()));
     descent.above = above;
     descent.index = index;
     descent.leaf = *block;
@@ -160,8 +159,7 @@ struct FreshBlock {
 template <class Team>
 WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     const Store& store = op.store;
-    const Result<u64> reserved = reserve_metadata(op);
-    if (!reserved) return reserved.code();
+    WARREN_LET(reserved, reserve_metadata(op));
     const u64 place = *reserved;
     if (store.heads == nullptr) {
         once(op.team, [&] {
@@ -171,8 +169,7 @@ WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
                 .fetch_or(u64{1} << block % 64, hd::memory_order_release);
         });
     }
-    const Result<Block*> block = op.pin(place);
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(place));
     return FreshBlock{place, *block};
 }
 

@@ -25,8 +25,7 @@ WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds 
         WARREN_TRY(op.confirm(inode.seen));
         if ((names & format::entries_dying) != 0) return Errc::no_entry;
     }
-    const Result<FreshBlock> leaf = reserve_block(op);
-    if (!leaf) return leaf.code();
+    WARREN_LET(leaf, reserve_block(op));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
     start_block(op, *leaf, kinds.leaf, inode);
@@ -45,8 +44,7 @@ template <class Team>
 WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                          const Pairs& root) {
     if (root.height >= tree_height_max) return Errc::no_space;
-    const Result<FreshBlock> block = reserve_block(op);
-    if (!block) return block.code();
+    WARREN_LET(block, reserve_block(op));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
     start_block(op, *block, kinds.node, inode);
@@ -71,8 +69,7 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
 template <class Team>
 WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
                           u32 index, const Pairs& child, u64 key) {
-    const Result<FreshBlock> block = reserve_block(op);
-    if (!block) return block.code();
+    WARREN_LET(block, reserve_block(op));
     const u64 last = load(op.team, child.pairs[child.count - 1].key);
     const u32 keep = key >= last ? child.count - 1 : child.count / 2;
     WARREN_TRY(op.will_write(above.seen));
@@ -103,10 +100,8 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
-    const Result<FreshBlock> block = reserve_block(op);
-    if (!block) return block.code();
-    const Result<u64> pivot = leaf_type.pivot(op, descent, key);
-    if (!pivot) return pivot.code();
+    WARREN_LET(block, reserve_block(op));
+    WARREN_LET(pivot, leaf_type.pivot(op, descent, key));
     WARREN_TRY(op.confirm(descent.leaf_seen));
     if (*pivot == key_end) return Errc::ok;
     WARREN_TRY(op.will_write(descent.above.seen));

@@ -68,9 +68,8 @@ WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     Descent beside;
     while (above.height > 1) {
         WARREN_TRY(step_down(op, above, key, beside));
-        const Result<Pairs> node = node_pairs(op, beside.leaf, beside.leaf_seen,
-                                              identity_of(kinds.node, inode), above.height - 1);
-        if (!node) return node.code();
+        WARREN_LET(node, node_pairs(op, beside.leaf, beside.leaf_seen,
+                                    identity_of(kinds.node, inode), above.height - 1));
         above = *node;
         path.edge[path.edge_length] = above.seen;
         path.edge_pairs[path.edge_length++] = above.pairs;

@@ -160,8 +160,7 @@ Errc FileDisk::measure() {
 
 /// Errc::io if the disk is smaller than size_bytes().
 Errc FileDisk::check_size() const {
-    const Result<u64> size = present_size();
-    if (!size) return size.code();
+    WARREN_LET(size, present_size());
     return *size < size_bytes_ ? Errc::io : Errc::ok;
 }
 

@@ -105,8 +105,7 @@ WARREN_HD Result<Run> replace_shared(Operation<Team>& op, const Spot& spot, u64 
 template <class Team>
 WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Allocation& what) {
     const u64 block = what.block();
-    const Result<Spot> found = locate(op, file, block);
-    if (!found) return found.code();
+    WARREN_LET(found, locate(op, file, block));
     Spot spot = *found;
     // An area that holds only zeros counts as a hole.
     if (file.kind == AreaKind::bytes) {
@@ -117,8 +116,7 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
     if (count > spot.blocks) count = spot.blocks;
     ContentChange change;
     if (spot.kind == MappingKind::hole) {
-        const Result<Run> run = reserve_behind(op, spot, count);
-        if (!run) return run.code();
+        WARREN_LET(run, reserve_behind(op, spot, count));
         count = run->blocks;
         change.has_extent = true;
         change.is_fresh = true;
@@ -134,8 +132,7 @@ WARREN_HD Result<u64> reserve(Operation<Team>& op, const File& file, const Alloc
         }
         u64 place = spot.place;
         if (spot.is_shared && change.has_extent) {
-            const Result<Run> run = replace_shared(op, spot, count);
-            if (!run) return run.code();
+            WARREN_LET(run, replace_shared(op, spot, count));
             place = run->place;
             count = run->blocks;
             change.is_fresh = true;
@@ -164,13 +161,11 @@ WARREN_HD Result<u64> allocate(Operation<Team>& op, Handle handle, Allocate how,
         return Errc::file_too_big;
     }
     const Allocation what{how, offset, length, now};
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     if (file->kind != AreaKind::bytes) {
         return what.is_punch() ? punch(op, *file, what) : reserve(op, *file, what);
     }
-    const Result<InlineBytes> bytes = inline_bytes(op, *file);
-    if (!bytes) return bytes.code();
+    WARREN_LET(bytes, inline_bytes(op, *file));
     const bool is_inside = what.end() <= format::area_bytes;
     if (what.is_punch() || (what.is_zero() && (is_inside || has_bytes_in(*bytes, what)))) {
         WARREN_TRY(zero_inline(op, *file, what));

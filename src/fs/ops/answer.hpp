@@ -117,8 +117,7 @@ WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) 
 /// The attributes of the inode with this number, whatever its generation is.
 template <class Team>
 WARREN_HD Result<Attributes> attributes_of_number(Operation<Team>& op, u64 number) {
-    const Result<InodeRef> inode = find_inode(op, number);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, number));
     return attributes_of(op, *inode);
 }
 
@@ -220,8 +219,7 @@ template <class Team>
 WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     Pack how;
     if (!how_of(command, Pack::counter, how)) return Errc::invalid;
-    const Result<InodeRef> directory = find_directory(op, command.handle);
-    if (!directory) return directory.code();
+    WARREN_LET(directory, find_directory(op, command.handle));
     WARREN_TRY(check_permission(op, *directory, caller_of(command), may_write));
     const u64 names = load(op.team, directory->at->entries);
     WARREN_TRY(op.confirm(directory->seen));

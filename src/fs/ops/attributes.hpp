@@ -110,13 +110,10 @@ template <class Team>
 WARREN_HD Result<u64> get_attribute(Operation<Team>& op, const Credentials& caller, Handle handle,
                                     const char* bytes, u32 name_length, std::byte* target,
                                     u64 capacity) {
-    const Result<AttributeName> name = make_attribute_name(bytes, name_length);
-    if (!name) return name.code();
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(name, make_attribute_name(bytes, name_length));
+    WARREN_LET(inode, find_inode(op, handle));
     WARREN_TRY(check_attribute_access(op, *inode, caller, name->space, false));
-    const Result<AttributeBlock*> block = attribute_block(op, *inode);
-    if (!block) return block.code();
+    WARREN_LET(block, attribute_block(op, *inode));
     if (*block == nullptr) return Errc::no_data;
     const Result<u64> length =
         once(op.team, [&] { return copy_value(**block, *name, target, capacity); });
@@ -155,10 +152,8 @@ WARREN_HD inline u64 copy_names(const AttributeBlock& block, bool shows_trusted,
 template <class Team>
 WARREN_HD Result<u64> list_attributes(Operation<Team>& op, const Credentials& caller, Handle handle,
                                       char* target, u64 capacity) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
-    const Result<AttributeBlock*> block = attribute_block(op, *inode);
-    if (!block) return block.code();
+    WARREN_LET(inode, find_inode(op, handle));
+    WARREN_LET(block, attribute_block(op, *inode));
     if (*block == nullptr) return u64{0};
     const u64 length =
         once(op.team, [&] { return copy_names(**block, caller.is_root(), target, capacity); });
@@ -205,8 +200,7 @@ WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& i
                                           const AttributeName& name, u32 added_bytes,
                                           AttributeSet how) {
     AttributeEdit edit;
-    const Result<AttributeBlock*> block = attribute_block(op, inode);
-    if (!block) return block.code();
+    WARREN_LET(block, attribute_block(op, inode));
     RecordSearch search;
     if (*block != nullptr) {
         search = once(op.team, [&] { return search_records(**block, name.bytes, name.length); });
@@ -223,8 +217,7 @@ WARREN_HD Result<AttributeEdit> plan_edit(Operation<Team>& op, const InodeRef& i
     edit.is_emptied = edit.has_old() && kept + added_bytes == 0;
     edit.is_fresh = edit.block == nullptr && added_bytes > 0;
     if (!edit.is_fresh) return edit;
-    const Result<FreshBlock> fresh = reserve_block(op);
-    if (!fresh) return fresh.code();
+    WARREN_LET(fresh, reserve_block(op));
     edit.place = fresh->place;
     edit.block = reinterpret_cast<AttributeBlock*>(fresh->at);
     return edit;
@@ -289,8 +282,7 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
         }
     }
     const u32 added = keeps ? attribute_record_bytes(name.length, length) : 0;
-    const Result<AttributeEdit> edit = plan_edit(op, inode, name, added, AttributeSet::any);
-    if (!edit) return edit.code();
+    WARREN_LET(edit, plan_edit(op, inode, name, added, AttributeSet::any));
     if (is_empty && !edit->has_old()) return Errc::ok;
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
@@ -313,17 +305,14 @@ WARREN_HD Errc change_attribute(Operation<Team>& op, const Credentials& caller, 
                                 const char* bytes, u32 name_length, bool adds,
                                 const std::byte* value, u64 value_length, AttributeSet how,
                                 i64 now) {
-    const Result<AttributeName> name = make_attribute_name(bytes, name_length);
-    if (!name) return name.code();
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(name, make_attribute_name(bytes, name_length));
+    WARREN_LET(inode, find_inode(op, handle));
     if (value_length > attribute_bytes_max) return Errc::no_space;
     const u32 length = static_cast<u32>(value_length);
     if (name->is_acl()) return set_acl(op, caller, *inode, *name, value, length, now);
     WARREN_TRY(check_attribute_access(op, *inode, caller, name->space, true));
     const u32 added = adds ? attribute_record_bytes(name->length, length) : 0;
-    const Result<AttributeEdit> edit = plan_edit(op, *inode, *name, added, how);
-    if (!edit) return edit.code();
+    WARREN_LET(edit, plan_edit(op, *inode, *name, added, how));
     WARREN_TRY(op.will_write(inode->seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(edit_blocks_max)));
     apply_edit(op, *inode, *edit, *name, adds, value, length);

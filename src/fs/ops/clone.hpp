@@ -38,17 +38,14 @@ struct ContentsPlan {
 
 template <class Team>
 WARREN_HD Errc plan_contents(Operation<Team>& op, const InodeRef& source, ContentsPlan& plan) {
-    const Result<File> file = file_at(op, source);
-    if (!file) return file.code();
+    WARREN_LET(file, file_at(op, source));
     if (file->kind == AreaKind::bytes) {
-        const Result<InlineBytes> bytes = inline_bytes(op, *file);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, inline_bytes(op, *file));
         plan.bytes = *bytes;
         plan.is_whole = true;
         return Errc::ok;
     }
-    const Result<Spot> from = locate(op, *file, 0);
-    if (!from) return from.code();
+    WARREN_LET(from, locate(op, *file, 0));
     const bool is_only = !from->home.is_tree && from->home.list.count == 1;
     if (!is_only || from->kind != MappingKind::data ||
         from->blocks > blocks_in_one_step(from->place)) {
@@ -100,10 +97,8 @@ template <class Team>
 WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, Handle source,
                                Handle directory, const char* name, u32 length,
                                const CreateArguments& arguments) {
-    const Result<InodeRef> from = find_inode(op, source);
-    if (!from) return from.code();
-    const Result<Attributes> old = attributes_of(op, *from);
-    if (!old) return old.code();
+    WARREN_LET(from, find_inode(op, source));
+    WARREN_LET(old, attributes_of(op, *from));
     const u32 type = old->mode & format::type_mask;
     const u64 wanted_target = type == format::type_symlink ? old->size : 0;
     if (arguments.target_length != wanted_target) return Errc::invalid;

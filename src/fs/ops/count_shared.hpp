@@ -18,8 +18,7 @@ struct SharedCount {
 /// How many of the blocks [first, first + count) of `frame` have more than one reference.
 template <class Team>
 WARREN_HD Result<u32> count_shared_in(Operation<Team>& op, u64 frame, u32 first, u32 count) {
-    const Result<ReferenceBlock*> counts = find_counts(op, frame);
-    if (!counts) return counts.code();
+    WARREN_LET(counts, find_counts(op, frame));
     if (*counts == nullptr) return u32{0};
     return once(op.team, [&] {
         u32 shared = 0;
@@ -33,8 +32,7 @@ WARREN_HD Result<u32> count_shared_in(Operation<Team>& op, u64 frame, u32 first,
 /// shared_frames_max frames.
 template <class Team>
 WARREN_HD Result<SharedCount> count_shared(Operation<Team>& op, Handle handle, u64 block) {
-    const Result<Spot> spot = locate(op, handle, block);
-    if (!spot) return spot.code();
+    WARREN_LET(spot, locate(op, handle, block));
     const bool has_blocks = spot->kind == MappingKind::data || spot->kind == MappingKind::unwritten;
     SharedCount answer;
     answer.passed = spot->blocks;

@@ -44,14 +44,12 @@ inline constexpr u32 link_blocks_max = 1 + 2 * entry_blocks_max;
 template <class Team>
 WARREN_HD Errc reserve_new_inode(Operation<Team>& op, const CreateArguments& arguments,
                                  NewInode& fresh) {
-    const Result<ReservedInode> reserved = reserve_inode(op);
-    if (!reserved) return reserved.code();
+    WARREN_LET(reserved, reserve_inode(op));
     fresh.inode = reserved->inode;
     fresh.bitmap = reserved->bitmap;
     WARREN_TRY(op.will_write(fresh.inode.seen));
     if (arguments.target_length > format::area_bytes) {
-        const Result<FreshBlock> target = reserve_block(op);
-        if (!target) return target.code();
+        WARREN_LET(target, reserve_block(op));
         fresh.target = *target;
     }
     return Errc::ok;
@@ -73,15 +71,12 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
     } else if (!inherited.may_have_acl) {
         fresh.inherit.mode = masked(caller, mode);
     } else {
-        const Result<InheritPlan> inherit =
-            plan_inherit(op, parent, mode, caller.umask, is_directory);
-        if (!inherit) return inherit.code();
+        WARREN_LET(inherit, plan_inherit(op, parent, mode, caller.umask, is_directory));
         fresh.inherit = *inherit;
     }
     WARREN_TRY(reserve_new_inode(op, arguments, fresh));
     if (fresh.inherit.needs_block) {
-        const Result<FreshBlock> acl = reserve_block(op);
-        if (!acl) return acl.code();
+        WARREN_LET(acl, reserve_block(op));
         fresh.acl = *acl;
     }
     return Errc::ok;
@@ -178,8 +173,7 @@ template <class Team>
 WARREN_HD WARREN_NOINLINE Errc plan_name_general(Operation<Team>& op, const Credentials& caller,
                                                  Handle directory, const char* name, u32 length,
                                                  NewName& fresh) {
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
+    WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (found->entry.exists) return Errc::exists;
     fresh.directory = found->directory;
     fresh.name = found->name;
@@ -284,8 +278,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
 template <class Team>
 WARREN_HD Result<Attributes> create_unnamed(Operation<Team>& op, const Credentials& caller,
                                             Handle directory, const CreateArguments& arguments) {
-    const Result<InodeRef> parent = find_directory(op, directory);
-    if (!parent) return parent.code();
+    WARREN_LET(parent, find_directory(op, directory));
     WARREN_TRY(check_permission(op, *parent, caller, may_write | may_execute));
     NewInode fresh;
     WARREN_TRY(plan_inode(op, caller, *parent, arguments, fresh));
@@ -308,15 +301,13 @@ template <class Team>
 WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller, Handle file,
                                   Handle directory, const char* name, u32 length, u64 references,
                                   i64 now) {
-    const Result<InodeRef> inode = find_inode(op, file);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, file));
     const u32 mode = load(op.team, inode->at->mode);
     const u32 links = load(op.team, inode->at->links);
     const u16 flags = load(op.team, inode->at->flags);
     const u64 held = load(op.team, inode->at->references);
     WARREN_TRY(op.confirm(inode->seen));
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
+    WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (found->entry.exists) return Errc::exists;
     if ((mode & format::type_mask) == format::type_directory) return Errc::not_permitted;
     const bool is_unnamed = links == 0 && (flags & format::flag_unnamed) != 0;

@@ -45,8 +45,7 @@ WARREN_HD Errc find_orphan(Operation<Team>& op, u64 inode, OrphanEntry& orphan) 
     if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
     orphan.directory = *directory;
     orphan.text = OrphanName(inode);
-    const Result<Entry> entry = find_entry(op, orphan.directory, orphan.name(op));
-    if (!entry) return entry.code();
+    WARREN_LET(entry, find_entry(op, orphan.directory, orphan.name(op)));
     orphan.entry = *entry;
     return Errc::ok;
 }
@@ -103,13 +102,11 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
     if (disposal.fate == Fate::keep) return Errc::ok;
     if (disposal.fate == Fate::damaged) return Errc::corrupt;
     if (disposal.fate == Fate::free_leaves) {
-        const Result<bool> fits = note_leaves(op, inode);
-        if (!fits) return fits.code();
+        WARREN_LET(fits, note_leaves(op, inode));
         disposal.fate = *fits ? Fate::free : Fate::orphan;
     }
     if (disposal.fate == Fate::orphan) return plan_orphan(op, inode.number, disposal.orphan);
-    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
-    if (!bitmap) return bitmap.code();
+    WARREN_LET(bitmap, pin_bitmap(op, inode.number));
     disposal.bitmap = *bitmap;
     return Errc::ok;
 }

@@ -125,9 +125,7 @@ WARREN_HD Result<u64> goal_for(Operation<Team>& op, const Spot& spot, u32 count)
     ExtentHome home = spot.home;
     u32 index = spot.index;
     if (index == 0 && home.lower > 0) {
-        const Result<ExtentHome> before =
-            find_home(op, spot.file.inode, spot.file.kind, home.lower - 1);
-        if (!before) return before.code();
+        WARREN_LET(before, find_home(op, spot.file.inode, spot.file.kind, home.lower - 1));
         home = *before;
         index = home.list.count;
     }
@@ -143,8 +141,7 @@ WARREN_HD Result<u64> goal_for(Operation<Team>& op, const Spot& spot, u32 count)
 template <class Team>
 WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 want) {
     u32 count = want < format::blocks_per_frame ? static_cast<u32>(want) : format::blocks_per_frame;
-    const Result<u64> goal = goal_for(op, spot, count);
-    if (!goal) return goal.code();
+    WARREN_LET(goal, goal_for(op, spot, count));
     for (;; count /= 2) {
         const Result<Run> run = reserve_data(op, *goal, count);
         if (run || run.code() != Errc::need_space || count == 1) return run;
@@ -172,15 +169,13 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
                          FillPlan& plan) {
     Piece& piece = plan.piece;
     if (file.kind == AreaKind::bytes) {
-        const Result<InlineBytes> bytes = inline_bytes(op, file);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, inline_bytes(op, file));
         piece.bytes = *bytes;
         piece.has_bytes = !bytes->is_zero();
         if (piece.has_bytes) block = 0;
         if (piece.has_bytes) want = 1;
     }
-    const Result<Spot> found = locate(op, file, block);
-    if (!found) return found.code();
+    WARREN_LET(found, locate(op, file, block));
     const Spot& spot = plan.spot = *found;
     // An area that holds only zeros is like a hole, so any number of blocks fits.
     if (want > spot.blocks && file.kind != AreaKind::bytes) want = spot.blocks;
@@ -196,8 +191,7 @@ WARREN_HD Errc plan_fill(Operation<Team>& op, const File& file, u64 block, u64 w
     plan.change.has_extent = !piece.keeps_rest;
     plan.change.is_fresh = spot.place == 0 || spot.is_shared;
     if (plan.change.is_fresh) {
-        const Result<Run> run = reserve_behind(op, spot, want);
-        if (!run) return run.code();
+        WARREN_LET(run, reserve_behind(op, spot, want));
         piece.place = run->place;
         piece.blocks = run->blocks;
     } else {
@@ -219,8 +213,7 @@ WARREN_HD Result<bool> still_fits(Operation<Team>& op, const FillPlan& plan, con
         return plan.spot.kind == now.kind && plan.spot.place == now.place &&
                plan.spot.is_shared == now.is_shared && now.blocks >= plan.piece.blocks;
     }
-    const Result<InlineBytes> bytes = inline_bytes(op, now.file);
-    if (!bytes) return bytes.code();
+    WARREN_LET(bytes, inline_bytes(op, now.file));
     return *bytes == plan.piece.bytes;
 }
 
@@ -261,8 +254,7 @@ WARREN_HD Result<u64> fill(Operation<Team>& op, Handle handle, u64 offset, u64 l
         return Errc::file_too_big;
     }
     if (length == 0) return u64{0};
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     const u64 block = offset / format::block_size;
     const u64 end = offset + length;
     FillPlan plan;
@@ -292,11 +284,9 @@ WARREN_HD Errc move_out(Operation<Team>& op, Handle handle, const File& file, Wr
 template <class Team, class Writer>
 WARREN_HD Result<u64> unshare(Operation<Team>& op, Handle handle, u64 block, u64 blocks,
                               Writer&& writer) {
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     if (file->kind == AreaKind::bytes) return blocks;
-    const Result<Spot> spot = locate(op, *file, block);
-    if (!spot) return spot.code();
+    WARREN_LET(spot, locate(op, *file, block));
     const u64 covered = blocks < spot->blocks ? blocks : spot->blocks;
     if (!spot->is_shared) return covered;
     FillPlan plan;
@@ -331,8 +321,7 @@ template <class Team>
 WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offset,
                                     const std::byte* bytes, u64 length, i64 now) {
     if (offset > format::area_bytes || length > format::area_bytes - offset) return false;
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     if (file->kind != AreaKind::bytes) return false;
     if (length == 0) return true;
     const InodeRef& inode = file->inode;

@@ -34,8 +34,7 @@ inline constexpr u32 end_frame_blocks_max = 1;
 template <class Team>
 WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
-    const Result<Block*> block = op.pin(place);
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(place));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_frame_blocks_max)));
     once(op.team, [&] {
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
@@ -118,8 +117,7 @@ WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
 template <class Team>
 WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
     const u64 place = frame * format::frame_size;
-    const Result<Block*> block = op.pin(place);
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(place));
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(*block);
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(end_frame_blocks_max)));
     const bool is_empty = once(op.team, [&] {

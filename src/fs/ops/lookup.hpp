@@ -27,15 +27,12 @@ template <class Team>
 WARREN_HD Result<Found> find(Operation<Team>& op, const Credentials& caller, Handle directory,
                              const char* name, u32 length, u32 wanted) {
     Found found;
-    const Result<InodeRef> where = find_directory(op, directory);
-    if (!where) return where.code();
+    WARREN_LET(where, find_directory(op, directory));
     found.directory = *where;
     WARREN_TRY(check_permission(op, found.directory, caller, wanted));
-    const Result<Name> made = make_name(op, name, length);
-    if (!made) return made.code();
+    WARREN_LET(made, make_name(op, name, length));
     found.name = *made;
-    const Result<Entry> entry = find_entry(op, found.directory, found.name);
-    if (!entry) return entry.code();
+    WARREN_LET(entry, find_entry(op, found.directory, found.name));
     found.entry = *entry;
     if (!found.entry.exists) return found;
     const Result<InodeRef> inode = find_inode(op, found.entry.inode);
@@ -96,8 +93,7 @@ WARREN_HD WARREN_NOINLINE Result<Attributes> lookup_general(Operation<Team>& op,
                                                             const Credentials& caller,
                                                             Handle directory, const char* name,
                                                             u32 length, u64 references) {
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
+    WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (!found->entry.exists) return Errc::no_entry;
     return end_plain_lookup(op, found->inode, references);
 }
@@ -125,8 +121,7 @@ WARREN_HD Result<Attributes> lookup(Operation<Team>& op, const Credentials& call
 template <class Team>
 WARREN_HD WARREN_NOINLINE Result<Attributes> get_attributes_general(Operation<Team>& op,
                                                                     Handle handle, u64 references) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     return end_plain_lookup(op, *inode, references);
 }
 
@@ -149,8 +144,7 @@ WARREN_HD Result<Attributes> get_attributes(Operation<Team>& op, Handle handle, 
 /// The handle of the inode with this number.
 template <class Team>
 WARREN_HD Result<Handle> handle_of(Operation<Team>& op, u64 number) {
-    const Result<InodeRef> inode = find_inode(op, number);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, number));
     return inode->handle();
 }
 
@@ -158,16 +152,14 @@ WARREN_HD Result<Handle> handle_of(Operation<Team>& op, u64 number) {
 template <class Team>
 WARREN_HD Errc check_access(Operation<Team>& op, const Credentials& caller, Handle handle,
                             u32 wanted) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     return check_permission(op, *inode, caller, wanted);
 }
 
 /// The number of names in a directory.
 template <class Team>
 WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
-    const Result<InodeRef> inode = find_directory(op, directory);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_directory(op, directory));
     const u64 entries = load(op.team, inode->at->entries);
     WARREN_TRY(op.confirm(inode->seen));
     return entries & ~format::entries_dying;
@@ -177,8 +169,7 @@ WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
 template <class Team>
 WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,
                                 DirectoryLeaf& copy) {
-    const Result<InodeRef> inode = find_directory(op, directory);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_directory(op, directory));
     return snapshot_leaf(op, *inode, key, copy);
 }
 

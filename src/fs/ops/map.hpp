@@ -92,8 +92,7 @@ WARREN_HD Result<File> file_at(Operation<Team>& op, const InodeRef& inode) {
 /// Finds a regular file; returns the errors of file_at().
 template <class Team>
 WARREN_HD Result<File> find_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     return file_at(op, *inode);
 }
 
@@ -115,8 +114,7 @@ WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) 
     Spot spot;
     spot.file = file;
     spot.block = block;
-    const Result<ExtentHome> home = find_home(op, file.inode, file.kind, block);
-    if (!home) return home.code();
+    WARREN_LET(home, find_home(op, file.inode, file.kind, block));
     spot.home = *home;
     if (file.kind == AreaKind::bytes && block == 0) {
         spot.kind = MappingKind::bytes;
@@ -150,16 +148,14 @@ WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) 
 
 template <class Team>
 WARREN_HD Result<Spot> locate(Operation<Team>& op, Handle handle, u64 block) {
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     return locate(op, *file, block);
 }
 
 /// Where block `file_block` of the file is. It may lie after the end of the file.
 template <class Team>
 WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block) {
-    const Result<Spot> spot = locate(op, handle, file_block);
-    if (!spot) return spot.code();
+    WARREN_LET(spot, locate(op, handle, file_block));
     Mapping mapping;
     mapping.kind = spot->kind;
     mapping.is_shared = spot->is_shared;
@@ -168,8 +164,7 @@ WARREN_HD Result<Mapping> map(Operation<Team>& op, Handle handle, u64 file_block
     mapping.size = spot->file.size;
     mapping.seen = spot->file.inode.seen;
     if (mapping.kind == MappingKind::bytes) {
-        const Result<InlineBytes> bytes = inline_bytes(op, spot->file);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, inline_bytes(op, spot->file));
         mapping.bytes = *bytes;
     }
     return mapping;
@@ -190,12 +185,10 @@ struct Gap {
 /// the file does not grow afterwards.
 template <class Team>
 WARREN_HD Result<Gap> tail_to_zero(Operation<Team>& op, Handle handle, u64 first_new_byte) {
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     const u64 in_block = file->size % format::block_size;
     if (in_block == 0 || first_new_byte <= file->size) return Gap{};
-    const Result<Spot> spot = locate(op, *file, file->size / format::block_size);
-    if (!spot) return spot.code();
+    WARREN_LET(spot, locate(op, *file, file->size / format::block_size));
     if (spot->kind != MappingKind::data) return Gap{};
     const u64 rest = format::block_size - in_block;
     const u64 until = first_new_byte - file->size;
@@ -214,11 +207,9 @@ struct Sought {
 /// after the end, or if no data follow.
 template <class Team>
 WARREN_HD Result<Sought> seek(Operation<Team>& op, Handle handle, u64 offset, Seek whence) {
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     if (offset >= file->size) return Errc::no_such_address;
-    const Result<Spot> spot = locate(op, *file, offset / format::block_size);
-    if (!spot) return spot.code();
+    WARREN_LET(spot, locate(op, *file, offset / format::block_size));
     const u64 next = bytes_of(offset / format::block_size + spot->blocks);
     const bool is_data = spot->kind == MappingKind::data || spot->kind == MappingKind::bytes;
     if (is_data == (whence == Seek::data)) return Sought{offset, true};

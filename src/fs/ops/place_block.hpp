@@ -81,8 +81,7 @@ WARREN_HD Errc place_block(const Team& team, const Store& store, u32& hand, u64 
         return Errc::ok;
     }
     u64 went = place_none;
-    const Result<u32> victim = find_victim(team, store, hand, went);
-    if (!victim) return victim.code();
+    WARREN_LET(victim, find_victim(team, store, hand, went));
     format::Block& block = table.blocks[*victim];
     if (went != place_none) {
         CopyWords()(team, block, evicted.block);

@@ -27,8 +27,7 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
     const format::BlockPointer pointer{load(op.team, inode.at->area.words[0])};
     WARREN_TRY(op.confirm(inode.seen));
     if (!format::pointer_is_sound(pointer, false, op.store.size_bytes)) return Errc::corrupt;
-    const Result<Block*> pinned = op.pin(pointer.offset());
-    if (!pinned) return pinned.code();
+    WARREN_LET(pinned, op.pin(pointer.offset()));
     auto& block = *reinterpret_cast<format::LinkTarget*>(*pinned);
     WARREN_TRY(
         require_own_block(op, *pinned, inode.seen, identity_of(BlockKind::link_target, inode)));
@@ -47,8 +46,7 @@ WARREN_HD Errc read_link_rest(Operation<Team>& op, const InodeRef& inode, u32 le
 /// symbolic link, Errc::out_of_range if `capacity` is too small (4095 bytes always suffice).
 template <class Team>
 WARREN_HD Result<u64> read_link(Operation<Team>& op, Handle handle, char* target, u64 capacity) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     const u32 mode = load(op.team, inode->at->mode);
     const u64 size = load(op.team, inode->at->size);
     const u8 kind = load(op.team, inode->at->area_kind);

@@ -55,8 +55,7 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
     if (child.offset() == left.offset()) return Errc::corrupt;
     WARREN_TRY(op.observe(child.offset(), right.seen));
     WARREN_TRY(op.confirm(above.seen));
-    const Result<Block*> block = op.pin(child.offset());
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(child.offset()));
     right.block = *block;
     return Errc::ok;
 }
@@ -181,8 +180,7 @@ WARREN_HD Errc require_first_key(Operation<Team>& op, const Pairs& node, u64 key
 template <class Team>
 WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directory, u32 height,
                                     u64 key) {
-    const Result<Pairs> root = root_pairs(op, directory);
-    if (!root) return root.code();
+    WARREN_LET(root, root_pairs(op, directory));
     Packed packed{key_end, true};
     if (root->height <= height) return packed;
     Descent descent;
@@ -236,15 +234,12 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
 /// and frees the node. Returns whether it did.
 template <class Team>
 WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory) {
-    const Result<Pairs> root = root_pairs(op, directory);
-    if (!root) return root.code();
+    WARREN_LET(root, root_pairs(op, directory));
     if (root->height < 2 || root->count != 1) return false;
     Descent descent;
     WARREN_TRY(step_down(op, *root, 0, descent));
-    const Result<Pairs> node =
-        node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(directory_tree.node, directory),
-                   root->height - 1);
-    if (!node) return node.code();
+    WARREN_LET(node, node_pairs(op, descent.leaf, descent.leaf_seen,
+                                identity_of(directory_tree.node, directory), root->height - 1));
     WARREN_TRY(require_first_key(op, *node, 0));
     if (node->count > root->max) return false;
     WARREN_TRY(op.will_write(directory.seen));

@@ -22,8 +22,7 @@ WARREN_HD Result<Reclaimed> end_orphan(Operation<Team>& op, const InodeRef& inod
     OrphanEntry orphan;
     WARREN_TRY(find_orphan(op, inode.number, orphan));
     if (!orphan.entry.exists) return Errc::corrupt;
-    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, inode.number);
-    if (!bitmap) return bitmap.code();
+    WARREN_LET(bitmap, pin_bitmap(op, inode.number));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.will_write(orphan.entry.leaf_seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(end_orphan_blocks_max)));
@@ -43,18 +42,15 @@ template <class Team>
 WARREN_HD Result<Reclaimed> reclaim_step(Operation<Team>& op, Handle handle, i64 now,
                                          bool although_open = false) {
     op.may_use_reserve = true;
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     const bool is_open = load(op.team, inode->at->references) >= one_open;
     const bool has_name = load(op.team, inode->at->links) > 0;
     WARREN_TRY(op.confirm(inode->seen));
     if (!although_open && (has_name || is_open)) return Reclaimed{true, {}};
-    const Result<bool> at_once = releases_in_one_step(op, *inode);
-    if (!at_once) return at_once.code();
+    WARREN_LET(at_once, releases_in_one_step(op, *inode));
     if (*at_once) return end_orphan(op, *inode, now);
     op.forget_locks();
-    const Result<bool> stepped = release_contents_step(op, handle);
-    if (!stepped) return stepped.code();
+    WARREN_LET(stepped, release_contents_step(op, handle));
     // The inode holds blocks, but a step finds none to free.
     if (!*stepped) return Errc::corrupt;
     return Reclaimed{};

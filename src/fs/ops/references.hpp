@@ -16,8 +16,7 @@ namespace warren::ops {
 /// about to be freed; Errc::overflow if one more open cannot be counted.
 template <class Team>
 WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     const u32 links = load(op.team, inode->at->links);
     const u64 held = load(op.team, inode->at->references);
     WARREN_TRY(op.confirm(inode->seen));
@@ -55,9 +54,8 @@ WARREN_HD Result<InodeRef> find_held(Operation<Team>& op, Handle handle) {
 template <class Team>
 WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode, u64 count) {
     const bool is_removed = inode.generation == 0;
-    const Result<format::InodeBitmap*> bitmap =
-        is_removed ? pin_bitmap(op, inode.number) : Result<format::InodeBitmap*>(nullptr);
-    if (!bitmap) return bitmap.code();
+    WARREN_LET(bitmap,
+               is_removed ? pin_bitmap(op, inode.number) : Result<format::InodeBitmap*>(nullptr));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(reference_blocks_max)));
     const u64 before = once(op.team, [&] {
@@ -81,15 +79,13 @@ WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode
 /// counted the result is Errc::bad_handle, or Errc::stale if the inode was removed.
 template <class Team>
 WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_held(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_held(op, handle));
     const bool is_removed = inode->generation == 0;
     const bool is_open = load(op.team, inode->at->references) >= one_open;
     const u32 links = load(op.team, inode->at->links);
     WARREN_TRY(op.confirm(inode->seen));
     if (!is_open) return is_removed ? Errc::stale : Errc::bad_handle;
-    const Result<u64> left = drop_references(op, *inode, one_open);
-    if (!left) return left.code();
+    WARREN_LET(left, drop_references(op, *inode, one_open));
     return Released{!is_removed && *left < one_open && links == 0};
 }
 
@@ -97,8 +93,7 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
 /// inode: then no lookups were held.
 template <class Team>
 WARREN_HD Errc forget(Operation<Team>& op, Handle handle, u64 count) {
-    const Result<InodeRef> inode = find_held(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_held(op, handle));
     const u64 lookups = load(op.team, inode->at->references) & lookups_mask;
     WARREN_TRY(op.confirm(inode->seen));
     const u64 given = count < lookups ? count : lookups;

@@ -28,8 +28,7 @@ static_assert(release_leaves_dirties(locks_max) <= journal_room_min);
 /// are too many for the locks.
 template <class Team>
 WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
-    const Result<Pairs> root = root_pairs(op, inode);
-    if (!root) return root.code();
+    WARREN_LET(root, root_pairs(op, inode));
     if (!op.has_lock_room(root->count + locks_beside_leaves)) return false;
     for (u32 i = 0; i < root->count; ++i) {
         const BlockPointer leaf{load(op.team, root->pairs[i].child.raw)};
@@ -140,8 +139,7 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
 /// releases_in_one_step() returns true.
 template <class Team>
 WARREN_HD Result<bool> release_contents_step(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     const auto kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
     const u32 type = load(op.team, inode->at->mode) & format::type_mask;
     WARREN_TRY(op.confirm(inode->seen));

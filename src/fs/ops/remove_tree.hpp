@@ -93,8 +93,7 @@ template <class Team>
 WARREN_HD WARREN_NOINLINE Errc find_tree_general(Operation<Team>& op, const Credentials& caller,
                                                  Handle directory, const char* name, u32 length,
                                                  FoundTree& tree) {
-    const Result<Found> found = find_removable(op, caller, directory, name, length);
-    if (!found) return found.code();
+    WARREN_LET(found, find_removable(op, caller, directory, name, length));
     if (found->entry.type != format::entry_type(format::type_directory)) {
         return Errc::not_directory;
     }
@@ -200,8 +199,7 @@ WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& ca
 /// Marks a directory as being deleted because the tree that contains it is.
 template <class Team>
 WARREN_HD Errc start_dying(Operation<Team>& op, Handle handle) {
-    const Result<InodeRef> directory = find_directory(op, handle);
-    if (!directory) return directory.code();
+    WARREN_LET(directory, find_directory(op, handle));
     // The lock keeps the number from another directory until the mark is set.
     WARREN_TRY(op.will_write(directory->seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
@@ -232,13 +230,10 @@ WARREN_HD Errc adopt_orphan(Operation<Team>& op, u64 number, i64 now) {
 template <class Team>
 WARREN_HD Result<Removed> end_emptied(Operation<Team>& op, u64 number, i64 now) {
     op.may_use_reserve = true;
-    const Result<InodeRef> inode = find_inode(op, number);
-    if (!inode) return inode.code();
-    const Result<bool> at_once = releases_in_one_step(op, *inode);
-    if (!at_once) return at_once.code();
+    WARREN_LET(inode, find_inode(op, number));
+    WARREN_LET(at_once, releases_in_one_step(op, *inode));
     if (!*at_once) return Errc::corrupt;
-    const Result<Reclaimed> ended = end_orphan(op, *inode, now);
-    if (!ended) return ended.code();
+    WARREN_LET(ended, end_orphan(op, *inode, now));
     return ended->removed;
 }
 

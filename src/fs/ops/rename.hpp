@@ -258,10 +258,8 @@ WARREN_HD Result<Removed> rename(Operation<Team>& op, const Credentials& caller,
                                  const char* name, u32 length, Handle to, const char* new_name,
                                  u32 new_length, Rename how, i64 now, MoveWalk* walk = nullptr) {
     RenamePlan plan;
-    const Result<Found> source = find(op, caller, from, name, length, may_execute);
-    if (!source) return source.code();
-    const Result<Found> target = find(op, caller, to, new_name, new_length, may_execute);
-    if (!target) return target.code();
+    WARREN_LET(source, find(op, caller, from, name, length, may_execute));
+    WARREN_LET(target, find(op, caller, to, new_name, new_length, may_execute));
     plan.source = *source;
     plan.target = *target;
     WARREN_TRY(check_rename(op, caller, how, plan));

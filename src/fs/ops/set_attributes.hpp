@@ -128,14 +128,11 @@ WARREN_HD Errc plan_beside(Operation<Team>& op, const InodeRef& inode, u32 mode,
     const bool is_directory = (mode & format::type_mask) == format::type_directory;
     if ((change.which & change_owner) != 0 && !is_directory) {
         beside.capability = {"security.capability", 19, AttributeSpace::security};
-        const Result<AttributeEdit> edit =
-            plan_edit(op, inode, beside.capability, 0, AttributeSet::any);
-        if (!edit) return edit.code();
+        WARREN_LET(edit, plan_edit(op, inode, beside.capability, 0, AttributeSet::any));
         beside.edit = *edit;
     }
     if ((change.which & AttributeChange::mode) == 0) return Errc::ok;
-    const Result<AttributeBlock*> block = attribute_block(op, inode);
-    if (!block) return block.code();
+    WARREN_LET(block, attribute_block(op, inode));
     if (*block == nullptr) return Errc::ok;
     beside.block = *block;
     beside.place = attribute_place(op, inode);
@@ -172,8 +169,7 @@ WARREN_HD inline void store_attributes(const InodeRef& inode, const Attributes& 
 template <class Team>
 WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentials& caller,
                                             Handle handle, const AttributeChange& change, i64 now) {
-    const Result<InodeRef> inode = find_inode(op, handle);
-    if (!inode) return inode.code();
+    WARREN_LET(inode, find_inode(op, handle));
     const Result<Attributes> old = attributes_of(op, *inode);
     if (!old || change.which == 0) return old;
     WARREN_TRY(check_change(op, *inode, *old, caller, change));

@@ -37,8 +37,7 @@ WARREN_HD Errc plan_references_in(Operation<Team>& op, u64 frame, u32 first, u32
     // frame holds contents.
     Seen guard;
     WARREN_TRY(op.observe(frame * format::frame_size, guard));
-    const Result<ReferenceBlock*> counts = find_counts(op, frame);
-    if (!counts) return counts.code();
+    WARREN_LET(counts, find_counts(op, frame));
     WARREN_TRY(op.will_write(guard));
     if (*counts == nullptr) {
         const Result<FreshBlock> block = reserve_block(op);
@@ -183,25 +182,20 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
 /// inode. `writer` is as in fill(). Requires: if both are the same file, the ranges do not overlap.
 template <class Team, class Writer>
 WARREN_HD Result<u64> share(Operation<Team>& op, const Sharing& what, Writer&& writer) {
-    const Result<File> source = find_file(op, what.source);
-    if (!source) return source.code();
-    const Result<File> target = find_file(op, what.target);
-    if (!target) return target.code();
+    WARREN_LET(source, find_file(op, what.source));
+    WARREN_LET(target, find_file(op, what.target));
     if (source->kind == AreaKind::bytes) return Errc::invalid;
-    const Result<Spot> from = locate(op, *source, what.from);
-    if (!from) return from.code();
+    WARREN_LET(from, locate(op, *source, what.from));
     u64 count = what.blocks < from->blocks ? what.blocks : from->blocks;
     if (from->kind != MappingKind::data) return count;
     if (target->kind == AreaKind::bytes) {
-        const Result<InlineBytes> bytes = inline_bytes(op, *target);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, inline_bytes(op, *target));
         if (!bytes->is_zero()) {
             WARREN_TRY(move_out(op, what.target, *target, writer));
             return u64{0};
         }
     }
-    const Result<Spot> to = locate(op, *target, what.to);
-    if (!to) return to.code();
+    WARREN_LET(to, locate(op, *target, what.to));
     // An area that holds only zeros is like a hole, so any number of blocks fits.
     if (target->kind != AreaKind::bytes && count > to->blocks) count = to->blocks;
     if (to->kind == MappingKind::data && to->place == from->place) {

@@ -39,11 +39,9 @@ template <class Team, class Writer>
 WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size, i64 now,
                                 Writer&& writer) {
     if (new_size > format::file_size_max) return Errc::file_too_big;
-    const Result<File> file = find_file(op, handle);
-    if (!file) return file.code();
+    WARREN_LET(file, find_file(op, handle));
     if (file->kind == AreaKind::bytes) {
-        const Result<InlineBytes> bytes = inline_bytes(op, *file);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, inline_bytes(op, *file));
         if (new_size > format::area_bytes && !bytes->is_zero()) {
             WARREN_TRY(move_out(op, handle, *file, writer));
             return false;

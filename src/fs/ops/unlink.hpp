@@ -25,8 +25,7 @@ struct Removed {
 template <class Team>
 WARREN_HD Result<Found> find_removable(Operation<Team>& op, const Credentials& caller,
                                        Handle directory, const char* name, u32 length) {
-    const Result<Found> found = find(op, caller, directory, name, length, may_execute);
-    if (!found) return found.code();
+    WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (!found->entry.exists) return Errc::no_entry;
     WARREN_TRY(check_permission(op, found->directory, caller, may_write));
     WARREN_TRY(check_sticky(op, found->directory, caller, load(op.team, found->inode.at->user)));
@@ -118,8 +117,7 @@ WARREN_HD WARREN_NOINLINE Result<Removed> unlink_general(Operation<Team>& op,
                                                          const Credentials& caller,
                                                          Handle directory, const char* name,
                                                          u32 length, bool is_rmdir, i64 now) {
-    const Result<Found> found = find_removable(op, caller, directory, name, length);
-    if (!found) return found.code();
+    WARREN_LET(found, find_removable(op, caller, directory, name, length));
     const InodeRef parent = found->directory;
     const InodeRef inode = found->inode;
     const bool is_directory = found->entry.type == format::entry_type(format::type_directory);

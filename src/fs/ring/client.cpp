@@ -68,8 +68,7 @@ RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerS
 /// Writes a command into the next cell.
 Result<u64> RingClient::place(const ops::Command& command) {
     Pending& pending = pending_[cell_of(next_ticket_, ring_.cells)];
-    const Result<u64> block_bytes = block_bytes_of(command, names_caller_);
-    if (!block_bytes) return block_bytes.code();
+    WARREN_LET(block_bytes, block_bytes_of(command, names_caller_));
     if (*block_bytes > ring_.arena.bytes || command.buffer_bytes > ring_.arena.bytes) {
         return Errc::invalid;
     }

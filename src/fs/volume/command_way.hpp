@@ -30,12 +30,10 @@ class CommandWay {
             read.from = from;
             read.buffer = &leaf_;
             read.buffer_bytes = sizeof leaf_;
-            const Result<u64> next = volume_.ask<ops::Verb::read_leaf>(read);
-            if (!next) return next.code();
+            WARREN_LET(next, volume_.ask<ops::Verb::read_leaf>(read));
             upper = *next;
             if (purpose_ != bulk::ScanPurpose::removal) return Errc::ok;
-            const Result<Attributes> own = volume_.ask<ops::Verb::get_attributes>(read);
-            if (!own) return own.code();
+            WARREN_LET(own, volume_.ask<ops::Verb::get_attributes>(read));
             mode_ = own->mode;
             user_ = own->user;
             return Errc::ok;

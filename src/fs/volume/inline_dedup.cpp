@@ -85,8 +85,7 @@ class InlineDedup::Writing {
         const u64 stop = end_of_zeros(from);
         if (stop - from < run_bytes_min) return Errc::ok;
         WARREN_TRY(write_until(from));
-        const Result<u64> zeroed = volume_.zero_locked(file_, from, stop - from, now_);
-        if (!zeroed) return zeroed.code();
+        WARREN_LET(zeroed, volume_.zero_locked(file_, from, stop - from, now_));
         dedup_.zero_bytes_.fetch_add(*zeroed, std::memory_order_relaxed);
         written_ += *zeroed;
         return written_ == stop ? Errc::ok : Errc::no_space;
@@ -197,9 +196,7 @@ class InlineDedup::Writing {
     /// Writes what is neither written nor shared before byte `to`.
     Errc write_until(u64 to) {
         if (written_ >= to) return Errc::ok;
-        const Result<u64> done =
-            volume_.write_contents(file_, written_, bytes(written_, to), size_, now_);
-        if (!done) return done.code();
+        WARREN_LET(done, volume_.write_contents(file_, written_, bytes(written_, to), size_, now_));
         written_ += *done;
         return written_ == to ? Errc::ok : Errc::no_space;
     }

@@ -144,8 +144,7 @@ void OrphanReclaimer::begin_dying() {
 Result<Handle> OrphanReclaimer::find(const Orphan& orphan) {
     ops::Command command;
     command.from = orphan.inode;
-    const Result<Attributes> found = volume_.ask<Verb::attributes_of>(command);
-    if (!found) return found.code();
+    WARREN_LET(found, volume_.ask<Verb::attributes_of>(command));
     const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
     return is_directory == orphan.is_directory ? Result<Handle>(found->handle) : Errc::stale;
 }
@@ -155,8 +154,7 @@ Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
     if (handle) return volume_.reclaim(*handle);
     if (handle.code() != Errc::stale) return handle.code();
     // Invalid numbers are skipped. An orphan that another thread has freed no longer has a name.
-    const Result<bool> named = has_name(orphan.inode);
-    if (!named) return named.code();
+    WARREN_LET(named, has_name(orphan.inode));
     return *named ? Errc::corrupt : Errc::ok;
 }
 

@@ -42,9 +42,8 @@ class OrphanRoom {
         while (blocks_ < wanted) {
             if (runs_.size() == runs_max) return Errc::need_space;
             const u64 missing = std::min<u64>(wanted - blocks_, format::blocks_per_frame);
-            const Result<core::Run> run = core::reserve_run(store_, 0, core::FrameKind::metadata, 0,
-                                                            static_cast<u32>(missing));
-            if (!run) return run.code();
+            WARREN_LET(run, core::reserve_run(store_, 0, core::FrameKind::metadata, 0,
+                                              static_cast<u32>(missing)));
             runs_.push_back(*run);
             blocks_ += run->blocks;
         }

@@ -14,8 +14,7 @@ namespace warren {
 /// The lowest keys of the parts. Only 0 for a directory too small to be divided.
 inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef& inode) {
     std::vector<u64> begins = {0};
-    const Result<core::Pairs> root = core::root_pairs(op, inode);
-    if (!root) return root.code();
+    WARREN_LET(root, core::root_pairs(op, inode));
     if (root->height < 2) return begins;
     for (u32 i = 0; i < root->count; ++i) {
         const u64 key = relaxed_load(root->pairs[i].key);
@@ -24,10 +23,9 @@ inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef
         const u32 mark = op.pin_mark();
         core::Descent descent;
         WARREN_TRY(core::step_down(op, *root, key, descent));
-        const Result<core::Pairs> node =
-            core::node_pairs(op, descent.leaf, descent.leaf_seen,
-                             core::identity_of(core::directory_tree.node, inode), root->height - 1);
-        if (!node) return node.code();
+        WARREN_LET(node, core::node_pairs(op, descent.leaf, descent.leaf_seen,
+                                          core::identity_of(core::directory_tree.node, inode),
+                                          root->height - 1));
         for (u32 j = 1; j < node->count; ++j) {
             begins.push_back(relaxed_load(node->pairs[j].key));
         }
@@ -42,8 +40,7 @@ inline Result<std::vector<u64>> part_tree(CpuOperation& op, const core::InodeRef
 inline Result<std::vector<u64>> part_directory(VolumeImplementation& volume, Handle directory) {
     if (!volume.works_on_host()) return std::vector<u64>{0};
     return volume.run([&](CpuOperation& op) -> Result<std::vector<u64>> {
-        const Result<core::InodeRef> inode = core::find_directory(op, directory);
-        if (!inode) return inode.code();
+        WARREN_LET(inode, core::find_directory(op, directory));
         return or_no_memory([&]() -> Result<std::vector<u64>> { return part_tree(op, *inode); });
     });
 }

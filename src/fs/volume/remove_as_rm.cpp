@@ -73,8 +73,7 @@ class NameRemover {
     Errc enter(Handle directory, std::string_view name) {
         ops::Command look_up = command_on(directory, caller_);
         set_name(look_up, name);
-        const Result<Attributes> found = volume_.ask<Verb::lookup>(look_up);
-        if (!found) return found.code();
+        WARREN_LET(found, volume_.ask<Verb::lookup>(look_up));
         if ((found->mode & format::type_mask) != format::type_directory) {
             return unlink(directory, name);
         }

@@ -49,8 +49,7 @@ void ClonedDirectories::for_each(ThreadPool& thread_pool,
 }
 
 Errc TreeCloner::clone(Handle source, Handle directory, std::string_view name, ClonedTree& done) {
-    const Result<Attributes> from = api_.attributes(source);
-    if (!from) return from.code();
+    WARREN_LET(from, api_.attributes(source));
     WARREN_TRY(check_target(*from, directory, name));
     WARREN_TRY(make_staging());
     Errc code = or_no_memory([&] { return grow(*from); });
@@ -66,8 +65,7 @@ Errc TreeCloner::clone(Handle source, Handle directory, std::string_view name, C
 /// Whether `caller` may give the clone its name, and the name is free or that of an empty
 /// directory.
 Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::string_view name) {
-    const Result<Attributes> parent = api_.attributes(directory);
-    if (!parent) return parent.code();
+    WARREN_LET(parent, api_.attributes(directory));
     if (!is_directory(*parent)) return Errc::not_directory;
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
     if (is_directory(source)) WARREN_TRY(check_not_below(source.handle, directory));
@@ -77,8 +75,7 @@ Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::s
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
     if (!is_directory(*there) || !is_directory(source)) return Errc::exists;
     if (there->handle == source.handle) return Errc::invalid;
-    const Result<u64> names = volume_.ask<Verb::count_names>(command_on(there->handle));
-    if (!names) return names.code();
+    WARREN_LET(names, volume_.ask<Verb::count_names>(command_on(there->handle)));
     if (*names != 0) return Errc::not_empty;
     // The owner may remove it even if its parent is sticky.
     return credentials_of(caller_).owns(there->user) ? Errc::ok : Errc::not_permitted;
@@ -91,8 +88,7 @@ Errc TreeCloner::check_not_below(Handle source, Handle directory) {
     for (Handle at = directory; at != source;) {
         if (at == api_.root()) return Errc::ok;
         if (++steps > steps_max) return Errc::corrupt;
-        const Result<Attributes> here = api_.attributes(at);
-        if (!here) return here.code();
+        WARREN_LET(here, api_.attributes(at));
         const Result<Handle> above = api_.handle_of(here->parent);
         if (above.code() == Errc::stale) return Errc::no_entry;  // in a tree that was removed
         if (!above) return above.code();
@@ -194,8 +190,7 @@ Errc TreeCloner::clone_entry(const Attributes& source, const ClonedDirectory& in
         files_.fetch_add(1, std::memory_order_relaxed);
         return Errc::ok;
     }
-    const Result<Handle> made = clone_inode(source, into.target, name);
-    if (!made) return made.code();
+    WARREN_LET(made, clone_inode(source, into.target, name));
     const bool is_root = into.target == staging_;
     directories_.add({source.handle, *made, is_root ? nullptr : &into,
                       is_root ? std::string() : std::string(name), source.accessed,
@@ -220,12 +215,10 @@ Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle director
                                        std::string_view name) {
     std::string target;
     if ((source.mode & format::type_mask) == format::type_symlink) {
-        const Result<std::string> link = api_.read_link(source.handle);
-        if (!link) return link.code();
+        WARREN_LET(link, api_.read_link(source.handle));
         target = *link;
     }
-    const Result<ops::Cloned> cloned = run_clone(source, directory, name, target);
-    if (!cloned) return cloned.code();
+    WARREN_LET(cloned, run_clone(source, directory, name, target));
     Errc code = Errc::ok;
     if (cloned->lacks_contents) code = share_contents(source.handle, cloned->handle);
     if (code == Errc::ok && cloned->lacks_attributes) {
@@ -276,8 +269,7 @@ Errc TreeCloner::share_contents(Handle source, Handle target) {
 Errc TreeCloner::copy_attributes(Handle source, Handle target) {
     std::array<char, format::block_size> names;
     std::array<std::byte, format::block_size> value;
-    const Result<u64> bytes = api_.list_attributes(source, names);
-    if (!bytes) return bytes.code();
+    WARREN_LET(bytes, api_.list_attributes(source, names));
     for (std::string_view rest(names.data(), *bytes); !rest.empty();) {
         const std::string_view name = rest.substr(0, rest.find('\0'));
         rest.remove_prefix(std::min(rest.size(), name.size() + 1));

@@ -40,8 +40,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
             if (gone == Errc::ok) return volume.settle_soon(removed);
             if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
         }
-        const Result<Attributes> target = lookup(caller, directory, name);
-        if (!target) return target.code();
+        WARREN_LET(target, lookup(caller, directory, name));
         if ((target->mode & format::type_mask) != format::type_directory) {
             const Errc removed = unlink(caller, directory, name);
             if (removed == Errc::ok) ++removal.files;
@@ -249,8 +248,7 @@ class Packing {
         command.how = static_cast<u8>(height == 0 ? ops::Pack::leaves : ops::Pack::nodes);
         command.mode = height;
         for (command.from = begin; command.from < end;) {
-            const Result<ops::Packed> step = volume_.ask<Verb::pack>(command);
-            if (!step) return step.code();
+            WARREN_LET(step, volume_.ask<Verb::pack>(command));
             const u64 next = step->is_done ? end : step->next_key;
             // Relaxed: only for reports. The sum is at most the number of all keys, so it cannot
             // overflow.
@@ -272,8 +270,7 @@ class Packing {
         ops::Command command = command_;
         command.how = static_cast<u8>(ops::Pack::root);
         for (bool is_done = false; !is_done;) {
-            const Result<ops::Packed> step = volume_.ask<Verb::pack>(command);
-            if (!step) return step.code();
+            WARREN_LET(step, volume_.ask<Verb::pack>(command));
             is_done = step->is_done;
         }
         command.how = static_cast<u8>(ops::Pack::counter);
@@ -297,11 +294,9 @@ class Packing {
 
 Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Handle directory,
                          const ProgressCallback& progress) {
-    const Result<u64> names = volume.ask<Verb::count_names>(command_on(directory));
-    if (!names) return names.code();
+    WARREN_LET(names, volume.ask<Verb::count_names>(command_on(directory)));
     Packing packing(volume, caller, directory, *names, progress);
-    const Result<std::vector<u64>> begins = part_directory(volume, directory);
-    if (!begins) return begins.code();
+    WARREN_LET(begins, part_directory(volume, directory));
     std::vector<Errc> errors(begins->size(), Errc::ok);
     volume.thread_pool().for_each(begins->size(), [&](const ThreadTeam&, u64 i) {
         const u64 end = i + 1 < begins->size() ? (*begins)[i + 1] : core::key_end;
@@ -318,8 +313,7 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
                      const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
-        const Result<Attributes> before = attributes(directory);
-        if (!before) return before.code();
+        WARREN_LET(before, attributes(directory));
         rebuilt.blocks_before = before->blocks;
         BulkCommands* const bulk = volume.engine().bulk();
         Errc packed = Errc::not_supported;
@@ -331,11 +325,9 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
             packed = rebuild_by_commands(volume, caller, directory, progress);
         }
         WARREN_TRY(packed);
-        const Result<Attributes> after = attributes(directory);
-        if (!after) return after.code();
+        WARREN_LET(after, attributes(directory));
         rebuilt.blocks_after = after->blocks;
-        const Result<u64> entries = volume.ask<Verb::count_names>(command_on(directory));
-        if (!entries) return entries.code();
+        WARREN_LET(entries, volume.ask<Verb::count_names>(command_on(directory)));
         rebuilt.entries = *entries;
         return Errc::ok;
     });
@@ -363,8 +355,7 @@ Errc VolumeImplementation::scan(const ScanCall& call) {
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
     constexpr u32 attempts_max = 4;
     for (u32 attempt = 0; attempt < attempts_max; ++attempt) {
-        const Result<ops::TreeBeforeCheck> tree = ask<Verb::look_at_tree>(detach);
-        if (!tree) return tree.code();
+        WARREN_LET(tree, ask<Verb::look_at_tree>(detach));
         const Errc whole = check_removable(detach.caller, tree->root, core::TreeCheck::whole);
         if (whole == Errc::access || whole == Errc::not_permitted) {
             WARREN_TRY(check_removable(detach.caller, tree->root, core::TreeCheck::as_rm));
@@ -438,8 +429,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             u64 listed = 0;
             return HostScan(volume).scan_on(call, steps.is_full, left, listed);
         }
-        const Result<Attributes> root = attributes(call.root);
-        if (!root) return root.code();
+        WARREN_LET(root, attributes(call.root));
         Scanned first;
         first.directory = call.root;
         first.attributes = *root;
@@ -470,8 +460,7 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
                    std::vector<DirectoryUsage>& answer) {
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
-        const Result<Attributes> root = attributes(directory);
-        if (!root) return root.code();
+        WARREN_LET(root, attributes(directory));
         DirectoryUsage first;
         first.directory = root->handle;
         first.entries = 1;

@@ -189,8 +189,7 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
     while (done < target.size()) {
         const u64 at = offset + done;
         const u64 block = at / format::block_size;
-        const Result<ops::Mapping> mapping = map_block(file, block);
-        if (!mapping) return mapping.code();
+        WARREN_LET(mapping, map_block(file, block));
         if (at >= mapping->size) break;
         u64 end = std::min(mapping->size, offset + target.size());
         if (mapping->kind != ops::MappingKind::bytes) {
@@ -352,8 +351,7 @@ Result<u64> Volume::seek(Handle file, u64 offset, Seek whence) {
     ops::Command command = command_on(file);
     command.how = static_cast<u8>(whence);
     for (command.from = offset;;) {
-        const Result<ops::Sought> step = implementation_->ask<Verb::seek>(command);
-        if (!step) return step.code();
+        WARREN_LET(step, implementation_->ask<Verb::seek>(command));
         if (step->is_found) return step->offset;
         command.from = step->offset;
     }

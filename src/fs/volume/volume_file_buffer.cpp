@@ -107,8 +107,7 @@ Errc Volume::hold(Handle file, u64 offset, u64 length, HeldContents& held) {
 Errc VolumeImplementation::hold_contents(Handle file, u64 offset, u64 length, HeldContents& held) {
     if (file_buffer_ == nullptr) return Errc::not_supported;
     const u64 block = offset / format::block_size;
-    const Result<ops::Mapping> mapping = map_block(file, block);
-    if (!mapping) return mapping.code();
+    WARREN_LET(mapping, map_block(file, block));
     const bool has_bytes = mapping->kind == ops::MappingKind::data && offset < mapping->size;
     if (!has_bytes || length == 0) return Errc::no_data;
     const u64 run_bytes = mapping->blocks * format::block_size;

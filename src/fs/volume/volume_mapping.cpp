@@ -55,8 +55,7 @@ Errc find_range(const MapOptions& options, u64 size, FileView& view) {
 /// Fills [at, at + length) of a mapping from the file. Requires: the data lock.
 Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length) {
     return mapping.memory->put(at, length, [&](u64 done, std::span<std::byte> piece) {
-        const Result<u64> got = read_contents(mapping.file, mapping.view.offset + at + done, piece);
-        if (!got) return got.code();
+        WARREN_LET(got, read_contents(mapping.file, mapping.view.offset + at + done, piece));
         std::memset(piece.data() + *got, 0, piece.size() - *got);
         return Errc::ok;
     });
@@ -77,8 +76,7 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
     {
         const std::unique_lock lock(data_lock(mapping.file.inode));
         ops::Command ask_attributes = command_on(mapping.file);
-        const Result<Attributes> file = ask<ops::Verb::get_attributes>(ask_attributes);
-        if (!file) return file.code();
+        WARREN_LET(file, ask<ops::Verb::get_attributes>(ask_attributes));
         if ((file->mode & format::type_mask) == format::type_directory) return Errc::is_directory;
         if ((file->mode & format::type_mask) != format::type_regular) return Errc::invalid;
         WARREN_TRY(find_range(options, file->size, mapping.view));
@@ -104,10 +102,8 @@ Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
                                      std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         DedupStep step;
-        const Result<u64> put =
-            write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping,
-                        look_up(mapping.file, offset, bytes, Awaited::no, step));
-        if (!put) return put.code();
+        WARREN_LET(put, write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping,
+                                    look_up(mapping.file, offset, bytes, Awaited::no, step)));
         offset += *put;
         bytes = bytes.subspan(*put);
     }
@@ -183,9 +179,7 @@ Errc MappedFile::write_back(u64 offset, u64 length) {
 
 Errc MappedFile::write_back() {
     return mapping_->with_volume([&](VolumeImplementation& volume) -> Errc {
-        const Result<Attributes> file =
-            volume.ask<ops::Verb::get_attributes>(command_on(mapping_->file));
-        if (!file) return file.code();
+        WARREN_LET(file, volume.ask<ops::Verb::get_attributes>(command_on(mapping_->file)));
         const FileView& view = mapping_->view;
         if (file->size <= view.offset) return Errc::ok;
         const u64 length = std::min(file->size - view.offset, view.bytes);

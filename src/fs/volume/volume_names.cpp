@@ -120,8 +120,7 @@ Errc VolumeImplementation::read_directory(Handle directory, u64 cookie,
         u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
         for (;;) {
             command.from = from;
-            const Result<u64> next = ask<Verb::read_leaf>(command);
-            if (!next) return next.code();
+            WARREN_LET(next, ask<Verb::read_leaf>(command));
             entries.clear();
             WARREN_TRY(for_each_entry(*leaf, from,
                                       [&](const EntryView& entry) { entries.push_back(entry); }));
@@ -154,8 +153,7 @@ Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) 
             }
             WARREN_TRY(check_access(caller, at->handle, core::may_execute));
             if (name == ".") continue;
-            const Result<Handle> parent = handle_of(at->parent);
-            if (!parent) return parent.code();
+            WARREN_LET(parent, handle_of(at->parent));
             at = attributes(*parent);
             continue;
         }
@@ -170,8 +168,7 @@ Result<std::string> Volume::read_link(Handle link) {
         ops::Command command = command_on(link);
         command.buffer = target;
         command.buffer_bytes = sizeof target;
-        const Result<u64> length = implementation_->ask<Verb::read_link>(command);
-        if (!length) return length.code();
+        WARREN_LET(length, implementation_->ask<Verb::read_link>(command));
         return std::string(target, *length);
     });
 }

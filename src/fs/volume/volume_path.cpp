@@ -39,20 +39,16 @@ bool is_link(const Attributes& attributes) {
 Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
     if (name.empty() || name == ".") return Errc::ok;
     if (name == "..") {
-        const Result<Attributes> here = volume_.attributes(at);
-        if (!here) return here.code();
+        WARREN_LET(here, volume_.attributes(at));
         if (at == volume_.root()) return Errc::ok;
-        const Result<Handle> above = volume_.handle_of(here->parent);
-        if (!above) return above.code();
+        WARREN_LET(above, volume_.handle_of(here->parent));
         at = *above;
         return Errc::ok;
     }
-    const Result<Attributes> next = volume_.lookup(caller_, at, name);
-    if (!next) return next.code();
+    WARREN_LET(next, volume_.lookup(caller_, at, name));
     if (is_link(*next)) {
         if (++links_followed_ > links_followed_max) return Errc::loop;
-        const Result<std::string> target = volume_.read_link(next->handle);
-        if (!target) return target.code();
+        WARREN_LET(target, volume_.read_link(next->handle));
         if (target->empty()) return Errc::no_entry;
         if ((*target)[0] == '/') at = volume_.root();
         rest = *target + "/" + rest;
@@ -103,8 +99,7 @@ Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow f
             return found;
         }
         if (++links_followed_ > links_followed_max) return Errc::loop;
-        const Result<std::string> read = volume_.read_link(found->handle);
-        if (!read) return read.code();
+        WARREN_LET(read, volume_.read_link(found->handle));
         if (read->empty()) return Errc::no_entry;
         target = *read + (slash_behind ? "/" : "");
         path = target;

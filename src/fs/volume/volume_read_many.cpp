@@ -149,8 +149,7 @@ void Volume::read_many(std::span<FileRead> reads) {
 }
 
 Result<u64> Volume::address_of(Handle file, u64 offset) {
-    const Result<ops::Mapping> run = implementation_->map_block(file, offset / block_size);
-    if (!run) return run.code();
+    WARREN_LET(run, implementation_->map_block(file, offset / block_size));
     return run->kind == ops::MappingKind::data ? run->place + offset % block_size : 0;
 }
 

@@ -137,8 +137,7 @@ Errc VolumeImplementation::count_freed(Removal& removal, const std::function<Err
 Errc VolumeImplementation::remove_by_names(u64 directory, Removal& removal) {
     ops::Command find;
     find.from = directory;
-    const Result<Handle> handle = ask<Verb::handle_of>(find);
-    if (!handle) return handle.code();
+    WARREN_LET(handle, ask<Verb::handle_of>(find));
     WARREN_TRY(ask<Verb::start_dying>(command_on(*handle)));
     return TreeUnlinker(*this, removal).remove(*handle);
 }
@@ -147,8 +146,7 @@ Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     return or_no_memory([&]() -> Errc {
         ops::Command find;
         find.from = directory;
-        const Result<Handle> handle = ask<Verb::handle_of>(find);
-        if (!handle) return handle.code();
+        WARREN_LET(handle, ask<Verb::handle_of>(find));
         Removal removal;
         const Errc removed = TreeUnlinker(*this, removal).remove_files(*handle);
         files += removal.files;
@@ -160,15 +158,13 @@ Errc VolumeImplementation::visit_orphans(
     const std::function<Errc(const format::DirectorySlot&)>& visit) {
     ops::Command find;
     find.from = store().orphan_directory;
-    const Result<Handle> directory = ask<Verb::handle_of>(find);
-    if (!directory) return directory.code();
+    WARREN_LET(directory, ask<Verb::handle_of>(find));
     const auto leaf = std::make_unique<format::DirectoryLeaf>();
     ops::Command read = command_on(*directory);
     read.buffer = leaf.get();
     read.buffer_bytes = sizeof *leaf;
     while (read.from != core::key_end) {
-        const Result<u64> next = ask<Verb::read_leaf>(read);
-        if (!next) return next.code();
+        WARREN_LET(next, ask<Verb::read_leaf>(read));
         for (const format::DirectorySlot& slot : leaf->slots) {
             if (slot.inode() != 0) WARREN_TRY(visit(slot));
         }

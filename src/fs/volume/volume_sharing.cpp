@@ -34,8 +34,7 @@ Errc share_by_steps(VolumeImplementation& volume, const SharedRange& range, u64&
         command.from = range.offset / block_size + done;
         command.to = range.target_offset / block_size + done;
         command.length = blocks - done;
-        const Result<ops::Mapping> run = volume.map_block(range.source, command.from);
-        if (!run) return run.code();
+        WARREN_LET(run, volume.map_block(range.source, command.from));
         if (run->kind != ops::MappingKind::data) {
             const u64 hole = std::min(run->blocks, command.length);
             WARREN_TRY(volume.punch_locked(range.target, command.to * block_size, hole * block_size,
@@ -44,8 +43,7 @@ Errc share_by_steps(VolumeImplementation& volume, const SharedRange& range, u64&
             continue;
         }
         volume.note_shared_data();
-        const Result<u64> step = volume.ask<Verb::share>(command, moving_writer(volume));
-        if (!step) return step.code();
+        WARREN_LET(step, volume.ask<Verb::share>(command, moving_writer(volume)));
         done += *step;
     }
     return Errc::ok;
@@ -99,11 +97,8 @@ Result<bool> have_equal_bytes(VolumeImplementation& volume, const SharedRange& r
         const u64 offset = range.offset + done;
         const u64 target_offset = range.target_offset + done;
         const u64 left = range.length - done;
-        const Result<ops::Mapping> run = volume.map_block(range.source, offset / block_size);
-        if (!run) return run.code();
-        const Result<ops::Mapping> other =
-            volume.map_block(range.target, target_offset / block_size);
-        if (!other) return other.code();
+        WARREN_LET(run, volume.map_block(range.source, offset / block_size));
+        WARREN_LET(other, volume.map_block(range.target, target_offset / block_size));
         if (must_be_equal(*run, *other)) {
             const u64 blocks = std::min({run->blocks, other->blocks, ops::blocks_of(left)});
             done += std::min(blocks * block_size, left);
@@ -111,10 +106,8 @@ Result<bool> have_equal_bytes(VolumeImplementation& volume, const SharedRange& r
         }
         const std::span<std::byte> bytes(memory.get(), std::min(left, piece_bytes));
         const std::span<std::byte> others(memory.get() + piece_bytes, bytes.size());
-        const Result<u64> read = volume.read_contents(range.source, offset, bytes);
-        if (!read) return read.code();
-        const Result<u64> read_other = volume.read_contents(range.target, target_offset, others);
-        if (!read_other) return read_other.code();
+        WARREN_LET(read, volume.read_contents(range.source, offset, bytes));
+        WARREN_LET(read_other, volume.read_contents(range.target, target_offset, others));
         if (*read != bytes.size() || *read_other != bytes.size()) return Errc::corrupt;
         if (std::memcmp(bytes.data(), others.data(), bytes.size()) != 0) return false;
         done += bytes.size();
@@ -126,17 +119,14 @@ Result<bool> have_equal_bytes(VolumeImplementation& volume, const SharedRange& r
 Errc copy_small(VolumeImplementation& volume, const SharedRange& range) {
     std::array<std::byte, format::area_bytes> bytes{};
     const std::span<std::byte> part = std::span(bytes).first(range.length);
-    const Result<u64> read = volume.read_contents(range.source, range.offset, part);
-    if (!read) return read.code();
-    const Result<u64> done = volume.write_alone(range.target, range.target_offset, part, range.now);
-    if (!done) return done.code();
+    WARREN_LET(read, volume.read_contents(range.source, range.offset, part));
+    WARREN_LET(done, volume.write_alone(range.target, range.target_offset, part, range.now));
     return *done == range.length ? Errc::ok : Errc::no_space;
 }
 
 /// The size of a regular file. Errc::is_directory or Errc::invalid if it is something else.
 Result<u64> size_of_file(Volume& volume, Handle file) {
-    const Result<Attributes> attributes = volume.attributes(file);
-    if (!attributes) return attributes.code();
+    WARREN_LET(attributes, volume.attributes(file));
     const u32 type = attributes->mode & format::type_mask;
     if (type == format::type_directory) return Errc::is_directory;
     return type == format::type_regular ? Result<u64>(attributes->size) : Errc::invalid;
@@ -188,8 +178,7 @@ Result<u64> length_to_dedupe(const SharedRange& range, u64 source_size, u64 targ
 Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle target) {
     if (!caller.check) return Errc::ok;
     WARREN_TRY(volume.check_access(caller, source, core::may_read));
-    const Result<Attributes> attributes = volume.attributes(target);
-    if (!attributes) return attributes.code();
+    WARREN_LET(attributes, volume.attributes(target));
     if (attributes->user == caller.user) return Errc::ok;
     const Errc code = volume.check_access(caller, target, core::may_write);
     return code == Errc::access ? Errc::not_permitted : code;
@@ -198,8 +187,7 @@ Errc check_rights(Volume& volume, const Caller& caller, Handle source, Handle ta
 /// Whether the contents of either file are in its inode, where no block can be shared.
 Result<bool> is_in_inode(VolumeImplementation& volume, const SharedRange& range) {
     for (const Handle file : {range.source, range.target}) {
-        const Result<ops::Mapping> first = volume.map_block(file, 0);
-        if (!first) return first.code();
+        WARREN_LET(first, volume.map_block(file, 0));
         if (first->kind == ops::MappingKind::bytes) return true;
     }
     return false;
@@ -213,10 +201,8 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
         VolumeImplementation& volume = *implementation_;
         WARREN_TRY(volume.check_sharing());
         const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
-        const Result<u64> source_size = size_of_file(*this, source);
-        if (!source_size) return source_size.code();
-        const Result<u64> target_size = size_of_file(*this, target);
-        if (!target_size) return target_size.code();
+        WARREN_LET(source_size, size_of_file(*this, source));
+        WARREN_LET(target_size, size_of_file(*this, target));
         SharedRange range{source,        target, offset,
                           target_offset, length, stamp == Stamp::yes ? now_nanoseconds() : 0};
         const Result<u64> bytes = length_to_share(range, *source_size, *target_size);
@@ -256,20 +242,15 @@ Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 of
         WARREN_TRY(check_rights(*this, caller, source, target));
         if (relaxed_load(volume.store().state->read_only) != 0) return Errc::read_only;
         const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
-        const Result<u64> source_size = size_of_file(*this, source);
-        if (!source_size) return source_size.code();
-        const Result<u64> target_size = size_of_file(*this, target);
-        if (!target_size) return target_size.code();
+        WARREN_LET(source_size, size_of_file(*this, source));
+        WARREN_LET(target_size, size_of_file(*this, target));
         SharedRange range{source, target, offset, target_offset, length, 0};
-        const Result<u64> bytes = length_to_dedupe(range, *source_size, *target_size);
-        if (!bytes) return bytes.code();
+        WARREN_LET(bytes, length_to_dedupe(range, *source_size, *target_size));
         if (*bytes == 0) return Deduped{};
         range.length = *bytes;
-        const Result<bool> equal = have_equal_bytes(volume, range);
-        if (!equal) return equal.code();
+        WARREN_LET(equal, have_equal_bytes(volume, range));
         if (!*equal) return Deduped{0, true};
-        const Result<bool> in_inode = is_in_inode(volume, range);
-        if (!in_inode) return in_inode.code();
+        WARREN_LET(in_inode, is_in_inode(volume, range));
         if (*in_inode) return Deduped{};
         u64 done = 0;
         WARREN_TRY(share_blocks(volume, range, done));
@@ -282,8 +263,7 @@ Result<FileSpace> Volume::space_of(Handle file) {
     FileSpace space;
     ops::Command command = command_on(file);
     for (command.from = 0; command.from < blocks_max;) {
-        const Result<ops::SharedCount> step = implementation_->ask<Verb::count_shared>(command);
-        if (!step) return step.code();
+        WARREN_LET(step, implementation_->ask<Verb::count_shared>(command));
         WARREN_CHECK(step->passed > 0 && step->shared <= step->allocated);
         space.blocks += step->allocated;
         space.shared += step->shared;

@@ -52,8 +52,7 @@ WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u6
     inode.number = number;
     const u64 place = number * format::inode_size;
     inode.seen = {place, relaxed_load(op.store.versions[stripe_of(place)])};
-    const Result<Block*> block = op.pin(inode.block_place());
-    if (!block) return block.code();
+    WARREN_LET(block, op.pin(inode.block_place()));
     inode.at = reinterpret_cast<Inode*>(*block) + number % format::inodes_per_block;
     inode.generation = relaxed_load(inode.at->generation);
     if (inode.generation == 0) return Errc::stale;

@@ -65,8 +65,7 @@ __device__ inline Errc hold_room(const core::Store& store, const RemovalRef& ref
     const u64 plenty = (blocks + format::blocks_per_frame - 1) / format::blocks_per_frame;
     const u64 half = relaxed_load(store.state->free_frames) / 2;
     const u64 wanted = plenty <= half ? plenty : half > 0 ? half : 1;
-    const Result<u32> held = core::hold_frames(store, state.held, static_cast<u32>(wanted));
-    if (!held) return held.code();
+    WARREN_LET(held, core::hold_frames(store, state.held, static_cast<u32>(wanted)));
     state.room_names =
         core::orphan_names_in(*held * u64{format::blocks_per_frame}, old, ender_warps);
     const u64 names = limit < state.room_names ? limit : state.room_names;
