@@ -285,8 +285,8 @@ def test_interrupt(volume: warren.Volume) -> None:
     assert volume.find("/d", columns=["path"], progress=steps.append).rows == 150_001
     assert sum(steps) == 150_001
     timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         while True:
             volume.stat_tree("/", columns=["path", "name", "size"])
     timer.join()

@@ -48,9 +48,9 @@ def interrupted(call: Callable[[], object], seconds: float = 0.15) -> float:
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=send)
-    sender.start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
+        sender.start()
         while time.monotonic() < begin + 100:
             call()
     ended = time.monotonic()
@@ -170,15 +170,18 @@ def test_other_threads_run_during_a_call(volume: warren.Volume) -> None:
         lambda: volume.similar(["/large"] * 16),
         lambda: warren.chunk(bytes(LARGE * 4)),
     ):
-        turns, ended = 0, threading.Event()
+        for _ in range(5):  # a busy machine may give this thread no turn
+            turns, ended = 0, threading.Event()
 
-        def work(call: Callable[[], object] = call, ended: threading.Event = ended) -> None:
-            call()
-            ended.set()
+            def work(call: Callable[[], object] = call, ended: threading.Event = ended) -> None:
+                call()
+                ended.set()
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        while not ended.wait(0.001):
-            turns += 1
-        thread.join()
+            thread = threading.Thread(target=work)
+            thread.start()
+            while not ended.wait(0.001):
+                turns += 1
+            thread.join()
+            if turns > 2:
+                break
         assert turns > 2

@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import threading
+import time
 import unittest
 
 from command_line import CommandCase
@@ -134,6 +135,7 @@ class UnsteadyTest(CommandCase):
             with open(path, "r+b") as file:
                 while not ends.is_set():
                     os.pwrite(file.fileno(), b"y", 0)
+                    time.sleep(0.0005)  # a thread that sleeps gets a core at once
 
         writer = threading.Thread(target=write_on)
         writer.start()

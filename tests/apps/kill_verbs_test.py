@@ -72,7 +72,7 @@ def is_gone(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends before the read
         return True
 
 

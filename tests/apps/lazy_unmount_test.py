@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import subprocess
-import time
 import unittest
 
 import mounted
+from kill_verbs_test import is_gone, wait_until
 from mounted import Volume, run
 
 FILES = 900
@@ -43,13 +43,7 @@ class LazyUnmount(unittest.TestCase):
         return held
 
     def wait_for_end(self, process):
-        deadline = time.monotonic() + 60
-        while os.path.exists(f"/proc/{process}") and time.monotonic() < deadline:
-            with open(f"/proc/{process}/stat", encoding="ascii") as file:
-                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return
-            time.sleep(0.02)
-        self.assertFalse(os.path.exists(f"/proc/{process}"))
+        self.assertTrue(wait_until(lambda: is_gone(process), 60))
 
     def test_what_was_open_is_freed(self):
         self.volume.mount()

@@ -312,7 +312,7 @@ class Life(unittest.TestCase):
 
     def test_unmounting_unheard(self):
         self.volume.mount()
-        with mounted.another_daemon(control_path(self.volume.root), b""):
+        with mounted.another_daemon(control_path(self.volume.root), b"", unmounts=True):
             told = run("umount", self.volume.root).stderr
         self.assertIn("its daemon did not answer", told)
         self.assertFalse(self.volume.is_mounted())

@@ -14,6 +14,7 @@ import time
 import unittest
 
 import mounted
+from kill_verbs_test import can_be_locked, wait_until
 from mounted import MountedTest, Volume, drop_caches, run
 
 SEED = int(os.environ.get("WARREN_SEED", random.randrange(1 << 31)))
@@ -284,9 +285,7 @@ class LifeTest(unittest.TestCase):
     def kill_daemon(self):
         number = self.daemon()
         os.kill(number, signal.SIGKILL)
-        deadline = time.time() + 20
-        while os.path.exists(f"/proc/{number}/exe") and time.time() < deadline:
-            time.sleep(0.01)
+        self.assertTrue(wait_until(lambda: can_be_locked(self.volume.image)))
 
     def test_killed_daemon(self):
         self.volume.mount()

@@ -14,6 +14,7 @@ import time
 import unittest
 
 import mounted
+from kill_verbs_test import can_be_locked, wait_until
 from mounted import MountedTest, as_user, run
 
 BUILD = os.environ.get("WARREN_BUILD", "")
@@ -246,12 +247,15 @@ class Rings(MountedTest):
         volume = mounted.Volume("64M")
         try:
             volume.mount()
+            daemon = volume.process()
             process = start("create", volume.root, "f", 2_000_000)
-            time.sleep(0.3)
-            os.kill(volume.process(), signal.SIGKILL)
+            first = os.path.join(volume.root, "f0")
+            self.assertTrue(wait_until(lambda: os.path.exists(first)))
+            os.kill(daemon, signal.SIGKILL)
             answer = json.loads(finish(process))
             self.assertGreater(answer.get(str(errno.EIO), 0), 0)
             subprocess.run(["umount", "-l", volume.root], check=False)
+            self.assertTrue(wait_until(lambda: can_be_locked(volume.image)))
             volume.check()
         finally:
             volume.remove()

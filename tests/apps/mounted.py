@@ -209,14 +209,27 @@ def control_frame(verb, payload=b"", length=None, version=CONTROL_VERSION):
     return struct.pack("<IHH", len(payload) if length is None else length, verb, version) + payload
 
 
+def is_own_child(peer):
+    process = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1]) == os.getpid()
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
-def another_daemon(path, answer):
-    """Listens in place of the daemon: it gives its first peer this answer, whatever the request is,
-    and ends."""
+def another_daemon(path, answer, unmounts=False):
+    """Listens in place of the daemon: it gives the first command of this test this answer, whatever
+    the request is, and ends. `unmounts`: the body unmounts the volume."""
     def serve():
-        with listener.accept()[0] as peer:
-            peer.recv(4096)
-            peer.sendall(answer)
+        while True:
+            with listener.accept()[0] as peer:
+                if not is_own_child(peer):  # doctor in another test asks all mounts
+                    continue
+                peer.recv(4096)
+                peer.sendall(answer)
+                return
 
     os.rename(path, path + ".kept")
     try:
@@ -229,7 +242,10 @@ def another_daemon(path, answer):
             yield
             thread.join()
     finally:
-        os.rename(path + ".kept", path)
+        if unmounts:  # the device number, and with it the path, may belong to another mount by now
+            os.unlink(path + ".kept")
+        else:
+            os.rename(path + ".kept", path)
 
 
 class FileHandle(ctypes.Structure):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tests start, find and wait for commands in several ranks."""
 
+import atexit
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 # Open MPI runs as root only if both variables are set.
@@ -13,6 +15,10 @@ os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
 # Hydra passes the end of its input on to rank 0, and fails if that rank has ended before. Jobs read
 # a pipe that does not end.
 os.dup2(os.pipe()[0], 0)
+# A folder for the files of Open MPI's jobs: in that of the machine, one job removes at its end the
+# folder in which another is about to make its own.
+os.environ["OMPI_MCA_orte_tmpdir_base"] = tempfile.mkdtemp(prefix="warren-ompi-")
+atexit.register(shutil.rmtree, os.environ["OMPI_MCA_orte_tmpdir_base"], ignore_errors=True)
 
 
 class Mpi:

@@ -185,13 +185,19 @@ class DatabaseTest(ProgramsTest):
         database.execute("pragma journal_mode=wal")
         database.execute("create table t(a integer primary key, b text)")
         database.close()
+        told, tell = os.pipe()
         child = os.fork()
         if child == 0:
             database = sqlite3.connect(path, isolation_level=None)
             i = 0
             while True:
                 database.execute("insert into t values(?, ?)", (i, "x" * 500))
+                if i == 0:
+                    os.write(tell, b".")
                 i += 1
+        os.close(tell)
+        self.assertEqual(os.read(told, 1), b".")
+        os.close(told)
         time.sleep(0.5)
         os.kill(child, 9)
         os.waitpid(child, 0)

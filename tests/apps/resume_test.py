@@ -352,9 +352,9 @@ class ResumeTest(ResumeCase):
         for name in ("one", "two"):
             (self.place / name).mkdir()
             with open(self.place / name / "large", "wb") as file:
-                file.truncate(8 << 30)  # a hole
+                file.truncate(64 << 30)  # a hole
         words = ["cmp", "one", "two"]
-        self.cut(0, words, signal.SIGTERM, 0.1)
+        self.cut(0, words, signal.SIGTERM, 0.5)
         rank, = (self.place / "kept").glob("rank-*-0")
         state = rank.read_bytes()[:-4]
         self.assertIn(b"\0large\0", state)

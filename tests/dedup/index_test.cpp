@@ -208,7 +208,10 @@ TEST(Index, ForgottenSourcesAreUnknown) {
             std::erase_if(model, [&](const auto& known) {
                 return known.second.place - source.base < source.size;
             });
-            EXPECT_EQ(index.source_of(source.base + 1), nullptr);
+            // Behind the base of an empty source the next one begins.
+            if (source.size > 0) {
+                EXPECT_EQ(index.source_of(source.base + 1), nullptr);
+            }
         }
         std::vector<Entry> expected;
         for (const auto& [key, entry] : model)

@@ -49,8 +49,9 @@ CutRecording record_for_cuts(u64 seed, u64 steps, u64 volume_bytes, const Record
     add_state();
     out.note_sync();
     Random random(seed + 7);
-    for (u64 i = 0; i < steps && driver.step(); ++i) {
+    for (u64 i = 0; i < steps && driver.act(); ++i) {
         add_state();
+        if (driver.wants_room()) driver.make_room(add_state);
         if (!random.one_in(7)) continue;
         EXPECT_EQ(volume->sync(), Errc::ok);
         out.note_sync();
@@ -130,9 +131,17 @@ CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, 
     CutFigures figures;
     Random random(seed);
     Random choice(seed + 1);
+    // One of each `step` successive states, at random.
+    u64 number = 0;
+    u64 chosen = choice.below(bounds.step);
     const MemoryDisk& log = recording.disk();
     const auto look_at = [&](u64 event, const Cut& cut) {
-        if (!choice.one_in(bounds.step) || testing::Test::HasFailure()) return;
+        const bool is_chosen = number == chosen;
+        if (++number == bounds.step) {
+            number = 0;
+            chosen = choice.below(bounds.step);
+        }
+        if (!is_chosen || testing::Test::HasFailure()) return;
         SCOPED_TRACE(testing::Message()
                      << "cut after event " << event << ": drop " << cut.drop << " tear " << cut.tear
                      << " reorder " << cut.reorder << " seed " << cut.seed << " lost " << cut.lost);

@@ -408,7 +408,7 @@ void RandomOperations::do_remove_many() {
     }
 }
 
-void RandomOperations::make_room() {
+void RandomOperations::make_room(const std::function<void()>& after_each) {
     const Caller anybody{.check = false};
     constexpr u64 root = ModelFileSystem::root_number;
     while (!failed_) {
@@ -420,6 +420,7 @@ void RandomOperations::make_room() {
         const Errc found = volume_->remove_tree(anybody, real(root), name, removal);
         end();
         expect_code(found, *model_.remove_tree(anybody, model_.root(), name, removal).begin());
+        after_each();
     }
     drop_dead_opens();
     note_removals();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -51,7 +52,8 @@ class RandomOperations {
     /// The two parts of step(): an operation, and the removal of the whole tree when it is due.
     bool act();
     bool wants_room() const;
-    void make_room();
+    /// Removes all trees, one operation each.
+    void make_room(const std::function<void()>& after_each = [] {});
     /// Runs that many steps, fewer after a failure.
     bool run(u64 operations);
     /// Compares volume and model completely. Returns false if the test has failed.

@@ -25,6 +25,12 @@ find_launcher mpich HYDRA
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# Hydra passes the end of its input on to rank 0, and fails if that rank has ended before: jobs read
+# a pipe that does not end. In a folder for all jobs, Open MPI removes what another job needs.
+mkfifo "$folder/input"
+exec 0<>"$folder/input"
+mkdir "$folder/ompi"
+export OMPI_MCA_orte_tmpdir_base=$folder/ompi
 cat >"$folder/du.c" <<'TEXT'
 #define _GNU_SOURCE
 #include <stdint.h>

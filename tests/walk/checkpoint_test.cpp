@@ -251,7 +251,7 @@ TEST(Checkpoint, AKilledWalkCountsNothingTwice) {
     fill(folder, random);
     const Outcome expected = expect_of(folder / "tree");
     u32 resumed = 0;
-    for (u32 round = 0; round < 2 * test_load(); ++round) {
+    for (u32 round = 0; round < 2 * test_load() || (resumed == 0 && round < 100); ++round) {
         kill_and_resume(random, folder, expected, folder / ("kill" + std::to_string(round)),
                         resumed);
         if (HasFailure()) return;

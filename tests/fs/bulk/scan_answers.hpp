@@ -246,16 +246,16 @@ void expect_same_answers(Scan& scan, InsideVolume& volume) {
 
 /// Draws the modes of directories from `random`; users 1 and 2 own some inodes.
 inline void spread_owners(InsideVolume& volume, Random& random) {
-    std::vector<Handle> all;
+    std::map<std::string, Handle> all;  // a scan has an order of chance
     std::mutex mutex;
     const auto collect = [&](const Scanned& found) {
         const std::lock_guard lock(mutex);
-        if (found.depth > 0) all.push_back(found.attributes.handle);
+        if (found.depth > 0) all.emplace(found.name, found.attributes.handle);
         return true;
     };
     ASSERT_EQ(volume->scan(anybody, volume->root(), collect), Errc::ok);
     constexpr u32 modes[] = {0777, 0755, 0700, 01777, 0770, 0555};
-    for (const Handle handle : all) {
+    for (const auto& [name, handle] : all) {
         AttributeChange change;
         change.which = AttributeChange::user | AttributeChange::group;
         change.new_user = static_cast<u32>(random.below(10) == 0 ? 2 : 1);

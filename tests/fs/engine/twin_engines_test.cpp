@@ -165,7 +165,8 @@ TwinPlan plan_for(u64 index, Dedup dedup) {
             break;
         case 6:
             // The order of equal hashes is up to the engine, so nothing is listed in parts.
-            plan.hash_mask = u64{1} | u64{1} << 30 | u64{1} << 54;
+            // 32 values: a directory holds 256 names of one hash.
+            plan.hash_mask = u64{1} | u64{1} << 12 | u64{1} << 30 | u64{1} << 45 | u64{1} << 54;
             plan.random.listings = false;
             break;
         case 7:

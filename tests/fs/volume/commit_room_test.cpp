@@ -92,7 +92,12 @@ TEST_F(CommitRoom, isThereWhenACommitHasTakenItsSnapshot) {
     leave_room(0);
     // A commit waits for bulk steps before it takes its snapshot.
     std::shared_lock step(steps());
-    std::thread commit([&] { EXPECT_EQ(volume_->sync(), Errc::ok); });
+    std::promise<void> begun;
+    std::thread commit([&] {
+        begun.set_value();
+        EXPECT_EQ(volume_->sync(), Errc::ok);
+    });
+    begun.get_future().wait();
     let_it_begin();
     auto made = std::async(std::launch::async,
                            [&] { return make_file(*volume_, volume_->root(), "late").inode; });

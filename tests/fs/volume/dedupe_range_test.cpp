@@ -257,7 +257,8 @@ TEST_P(DedupeRange, WritersOfBothSidesKeepTheirBytes) {
     }
     Random random(seed.part(2));
     u64 shared = 0;
-    while (writing > 0 && !HasFatalFailure()) {
+    for (u64 round = 0; (writing > 0 || (shared == 0 && round < 1000)) && !HasFatalFailure();
+         ++round) {
         const u64 from = random.below(2);
         const u64 offset = random.below(60) * block;
         const u64 target_offset = random.one_in(2) ? offset : random.below(60) * block;

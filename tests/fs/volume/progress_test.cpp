@@ -103,7 +103,11 @@ TEST_P(BulkProgress, rebuildTellsAndEnds) {
 
 TEST_P(BulkProgress, removalTellsAndGoesOn) {
     Removal removal;
-    EXPECT_EQ(volume_->remove_tree(anybody, volume_->root(), "doomed", removal, after(0)),
+    // A step that ends by its time may have freed nothing yet.
+    const ProgressCallback until_some = [tell = after(~u64{0})](u64 done) {
+        return tell(done) && done == 0;
+    };
+    EXPECT_EQ(volume_->remove_tree(anybody, volume_->root(), "doomed", removal, until_some),
               Errc::ok);
     expect_told(1, names + 1);
     EXPECT_EQ(removal.files + removal.directories, names + 1);

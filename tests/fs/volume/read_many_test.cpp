@@ -4,7 +4,7 @@
 // read_many_race_test.cpp.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "base/random.hpp"
@@ -61,7 +61,8 @@ class ReadMany : public testing::TestWithParam<u64> {
         const Result<u64> single = volume_->read(read.file, read.offset, target);
         ASSERT_TRUE(read.done && single);
         EXPECT_EQ(*read.done, *single);
-        EXPECT_EQ(std::memcmp(target.data(), read.target.data(), *single), 0);
+        EXPECT_TRUE(
+            std::ranges::equal(std::span(target).first(*single), read.target.first(*single)));
     }
 
     const Seed seed_;
@@ -100,7 +101,7 @@ TEST_P(ReadMany, oneFailureSpoilsAtMostOneRead) {
     volume_->read_many(reads);  // metadata are in memory
     volume_.faults().set_plan({.nth = GetParam() == 0 ? u64{1} : 0, .is_once = true});
     for (FileRead& read : reads)
-        std::memset(read.target.data(), 7, read.target.size());
+        std::ranges::fill(read.target, std::byte{7});
     volume_->read_many(reads);
     volume_.faults().set_plan({});
     u64 failed = 0;
