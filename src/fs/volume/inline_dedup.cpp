@@ -85,10 +85,13 @@ class InlineDedup::Writing {
         const u64 stop = end_of_zeros(from);
         if (stop - from < run_bytes_min) return Errc::ok;
         WARREN_TRY(write_until(from));
-        WARREN_LET(zeroed, volume_.zero_locked(file_, from, stop - from, now_));
-        dedup_.zero_bytes_.fetch_add(*zeroed, std::memory_order_relaxed);
-        written_ += *zeroed;
-        return written_ == stop ? Errc::ok : Errc::no_space;
+        const Errc code = volume_.zero_locked(file_, from, stop - from, now_);
+        // The list of extents has no room: they are written.
+        if (code == Errc::no_space) return Errc::ok;
+        WARREN_TRY(code);
+        dedup_.zero_bytes_.fetch_add(stop - from, std::memory_order_relaxed);
+        written_ = stop;
+        return Errc::ok;
     }
 
     /// The end of the blocks of zeros that begin at `from`.

@@ -155,17 +155,9 @@ Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64
     return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
 }
 
-Result<u64> VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
-    ops::Command command = command_on(file);
-    command.how = static_cast<u8>(Allocate::zero_range);
-    command.now = now;
-    const Progress progress =
-        run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this));
-    if (progress.code == Errc::ok) return length;
-    if (progress.done == 0) return progress.code;
-    // The last step would have set the size.
-    WARREN_TRY(grow_locked(file, offset + progress.done, now));
-    return progress.done;
+Errc VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
+    WARREN_TRY(punch_locked(file, offset, length, now));
+    return grow_locked(file, offset + length, now);
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {

@@ -265,10 +265,8 @@ class VolumeImplementation {
     /// Makes the blocks that a range covers completely holes. Zeroes the range if it is in the
     /// inode.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
-    /// Makes whole blocks read as zeros without writing them, also beyond the end of the file.
-    /// Returns how many bytes are done, all within the file's new size; an error only if there are
-    /// none.
-    Result<u64> zero_locked(Handle file, u64 offset, u64 length, i64 now);
+    /// Makes whole blocks a hole of the file, also beyond its end.
+    Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
     /// Whether `blocks` blocks of the file are still at `place`, so that bytes read there belong to

@@ -149,8 +149,10 @@ TEST_P(Deduplicated, ZerosAreNotWritten) {
     const Handle file = open_with("file", bytes);
     EXPECT_EQ(volume_->dedup_statistics().zero_bytes, bytes.size() - 2 * block);
     EXPECT_EQ(contents(*volume_, file), bytes);
+    EXPECT_EQ(volume_->attributes(file)->blocks, 2u);
     put(*volume_, file, 0, Bytes(bytes.size()));
     EXPECT_EQ(contents(*volume_, file), Bytes(bytes.size()));
+    EXPECT_EQ(volume_->attributes(file)->blocks, 0u);
     volume_.close_and_check();
 }
 
@@ -261,17 +263,14 @@ TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
     volume_.close_and_check();
 }
 
-TEST_P(Deduplicated, AWriteOfZerosThatFailsCountsWhatTheFileHas) {
+TEST_P(Deduplicated, AFullVolumeTakesZeros) {
     const Handle full = fill_data();
-    AttributeChange shorter;
-    shorter.which = AttributeChange::size;
-    shorter.new_size = volume_->attributes(full)->size - 40 * block;
-    ASSERT_TRUE(volume_->set_attributes({}, full, shorter));
     const Handle file = open_new("zeros");
-    const Result<u64> done = volume_->write(file, 0, Bytes(64 * block));
-    ASSERT_TRUE(done);
-    EXPECT_EQ(*done, 40 * block);
-    EXPECT_EQ(contents(*volume_, file), Bytes(*done));
+    put(*volume_, file, 0, Bytes(64 * block));
+    EXPECT_EQ(contents(*volume_, file), Bytes(64 * block));
+    // Over data they give space back.
+    put(*volume_, full, 0, Bytes(64 * block));
+    put(*volume_, file, 0, random_bytes(random_, 32 * block));
     volume_.close_and_check();
 }
 
