@@ -199,10 +199,7 @@ void tell_writers(const Request& request, fuse_ino_t node) {
     MountState& mount = request.mount;
     mount.full_watch.note_refusal();
     // Without memory for the notice, fsync(2) and close(2) still report the loss.
-    static_cast<void>(or_no_memory([&] {
-        mount.refused.add(node, mount.opens.last());
-        return Errc::ok;
-    }));
+    static_cast<void>(or_no_memory([&] { mount.refused.add(node, mount.opens.last()); }));
     request.reply(Errc::no_space);
     fuse_lowlevel_notify_inval_inode(mount.session, node, -1, 0);
 }

@@ -145,10 +145,7 @@ void ControlServer::listen() {
         Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket) {
             // If there is no memory to serve a peer, it is disconnected.
-            static_cast<void>(or_no_memory([&] {
-                admit(std::move(socket));
-                return Errc::ok;
-            }));
+            static_cast<void>(or_no_memory([&] { admit(std::move(socket)); }));
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));  // wait for closes
         }
@@ -185,14 +182,10 @@ void ControlServer::admit(Descriptor socket) {
         std::thread([leave, server = shared_from_this(), held = std::move(socket),
                      who = std::move(peer), verbs = std::move(verbs)]() mutable {
             // If memory runs out between two frames, the connection is closed.
-            static_cast<void>(or_no_memory([&] {
-                server->converse(held.get(), who, *verbs);
-                return Errc::ok;
-            }));
+            static_cast<void>(or_no_memory([&] { server->converse(held.get(), who, *verbs); }));
             verbs.reset();  // may wait for the kernel
             leave();
         }).detach();
-        return Errc::ok;
     });
     if (begun != Errc::ok) {
         leave();
@@ -232,7 +225,6 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
         made = std::make_unique<RingServer>(
             mount_, invalidator_, peer,
             RingTurn{[this] { return begin_verb(); }, [this] { end_verb(); }, count_off});
-        return Errc::ok;
     });
     if (memory != Errc::ok) count_off();
     WARREN_TRY(memory);
@@ -244,10 +236,8 @@ Errc ControlServer::open_ring(const Peer& peer, std::unique_ptr<RingServer>& rin
 std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame, ControlVerbs& verbs,
                                   std::unique_ptr<RingServer>& ring) {
     std::string text;
-    const Errc memory = or_no_memory([&] {
-        text = answer_or_throw(socket, peer, frame, verbs, ring);
-        return Errc::ok;
-    });
+    const Errc memory =
+        or_no_memory([&] { text = answer_or_throw(socket, peer, frame, verbs, ring); });
     if (memory != Errc::ok) text = lone_answer(memory);
     return text;  // moved: a copy would ask for memory
 }

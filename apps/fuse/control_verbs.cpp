@@ -156,7 +156,6 @@ void ControlVerbs::drop_cached(std::vector<StaleName> stale) {
     static_cast<void>(or_no_memory([&] {
         for (const u64 node : mount_.nodes.shared_or_open())
             stale.push_back({node, 0, "", {}});
-        return Errc::ok;
     }));
     queue_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
 }

@@ -14,7 +14,7 @@ namespace warren::fuse {
 void DamageLog::note(u64 inode, std::string_view name) {
     static_cast<void>(or_no_memory([&] {
         const std::lock_guard lock(mutex_);
-        if (told_.size() >= lines_max) return Errc::ok;
+        if (told_.size() >= lines_max) return;
         const std::string number = std::to_string(inode);
         const std::string object =
             name.empty() ? "inode " + number
@@ -23,12 +23,11 @@ void DamageLog::note(u64 inode, std::string_view name) {
             image_ + ": a request about " + object +
             " met damaged metadata and was answered with EIO; unmount the volume and run "
             "warren fsck --repair";
-        if (!told_.emplace(inode, name).second) return Errc::ok;
+        if (!told_.emplace(inode, name).second) return;
         log_line(line);
         if (told_.size() == lines_max) {
             log_line(image_ + ": no more of its damage is told here; warren fsck names all");
         }
-        return Errc::ok;
     }));
 }
 
@@ -45,7 +44,6 @@ void DamageLog::note_commit(Errc code, bool is_final) {
             last_commit_.store(code, std::memory_order_relaxed);
             log_line(line);
         }
-        return Errc::ok;
     }));
 }
 

@@ -17,10 +17,7 @@ namespace warren::fuse {
 /// Runs `body`, which answers the request unless it throws.
 template <class Body>
 void answer_in(fuse_req_t raw, const Body& body) {
-    const Errc code = or_no_memory([&] {
-        body();
-        return Errc::ok;
-    });
+    const Errc code = or_no_memory([&] { body(); });
     if (code != Errc::ok && !has_answered()) fuse_reply_err(raw, ENOMEM);
 }
 

@@ -129,10 +129,7 @@ bool Invalidator::Shared::add(const std::shared_ptr<Pending>& queue,
     if (!queue->is_begun) make_ready(queue);
     // Without memory for another thread, the queue waits for one of the others.
     if (ready_ > idle_) {
-        static_cast<void>(or_no_memory([&] {
-            add_thread();
-            return Errc::ok;
-        }));
+        static_cast<void>(or_no_memory([&] { add_thread(); }));
     }
     work_.notify_one();
     return true;
@@ -214,7 +211,6 @@ void Invalidator::Shared::forget(u64 node) {
         std::vector<StaleName> one{{node, 0, "", {}}};
         const std::lock_guard lock(mutex_);
         add(closed_, one);
-        return Errc::ok;
     }));
 }
 
@@ -262,7 +258,6 @@ void Invalidator::Shared::note_removed(const StaleName& stale) {
         names.push_back({stale.parent, stale.child, stale.name, {}});
         const std::lock_guard lock(mutex_);
         add(removed_, names);
-        return Errc::ok;
     }));
 }
 

@@ -138,10 +138,7 @@ void NodeTable::shrink() {
         std::lock_guard lock(home.mutex);
         if (home.nodes.bucket_count() <= 8 * home.nodes.size() + 64) continue;
         // Without memory for that it stays as large as it is.
-        static_cast<void>(or_no_memory([&] {
-            home.nodes.rehash(2 * home.nodes.size());
-            return Errc::ok;
-        }));
+        static_cast<void>(or_no_memory([&] { home.nodes.rehash(2 * home.nodes.size()); }));
     }
 }
 

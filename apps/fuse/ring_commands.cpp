@@ -225,10 +225,8 @@ void RingCommands::run_alike(Volume& volume, Commands commands, Replies replies)
             return rename(volume, commands, replies);
         default:
             for (size_t i = 0; i < commands.size(); ++i) {
-                const Errc memory = or_no_memory([&] {
-                    run_one(volume, commands[i].command, replies[i]);
-                    return Errc::ok;
-                });
+                const Errc memory =
+                    or_no_memory([&] { run_one(volume, commands[i].command, replies[i]); });
                 if (memory != Errc::ok) replies[i].code = memory;
             }
     }
@@ -237,10 +235,7 @@ void RingCommands::run_alike(Volume& volume, Commands commands, Replies replies)
 /// Runs commands of one kind. Memory for what the kernel may have to be told is allocated before
 /// any change, so if that fails nothing has been done.
 void RingCommands::run_or_tell(Volume& volume, Commands commands, Replies replies) {
-    const Errc memory = or_no_memory([&] {
-        run_alike(volume, commands, replies);
-        return Errc::ok;
-    });
+    const Errc memory = or_no_memory([&] { run_alike(volume, commands, replies); });
     if (memory == Errc::ok) return;
     for (ops::Reply& reply : replies)
         reply.code = memory;

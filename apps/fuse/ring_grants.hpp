@@ -56,7 +56,6 @@ class RingGrants {
                 attached_.erase(handle.inode);  // of a removed directory
                 keep(handle.inode, {handle.generation, may_change});
             }
-            return Errc::ok;
         }));
     }
 
@@ -94,10 +93,7 @@ class RingGrants {
         Grant* known = find_in(older_, handle);
         if (known == nullptr) return nullptr;
         // If memory is short it stays in the older table.
-        static_cast<void>(or_no_memory([&] {
-            known = &keep(handle.inode, *known);
-            return Errc::ok;
-        }));
+        static_cast<void>(or_no_memory([&] { known = &keep(handle.inode, *known); }));
         return known;
     }
 

@@ -52,7 +52,6 @@ Errc RingServer::hand_over(int socket) {
     WARREN_TRY(pool_.hand_over(socket, 0));
     return or_no_memory([this] {  // on failure the connection ends, and with it the ring
         thread_ = std::thread([this] { serve(); });
-        return Errc::ok;
     });
 }
 

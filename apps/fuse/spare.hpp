@@ -37,10 +37,7 @@ class Spare {
         spare.mapped() = typename Map::mapped_type();
         auto& value = map.insert(std::move(spare)).position->second;
         if (map.size() > map.bucket_count()) {
-            static_cast<void>(or_no_memory([&] {
-                map.rehash(2 * map.size());
-                return Errc::ok;
-            }));
+            static_cast<void>(or_no_memory([&] { map.rehash(2 * map.size()); }));
         }
         return value;
     }

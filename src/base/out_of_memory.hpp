@@ -6,16 +6,24 @@
 
 #include <new>
 #include <system_error>
+#include <type_traits>
 
 #include "warren/result.hpp"
 
 namespace warren {
 
-/// Returns the result of `body`, or Errc::no_memory if memory or threads run out in it.
+/// Returns the result of `body`, or Errc::no_memory if memory or threads run out in it. The result
+/// of a `body` that returns nothing is Errc::ok.
 template <class Body>
-auto or_no_memory(const Body& body) -> decltype(body()) {
+auto or_no_memory(const Body& body)
+    -> std::conditional_t<std::is_void_v<decltype(body())>, Errc, decltype(body())> {
     try {
-        return body();
+        if constexpr (std::is_void_v<decltype(body())>) {
+            body();
+            return Errc::ok;
+        } else {
+            return body();
+        }
     } catch (const std::bad_alloc&) {
         return Errc::no_memory;
     } catch (const std::system_error&) {

@@ -23,10 +23,7 @@ class Control {
     Errc connect() {
         auto [own, other] = make_connection();
         socket_ = std::move(own);
-        return or_no_memory([&, &end = other] {
-            served_.server().admit(std::move(end));
-            return Errc::ok;
-        });
+        return or_no_memory([&, &end = other] { served_.server().admit(std::move(end)); });
     }
 
     /// Sends a request; returns 0 or the errno that the client would see.

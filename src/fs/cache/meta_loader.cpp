@@ -272,10 +272,7 @@ Errc MetaLoader::put_into(MetaBuffer& buffer, Read& read) {
 /// Errc::no_memory that remains to be done.
 Errc MetaLoader::keep_evicted() {
     if (evicted_.place == core::place_none) return Errc::ok;
-    WARREN_TRY(or_no_memory([&] {
-        keep_references(evicted_.place, evicted_.block);
-        return Errc::ok;
-    }));
+    WARREN_TRY(or_no_memory([&] { keep_references(evicted_.place, evicted_.block); }));
     evicted_.place = core::place_none;
     return Errc::ok;
 }
@@ -453,10 +450,7 @@ Result<u32> MetaLoader::find_victim() {
         }
         const u64 place = head.place;
         if (!core::evict_head(table, index, store_.dirty)) continue;
-        const Errc kept = or_no_memory([&] {
-            keep_references(place, table.blocks[index]);
-            return Errc::ok;
-        });
+        const Errc kept = or_no_memory([&] { keep_references(place, table.blocks[index]); });
         if (kept == Errc::ok) return index;
         core::insert_head(table, index, place);
         core::unlink_head(table, index);

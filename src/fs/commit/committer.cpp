@@ -442,7 +442,6 @@ void Committer::collect_data() {
         // commit must fail.
         const Errc taken = or_no_memory([&] {
             data_copies_.push_back({place, &(next_copy() = block)});
-            return Errc::ok;
         });
         if (taken != Errc::ok) forbid(taken);
         return true;

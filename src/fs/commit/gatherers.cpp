@@ -23,7 +23,6 @@ void Gatherers::prepare(u64 blocks) {
         if (thread_pool_ == nullptr) thread_pool_ = std::make_unique<ThreadPool>(width_);
         for (u64 i = 0; i < width_ * shares_per_thread; ++i)
             tasks_.push_back({i, 0, nullptr});
-        return Errc::ok;
     });
     if (ready != Errc::ok) tasks_.clear();
 }

@@ -17,7 +17,6 @@ Errc refuse_overrun(const ops::CutCounters& counters) {
                std::to_string(counters.overrun_credits) +
                "); the volume is read-only and keeps what was last committed; this is a bug in "
                "Warren, please report it");
-        return Errc::ok;
     }));
     return Errc::io;
 }

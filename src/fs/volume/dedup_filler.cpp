@@ -44,7 +44,6 @@ void DedupFiller::start() {
     const Errc started = or_no_memory([this] {
         piece_ = std::make_unique_for_overwrite<format::Block[]>(piece_blocks);
         thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-        return Errc::ok;
     });
     if (started != Errc::ok) is_running_ = false;
 }
@@ -66,7 +65,6 @@ void DedupFiller::run(const std::stop_token& stop) {
             if (core::kind_of(store, frame) != format::FrameKind::inodes) continue;
             if (!add_frame(frame)) break;
         }
-        return Errc::ok;
     }));
     is_running_ = false;
 }

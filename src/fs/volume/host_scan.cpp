@@ -75,10 +75,7 @@ class PoolTasks {
     /// As BulkQueue::push().
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
-        const Errc code = or_no_memory([&] {
-            worker_.push({task.subject, task.part, nullptr});
-            return Errc::ok;
-        });
+        const Errc code = or_no_memory([&] { worker_.push({task.subject, task.part, nullptr}); });
         return code == Errc::ok;
     }
 
@@ -173,10 +170,7 @@ class VisitTeller {
     template <class Body>
     bool check(const Body& body) const {
         bool answer = false;
-        const Errc code = or_no_memory([&] {
-            answer = body();
-            return Errc::ok;
-        });
+        const Errc code = or_no_memory([&] { answer = body(); });
         if (code != Errc::ok) fail_scan(ref_, code);
         return answer;
     }

@@ -125,7 +125,6 @@ class ListedTree {
             code = or_no_memory([&] {
                 free_on_all_cores();
                 end_freeing(state);
-                return Errc::ok;
             });
         });
         return code;

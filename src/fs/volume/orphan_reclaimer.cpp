@@ -40,7 +40,6 @@ void OrphanReclaimer::start() {
     const Errc started = or_no_memory([this] {
         const std::lock_guard lock(mutex_);  // the thread reads thread_
         thread_ = std::jthread([this] { run(); });
-        return Errc::ok;
     });
     if (started == Errc::ok) return;
     is_over_ = true;
@@ -188,10 +187,7 @@ Errc OrphanReclaimer::note(const Orphan& orphan, Errc code) {
 }
 
 void OrphanReclaimer::tell(const std::string& what) {
-    static_cast<void>(or_no_memory([&] {
-        notice(name_ + ": " + what);
-        return Errc::ok;
-    }));
+    static_cast<void>(or_no_memory([&] { notice(name_ + ": " + what); }));
 }
 
 }  // namespace warren

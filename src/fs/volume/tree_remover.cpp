@@ -43,10 +43,7 @@ class TreeRemover::Step {
         if (task.kind() == ops::TreeTask::directory_kind) {
             remover_.detached_.fetch_add(1, std::memory_order_relaxed);
         }
-        const Errc pushed = or_no_memory([&] {
-            worker_.push({task.subject, task.part, nullptr});
-            return Errc::ok;
-        });
+        const Errc pushed = or_no_memory([&] { worker_.push({task.subject, task.part, nullptr}); });
         const bool is_detached = task.kind() == ops::TreeTask::directory_kind;
         if (pushed != Errc::ok && is_detached) freed(task);
         return pushed == Errc::ok;
@@ -212,7 +209,6 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
                             unfinished_by_worker * volume_.thread_pool().width());
         for (const u64 directory : rooted_)
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
-        return Errc::ok;
     }));
     const Errc passed = entry.begin_apply({static_cast<u32>(credits), nullptr});
     if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
@@ -236,7 +232,6 @@ Errc TreeRemover::run_step(std::vector<Task> tasks) {
         volume_.thread_pool().run_in_turn(
             std::move(tasks),
             [this](ThreadPool::Worker& worker, const Task& task) { visit(worker, task); });
-        return Errc::ok;
     });
     count_step(*volume_.store().state);
     const Errc adopted = adopt_unfinished();

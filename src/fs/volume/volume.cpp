@@ -118,10 +118,7 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
 template <class Open>
 std::unique_ptr<Volume> open_or_tell(const std::string& path, Failure& failure, const Open& open) {
     std::unique_ptr<Volume> volume;
-    const Errc memory = or_no_memory([&] {
-        volume = open();
-        return Errc::ok;
-    });
+    const Errc memory = or_no_memory([&] { volume = open(); });
     if (memory != Errc::ok) {
         failure = {memory,
                    quoted_if_needed(path) + ": cannot open the volume: there is not enough memory"};

@@ -120,10 +120,8 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
     }
     if (left.empty()) return;
     std::vector<Answer> answers(items.size(), Answer(Errc::no_memory));
-    static_cast<void>(or_no_memory([&] {
-        request.by_commands(request.volume, request.caller, items, answers);
-        return Errc::ok;
-    }));
+    static_cast<void>(
+        or_no_memory([&] { request.by_commands(request.volume, request.caller, items, answers); }));
     for (std::size_t i = 0; i < left.size(); ++i)
         request.answers[left[i]] = answers[i];
 }
@@ -350,11 +348,7 @@ void look_up_part(const Lookups& request) {
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
         return in_parts(request, look_up_batch);
     }
-    const auto finish = [&] {
-        look_up_left(request, left);
-        return Errc::ok;
-    };
-    if (!left.empty() && or_no_memory(finish) != Errc::ok) {
+    if (!left.empty() && or_no_memory([&] { look_up_left(request, left); }) != Errc::ok) {
         for (const u64 i : left)
             request.answers[i] = Errc::no_memory;
     }

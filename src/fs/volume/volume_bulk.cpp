@@ -74,10 +74,7 @@ constexpr u64 shared_items_min = 1024;
 template <class Answer, class Body>
 void each_or_no_memory(std::span<Answer> results, const Body& body) {
     u64 answered = 0;
-    const Errc code = or_no_memory([&] {
-        body(answered);
-        return Errc::ok;
-    });
+    const Errc code = or_no_memory([&] { body(answered); });
     if (code != Errc::ok) std::ranges::fill(results.subspan(answered), Answer(code));
 }
 

@@ -45,10 +45,7 @@ void VolumeImplementation::watch_disk() {
     disk_.watch(errors, [this](const DiskRefusal& refusal) {
         end_changes(refusal.code);
         if (!options_.refused) return;
-        static_cast<void>(or_no_memory([&] {
-            options_.refused(refusal);
-            return Errc::ok;
-        }));
+        static_cast<void>(or_no_memory([&] { options_.refused(refusal); }));
     });
 }
 

@@ -142,10 +142,7 @@ Errc Volume::map_file(Handle file, const MapOptions& options, std::unique_ptr<Ma
         WARREN_TRY(open_file(file));
         Errc code = or_no_memory([&] { return volume.map_contents(options, *mapping); });
         if (code == Errc::ok) {
-            code = or_no_memory([&] {
-                mapped = std::make_unique<MappedFile>(std::move(mapping));
-                return Errc::ok;
-            });
+            code = or_no_memory([&] { mapped = std::make_unique<MappedFile>(std::move(mapping)); });
             if (code != Errc::ok) volume.forget_mapping(*mapping);
         }
         if (code != Errc::ok) static_cast<void>(release(file));

@@ -140,7 +140,6 @@ void Volume::read_many(std::span<FileRead> reads) {
                 one->done = open.code() == Errc::ok ? read(one->file, one->offset, one->target)
                                                     : Result<u64>(open.code());
             }
-            return Errc::ok;
         });
         if (code == Errc::ok) continue;
         for (FileRead& one : group)

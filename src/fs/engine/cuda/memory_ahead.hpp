@@ -31,10 +31,8 @@ class MemoryAhead {
     /// Calls `take` in the thread. If the thread cannot be started, callers allocate the memory
     /// when they need it, as they do if they come before the thread. Call it once.
     void start(Take take) {
-        static_cast<void>(or_no_memory([&] {
-            taking_ = std::thread([this, take = std::move(take)] { take(must_stop_); });
-            return Errc::ok;
-        }));
+        static_cast<void>(or_no_memory(
+            [&] { taking_ = std::thread([this, take = std::move(take)] { take(must_stop_); }); }));
     }
 
  private:

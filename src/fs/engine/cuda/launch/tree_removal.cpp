@@ -155,10 +155,7 @@ Errc TreeRemoval::keep_unfinished(BulkHost& host, Removal& removal) {
     const u32 count = report_.data()->unfinished_count;
     if (count == 0) return Errc::ok;
     const u64 before = pending_.size();
-    WARREN_TRY(or_no_memory([&] {
-        pending_.resize(before + count);
-        return Errc::ok;
-    }));
+    WARREN_TRY(or_no_memory([&] { pending_.resize(before + count); }));
     const std::span<u64> left = std::span(pending_).subspan(before);
     WARREN_TRY(stream_.copy(left.data(), lists_.data(), left.size_bytes()));
     WARREN_TRY(stream_.wait());
