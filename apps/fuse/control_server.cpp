@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "apps/fuse/log.hpp"
+#include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 
 namespace warren::fuse {
@@ -242,26 +243,6 @@ std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame, Co
     return text;  // moved: a copy would ask for memory
 }
 
-/// The life of a verb that may send parts; stop() aborts it.
-class ControlServer::Streaming {
- public:
-    Streaming(ControlServer& server, int socket) : server_(server), socket_(socket) {
-        const std::lock_guard lock(server_.mutex_);
-        server_.streaming_.insert(socket);
-        if (server_.stage_ != Stage::serving) ::shutdown(socket, SHUT_RDWR);
-    }
-    ~Streaming() {
-        const std::lock_guard lock(server_.mutex_);
-        server_.streaming_.erase(socket_);
-    }
-    Streaming(const Streaming&) = delete;
-    Streaming& operator=(const Streaming&) = delete;
-
- private:
-    ControlServer& server_;
-    int socket_;
-};
-
 std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& frame,
                                            ControlVerbs& verbs, std::unique_ptr<RingServer>& ring) {
     const PartSink sink{
@@ -276,25 +257,21 @@ std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& 
         case Verb::scan:
         case Verb::scan_space:
         case Verb::usage: {
-            const Streaming streaming(*this, socket);
+            {
+                const std::lock_guard lock(mutex_);
+                streaming_.insert(socket);  // so that stop() aborts the verb
+                if (stage_ != Stage::serving) ::shutdown(socket, SHUT_RDWR);
+            }
+            const OnExit end_streaming([&] {
+                const std::lock_guard lock(mutex_);
+                streaming_.erase(socket);
+            });
             return verbs.serve(peer, frame, sink);
         }
         default:
             return verbs.serve(peer, frame, sink);
     }
 }
-
-/// The life of a running verb; stop() waits for it.
-class ControlServer::RunningVerb {
- public:
-    explicit RunningVerb(ControlServer& server) : server_(server) {}
-    ~RunningVerb() { server_.end_verb(); }
-    RunningVerb(const RunningVerb&) = delete;
-    RunningVerb& operator=(const RunningVerb&) = delete;
-
- private:
-    ControlServer& server_;
-};
 
 void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) {
     Frame frame;
@@ -314,7 +291,7 @@ void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) 
         const bool had_ring = ring != nullptr;
         std::string payload;
         {
-            const RunningVerb running(*this);
+            const OnExit end([this] { end_verb(); });  // stop() waits for it
             payload = answer(socket, peer, frame, verbs, ring);
         }
         frame.descriptors.clear();  // before the peer continues, since they keep the mount busy

@@ -46,8 +46,6 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
 
  private:
     enum class Stage : u8 { serving, stopping, closed };
-    class RunningVerb;
-    class Streaming;
 
     void listen();
     void converse(int socket, const Peer& peer, ControlVerbs& verbs);

@@ -12,6 +12,7 @@
 #include "apps/fuse/guard.hpp"
 #include "apps/fuse/operations.hpp"
 #include "apps/fuse/request.hpp"
+#include "base/on_exit.hpp"
 
 namespace warren::fuse {
 
@@ -60,30 +61,6 @@ struct Batch {
     };
     std::string names;  // each ends with a zero byte
     std::vector<Item> items;
-};
-
-/// The references that the kernel gets with the reply under construction.
-class References {
- public:
-    /// Allocates space for as many as a reply of `reply_bytes` can contain.
-    References(const Request& request, size_t reply_bytes) : request_(request) {
-        const size_t entry_bytes =
-            fuse_add_direntry_plus(request.raw(), nullptr, 0, "", nullptr, 0);
-        nodes_.reserve(reply_bytes / entry_bytes);
-    }
-    ~References() {
-        for (const fuse_ino_t node : nodes_)
-            request_.give_back(node, 1);
-    }
-    References(const References&) = delete;
-    References& operator=(const References&) = delete;
-
-    void add(fuse_ino_t node) { nodes_.push_back(node); }
-    void hand_over() { nodes_.clear(); }
-
- private:
-    const Request& request_;
-    std::vector<fuse_ino_t> nodes_;
 };
 
 u32 type_bits(u8 type) {
@@ -198,7 +175,7 @@ Errc read_batch(const Request& request, Handle directory, u64 position, size_t r
 /// looked up is listed without attributes, so that the error occurs when a program needs them.
 /// Returns false if there is no room.
 bool add_looked_up(const Request& request, Listing& listing, Handle directory, const char* name,
-                   const Batch::Item& item, References& taken) {
+                   const Batch::Item& item, std::vector<fuse_ino_t>& taken) {
     NodeTable::prepare();
     const Result<Attributes> found =
         request.volume->lookup(request.caller(), directory, name, Hold::yes);
@@ -206,7 +183,7 @@ bool add_looked_up(const Request& request, Listing& listing, Handle directory, c
     if (!found) return listing.add(name, bare_entry(item.inode, item.mode), item.next);
     const fuse_entry_param entry = request.take_entry(*found);
     if (listing.add(name, entry, item.next)) {
-        taken.add(entry.ino);
+        taken.push_back(entry.ino);
         return true;
     }
     request.give_back(entry.ino, 1);
@@ -220,7 +197,12 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
     if (!request.find(node, directory)) return;
     const auto position = static_cast<u64>(offset);
     Listing listing(raw, size_bytes);
-    References taken(request, size_bytes);
+    std::vector<fuse_ino_t> taken;  // the references that the kernel gets with the reply
+    taken.reserve(size_bytes / fuse_add_direntry_plus(raw, nullptr, 0, "", nullptr, 0));
+    const OnExit give_back([&] {
+        for (const fuse_ino_t one : taken)
+            request.give_back(one, 1);
+    });
     u64 from = position;
     // All entries of a batch may have been removed meanwhile: continue, since an empty reply ends
     // the listing.
@@ -236,7 +218,7 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, size_t size_bytes, off
         }
         more = code == Errc::ok && listing.used == 0 && !batch.items.empty();
     }
-    if (fuse_reply_buf(raw, listing.bytes.data(), listing.used) == 0) taken.hand_over();
+    if (fuse_reply_buf(raw, listing.bytes.data(), listing.used) == 0) taken.clear();
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include <span>
 #include <vector>
 
+#include "base/on_exit.hpp"
 #include "fs/cache/pinned_memory.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/format/layout.hpp"
@@ -163,23 +164,14 @@ class FileBuffer {
     FileBufferFigures figures_;
 };
 
-/// Exists from before a commit's snapshot until the contents of all files that the snapshot shows
-/// are on disk: they are kept even if the files are removed meanwhile. Contents of files that were
-/// removed before need not be written.
-class KeptContents {
- public:
-    /// Null: there is nothing to keep.
-    explicit KeptContents(FileBuffer* buffer) : buffer_(buffer) {
-        if (buffer_ != nullptr) buffer_->keep_all();
-    }
-    ~KeptContents() {
-        if (buffer_ != nullptr) buffer_->let_drop();
-    }
-    KeptContents(const KeptContents&) = delete;
-    KeptContents& operator=(const KeptContents&) = delete;
-
- private:
-    FileBuffer* const buffer_;
-};
+/// The result exists from before a commit's snapshot until the contents of all files that the
+/// snapshot shows are on disk: they are kept even if the files are removed meanwhile. Contents of
+/// files that were removed before need not be written. Null: there is nothing to keep.
+inline auto keep_contents(FileBuffer* buffer) {
+    if (buffer != nullptr) buffer->keep_all();
+    return OnExit([buffer] {
+        if (buffer != nullptr) buffer->let_drop();
+    });
+}
 
 }  // namespace warren

@@ -205,7 +205,7 @@ Errc Committer::commit_once() {
     if (error() != Errc::ok) return error();
     std::unique_lock is_taking(snapshot_mutex_);
     WARREN_TRY(take_memory());  // on failure everything stays dirty
-    const KeptContents contents(file_buffer_);
+    const auto contents = keep_contents(file_buffer_);
     const Errc taken = take_copies();
     is_taking.unlock();
     if (taken == Errc::no_memory) return taken;

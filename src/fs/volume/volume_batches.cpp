@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/item_parts.hpp"
@@ -24,25 +25,6 @@ namespace {
 constexpr u64 batch_items_min = 16;
 /// A batch that needs more windows has too many dependencies between its items.
 constexpr u64 windows_max = 16;
-
-/// Keeps a batch open for a scope.
-class OpenBatch {
- public:
-    OpenBatch(ItemBatches& batches, const ops::BatchShape& shape)
-        : batches_(batches), memory_(batches.open_batch(shape)) {}
-    ~OpenBatch() {
-        if (memory_) batches_.close_batch();
-    }
-    OpenBatch(const OpenBatch&) = delete;
-    OpenBatch& operator=(const OpenBatch&) = delete;
-
-    bool is_open() const { return bool(memory_); }
-    const ops::BatchMemory& memory() const { return *memory_; }
-
- private:
-    ItemBatches& batches_;
-    const Result<ops::BatchMemory> memory_;
-};
 
 /// How many items of a batch are done, and how many items one run could handle.
 struct Progress {
@@ -132,9 +114,10 @@ template <class Item, class Answer, class Pack, class AnswerOf>
 Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
                    const AnswerOf& answer) {
-    OpenBatch batch(batches, shape);
-    if (!batch.is_open()) return {0, shape.items};
-    const ops::BatchMemory& memory = batch.memory();
+    const Result<ops::BatchMemory> opened = batches.open_batch(shape);
+    if (!opened) return {0, shape.items};
+    const OnExit close([&] { batches.close_batch(); });
+    const ops::BatchMemory& memory = *opened;
     packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
                 [&](const ops::BatchPart& part) { batches.send_batch(part); });
     const auto finish = [&](u64 begin, u64 end) {
@@ -290,25 +273,6 @@ Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
 /// With fewer lookups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
-/// Keeps a stream of lookups open for a scope.
-class OpenLookups {
- public:
-    OpenLookups(LookupStreams& streams, const Caller& caller)
-        : streams_(streams), stream_(streams.open_lookups(credentials_of(caller))) {}
-    ~OpenLookups() {
-        if (stream_) streams_.close_lookups();
-    }
-    OpenLookups(const OpenLookups&) = delete;
-    OpenLookups& operator=(const OpenLookups&) = delete;
-
-    /// Null if there is none.
-    LookupStream* stream() const { return stream_ ? *stream_ : nullptr; }
-
- private:
-    LookupStreams& streams_;
-    const Result<LookupStream*> stream_;
-};
-
 /// Looks up through the engine's stream. False if there is none, or if another call uses the thread
 /// pool; then nothing was done. Sets `left` to the items whose result is Errc::retry.
 bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
@@ -319,9 +283,10 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     // holds. Not waited for: that thread may wait for what the caller holds.
     std::unique_lock<std::mutex> turn;
     if (!thread_pool.try_turn(turn)) return false;
-    const OpenLookups lookups(*streams, request.caller);
-    if (lookups.stream() == nullptr) return false;
-    LookupSegments segments(*lookups.stream(), request.items, request.answers, thread_pool.width());
+    const Result<LookupStream*> stream = streams->open_lookups(credentials_of(request.caller));
+    if (!stream) return false;
+    const OnExit close([&] { streams->close_lookups(); });
+    LookupSegments segments(**stream, request.items, request.answers, thread_pool.width());
     thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
                             [&](ThreadPool::Worker&, const Task&) { segments.work(); });
     left = std::move(segments.left());

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
@@ -294,32 +295,11 @@ Errc VolumeImplementation::execute(const ops::Command& command, ops::Reply& repl
     return drive(reply, [&] { engine_->attempt(command, reply); });
 }
 
-/// While one exists, the engine may still apply operations, so that a failed piece can be hidden.
-class VolumeImplementation::PieceUnderWay {
- public:
-    explicit PieceUnderWay(VolumeImplementation& volume) : volume_(volume) {
-        // Partner: end_changes(), here and below. At least one of the two sees the other's store.
-        volume_.pieces_under_way_.fetch_add(1, std::memory_order_seq_cst);
-    }
-    ~PieceUnderWay() {
-        const u64 before = volume_.pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
-        if (before == 1 && is_too_late()) static_cast<void>(volume_.engine_memory_->forbid());
-    }
-    /// Whether the engine must be forbidden to apply. Then no further piece may begin, because
-    /// overlapping pieces could delay that for ever.
-    bool is_too_late() const { return volume_.must_forbid_engine_.load(std::memory_order_seq_cst); }
-    PieceUnderWay(const PieceUnderWay&) = delete;
-    PieceUnderWay& operator=(const PieceUnderWay&) = delete;
-
- private:
-    VolumeImplementation& volume_;
-};
-
 void VolumeImplementation::end_changes(Errc error) {
     committer_->forbid(error);
     relaxed_store(store().state->read_only, 1);
     if (works_on_host()) return;
-    // Partner: PieceUnderWay.
+    // Partner: execute_contents().
     must_forbid_engine_.store(true, std::memory_order_seq_cst);
     if (pieces_under_way_.load(std::memory_order_seq_cst) == 0) {
         static_cast<void>(engine_memory_->forbid());
@@ -328,8 +308,17 @@ void VolumeImplementation::end_changes(Errc error) {
 
 Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Reply& reply,
                                             const PieceWriter& writer) {
-    const PieceUnderWay under_way(*this);
-    if (under_way.is_too_late()) return reply.code = Errc::read_only;
+    // Partner: end_changes(), here and below. At least one of the two sees the other's store.
+    pieces_under_way_.fetch_add(1, std::memory_order_seq_cst);
+    const auto must_forbid = [this] { return must_forbid_engine_.load(std::memory_order_seq_cst); };
+    // The engine may apply operations until the last piece is over, so that a failed one can be
+    // hidden.
+    const OnExit end_piece([&] {
+        const u64 before = pieces_under_way_.fetch_sub(1, std::memory_order_seq_cst);
+        if (before == 1 && must_forbid()) static_cast<void>(engine_memory_->forbid());
+    });
+    // No further piece may begin, because overlapping pieces could delay that for ever.
+    if (must_forbid()) return reply.code = Errc::read_only;
     bool failed = false;
     const Errc answer = drive(reply, [&] {
         const std::shared_lock lock(pieces_);

@@ -417,7 +417,6 @@ class VolumeImplementation {
         }
     }
     class ManyRetries;
-    class PieceUnderWay;
     void wait_a_moment();
     bool may_find_space(Attempts& attempts);
     Errc serve(const RetryReason& retry_reason, Attempts& attempts);

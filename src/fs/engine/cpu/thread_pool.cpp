@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/on_exit.hpp"
 #include "base/processors.hpp"
 
 namespace warren {
@@ -15,25 +16,6 @@ namespace {
 /// The thread pool whose task this thread is executing, and the index of its worker.
 thread_local const ThreadPool* working_for = nullptr;
 thread_local u32 working_as = 0;
-
-/// Sets working_for and working_as, and restores them at its end: a task of one thread pool may
-/// start a run of another.
-class WorkScope {
- public:
-    WorkScope(const ThreadPool* thread_pool, u32 worker)
-        : pool_before_(std::exchange(working_for, thread_pool)),
-          worker_before_(std::exchange(working_as, worker)) {}
-    ~WorkScope() {
-        working_for = pool_before_;
-        working_as = worker_before_;
-    }
-    WorkScope(const WorkScope&) = delete;
-    WorkScope& operator=(const WorkScope&) = delete;
-
- private:
-    const ThreadPool* pool_before_;
-    u32 worker_before_;
-};
 
 }  // namespace
 
@@ -197,7 +179,12 @@ void ThreadPool::thread_main(Worker& self) {
 }
 
 void ThreadPool::work_until_done(Worker& self, const Body& body) {
-    const WorkScope scope(this, self.index());
+    // A task of one thread pool may start a run of another.
+    const OnExit restore([pool = std::exchange(working_for, this),
+                          worker = std::exchange(working_as, self.index())] {
+        working_for = pool;
+        working_as = worker;
+    });
     Task task;
     for (;;) {
         if (self.pop(task) || steal(self, task)) {
