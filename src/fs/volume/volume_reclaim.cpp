@@ -3,7 +3,6 @@
 // by step, directories with everything below them.
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "base/out_of_memory.hpp"
@@ -154,34 +153,17 @@ Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     });
 }
 
-Errc VolumeImplementation::visit_orphans(
-    const std::function<Errc(const format::DirectorySlot&)>& visit) {
-    ops::Command find;
-    find.from = store().orphan_directory;
-    WARREN_LET(directory, ask<Verb::handle_of>(find));
-    const auto leaf = std::make_unique<format::DirectoryLeaf>();
-    ops::Command read = command_on(*directory);
-    read.buffer = leaf.get();
-    read.buffer_bytes = sizeof *leaf;
-    while (read.from != core::key_end) {
-        WARREN_LET(next, ask<Verb::read_leaf>(read));
-        for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() != 0) WARREN_TRY(visit(slot));
-        }
-        read.from = *next;
-    }
-    return Errc::ok;
-}
-
 void VolumeImplementation::reclaim_at_close() {
     const Clock::time_point deadline = Clock::now() + closing_reclaim_time;
     static_cast<void>(or_no_memory([&] {
         std::vector<u64> orphans;
-        WARREN_TRY(visit_orphans([&](const format::DirectorySlot& slot) {
-            orphans.push_back(slot.inode());
-            return Errc::ok;
-        }));
         ops::Command find;
+        find.from = store().orphan_directory;
+        WARREN_LET(directory, ask<Verb::handle_of>(find));
+        WARREN_TRY(read_directory(*directory, 0, [&](const DirectoryEntry& entry) {
+            orphans.push_back(entry.inode);
+            return true;
+        }));
         for (const u64 orphan : orphans) {
             find.from = orphan;
             const Result<Attributes> found = ask<Verb::attributes_of>(find);
