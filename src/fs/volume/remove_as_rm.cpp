@@ -101,7 +101,7 @@ class NameRemover {
     }
 
     Errc unlink(Handle directory, std::string_view name) {
-        const Errc removed = volume_.unlink(caller_, directory, name);
+        const Errc removed = volume_.remove_name<Verb::unlink>(caller_, directory, name);
         if (removed == Errc::ok) ++removal_.files;
         return note(removed);
     }
@@ -109,7 +109,8 @@ class NameRemover {
     /// Removes the last directory of the path, all names of which have been tried.
     Errc leave() {
         const Level& level = path_.back();
-        const Errc removed = volume_.remove_directory(caller_, level.parent, level.name);
+        const Errc removed =
+            volume_.remove_name<Verb::remove_directory>(caller_, level.parent, level.name);
         if (removed == Errc::ok) ++removal_.directories;
         path_.pop_back();
         return note(removed);

@@ -203,10 +203,16 @@ class VolumeImplementation {
         }
     }
 
-    /// unlink(2), and the work that follows it (settle()).
-    Errc unlink(const Caller& caller, Handle directory, std::string_view name);
-    /// rmdir(2), likewise.
-    Errc remove_directory(const Caller& caller, Handle directory, std::string_view name);
+    /// Removes a name by `verb`, which is unlink or remove_directory, and settles the removal.
+    template <ops::Verb verb>
+    Errc remove_name(const Caller& caller, Handle directory, std::string_view name) {
+        const Result<ops::Removed> removed = ask<verb>([&](ops::Command& command) {
+            set_subject(command, directory, caller);
+            set_name(command, name);
+            command.now = now_nanoseconds();
+        });
+        return removed ? settle(*removed) : removed.code();
+    }
     /// See Volume::read_directory().
     Errc read_directory(Handle directory, u64 cookie,
                         const std::function<bool(const DirectoryEntry&)>& emit);
@@ -469,27 +475,5 @@ class VolumeImplementation {
     std::unique_ptr<ReplicaQueries> replica_;
     std::unique_ptr<OrphanReclaimer> reclaimer_;  // declared last: its thread uses the others
 };
-
-inline void set_creation(ops::Command& command, const VolumeImplementation& volume,
-                         const Caller& caller, Handle directory, std::string_view name,
-                         const CreateOptions& options) {
-    set_subject(command, directory, caller);
-    set_name(command, name);
-    command.mode = options.mode;
-    command.device = options.device;
-    command.text = options.target.data();
-    command.text_bytes = options.target.size();
-    command.references = volume.references_for(options.hold, options.open);
-    command.now = now_nanoseconds();
-}
-inline void set_move(ops::Command& command, const Caller& caller, const Move& move, Rename how) {
-    set_subject(command, move.from, caller);
-    set_name(command, move.name);
-    command.target = move.to;
-    command.new_name = move.new_name.data();
-    command.new_name_length = length_of(move.new_name);
-    command.how = static_cast<u8>(how);
-    command.now = now_nanoseconds();
-}
 
 }  // namespace warren

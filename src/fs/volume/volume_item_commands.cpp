@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fs/volume/item_parts.hpp"
+#include "fs/volume/name_commands.hpp"
 #include "fs/volume/volume_batches.hpp"
 
 namespace warren {

@@ -6,7 +6,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/check/directory_entries.hpp"
 #include "fs/core/tree.hpp"
-#include "fs/volume/volume_implementation.hpp"
+#include "fs/volume/name_commands.hpp"
 
 namespace warren {
 
@@ -51,36 +51,12 @@ Result<Attributes> Volume::link(const Caller& caller, Handle file, Handle direct
     });
 }
 
-namespace {
-
-template <Verb verb>
-Errc remove_name(VolumeImplementation& volume, const Caller& caller, Handle directory,
-                 std::string_view name) {
-    const Result<ops::Removed> removed = volume.ask<verb>([&](ops::Command& command) {
-        set_subject(command, directory, caller);
-        set_name(command, name);
-        command.now = now_nanoseconds();
-    });
-    return removed ? volume.settle(*removed) : removed.code();
-}
-
-}  // namespace
-
-Errc VolumeImplementation::unlink(const Caller& caller, Handle directory, std::string_view name) {
-    return remove_name<Verb::unlink>(*this, caller, directory, name);
-}
-
-Errc VolumeImplementation::remove_directory(const Caller& caller, Handle directory,
-                                            std::string_view name) {
-    return remove_name<Verb::remove_directory>(*this, caller, directory, name);
-}
-
 Errc Volume::unlink(const Caller& caller, Handle directory, std::string_view name) {
-    return implementation_->unlink(caller, directory, name);
+    return implementation_->remove_name<Verb::unlink>(caller, directory, name);
 }
 
 Errc Volume::remove_directory(const Caller& caller, Handle directory, std::string_view name) {
-    return implementation_->remove_directory(caller, directory, name);
+    return implementation_->remove_name<Verb::remove_directory>(caller, directory, name);
 }
 
 Errc Volume::rename(const Caller& caller, Handle from, std::string_view name, Handle to,

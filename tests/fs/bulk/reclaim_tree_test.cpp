@@ -136,7 +136,7 @@ TEST(ReclaimTree, TheNumberOfAnEmptiedRootIsKeptUntilItsNameIsGone) {
         });
         ASSERT_TRUE(made);
         EXPECT_NE(made->handle.inode, root);
-        EXPECT_EQ(volume.unlink({.check = false}, *top, name), Errc::ok);
+        EXPECT_EQ(volume.remove_name<ops::Verb::unlink>({.check = false}, *top, name), Errc::ok);
     }
     reclaimed.end_step(step);
     reclaimed.finish(0);
@@ -223,7 +223,8 @@ TEST(ReclaimTree, NothingLeadsUpFromWhatWaits) {
         return ops::rename(op, anyone, top, "mover", 5, below, "moved", 5, Rename::replace, 1);
     });
     EXPECT_EQ(moved.code(), Errc::no_entry);
-    EXPECT_EQ(volume.remove_directory({.check = false}, top, "mover"), Errc::ok);
+    EXPECT_EQ(volume.remove_name<ops::Verb::remove_directory>({.check = false}, top, "mover"),
+              Errc::ok);
 }
 
 TEST(ReclaimTree, ManySteps) {

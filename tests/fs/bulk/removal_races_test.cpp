@@ -43,7 +43,7 @@ class RemovalRaces : public testing::Test {
                            arguments);
     }
     void unlink(const std::string& name) {
-        EXPECT_EQ(volume_->unlink({.check = false}, root_, name), Errc::ok);
+        EXPECT_EQ(volume_->remove_name<ops::Verb::unlink>({.check = false}, root_, name), Errc::ok);
     }
     void forget(Handle handle, Errc wanted = Errc::ok) {
         EXPECT_EQ(volume_->run([&](CpuOperation& op) { return ops::forget(op, handle, 1); }),
