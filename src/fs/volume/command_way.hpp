@@ -33,7 +33,7 @@ class CommandWay {
             WARREN_LET(next, volume_.ask<ops::Verb::read_leaf>(read));
             upper = *next;
             if (purpose_ != bulk::ScanPurpose::removal) return Errc::ok;
-            WARREN_LET(own, volume_.ask<ops::Verb::get_attributes>(read));
+            WARREN_LET(own, volume_.attributes(directory));
             mode_ = own->mode;
             user_ = own->user;
             return Errc::ok;
@@ -92,8 +92,7 @@ class CommandWay {
             command.from = leaf_.slots[i].inode();
             slots.push_back(i);
         }
-        std::vector<ops::Reply> replies(commands.size());
-        volume_.execute_many(commands, replies);
+        const std::vector<ops::Reply> replies = volume_.execute_many(commands);
         for (std::size_t i = 0; i < slots.size(); ++i) {
             attributes_[slots[i]] = replies[i].attributes;
             codes_[slots[i]] = replies[i].code;

@@ -19,7 +19,6 @@
 namespace warren {
 namespace {
 
-using ops::Verb;
 using std::chrono::milliseconds;
 
 constexpr u64 block_size = format::block_size;
@@ -81,8 +80,7 @@ bool DedupFiller::add_frame(u64 frame) {
 /// Adds the blocks of `inode` if it is a file. Skips what cannot be read. False: the thread must
 /// stop.
 bool DedupFiller::add_file(u64 inode) {
-    const Result<Attributes> found =
-        volume_.ask<Verb::attributes_of>([&](ops::Command& command) { command.from = inode; });
+    const Result<Attributes> found = volume_.attributes_of(inode);
     const bool is_file = found && (found->mode & format::type_mask) == format::type_regular;
     if (!is_file || found->born >= opened_) return true;
     anchors_seen_ = 0;

@@ -108,8 +108,7 @@ class InlineDedup::Writing {
     /// Shares the run around byte `at` with the file that contains `found`. False if there is no
     /// run to share.
     Result<bool> share_around(u64 at, const FileBlock& found) {
-        const Result<Attributes> now = volume_.ask<ops::Verb::attributes_of>(
-            [&](ops::Command& command) { command.from = found.inode; });
+        const Result<Attributes> now = volume_.attributes_of(found.inode);
         // The index may be out of date, here and below.
         if (!now || (now->mode & format::type_mask) != format::type_regular) return false;
         SharedRange range{now->handle, file_, found.block * block_size, at, 0, now_};
@@ -119,8 +118,7 @@ class InlineDedup::Writing {
             lock = std::unique_lock(mutex, std::try_to_lock);
             if (!lock) return false;
         }
-        const Result<Attributes> source = volume_.ask<ops::Verb::get_attributes>(
-            [&](ops::Command& command) { command.handle = range.source; });
+        const Result<Attributes> source = volume_.attributes(range.source);
         if (!source || !find_run(range, source->size)) return false;
         dedup_.found_.fetch_add(1, std::memory_order_relaxed);
         const u64 stop = range.target_offset + range.length;

@@ -48,9 +48,7 @@ void OrphanReclaimer::start() {
 
 /// Lists the entries of the orphan directory.
 Errc OrphanReclaimer::list() {
-    ops::Command find;
-    find.from = volume_.store().orphan_directory;
-    const Result<Handle> directory = volume_.ask<Verb::handle_of>(find);
+    const Result<Handle> directory = volume_.handle_of(volume_.store().orphan_directory);
     if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
     directory_ = *directory;
     return volume_.read_directory(directory_, 0, [this](const DirectoryEntry& entry) {
@@ -139,9 +137,7 @@ void OrphanReclaimer::begin_dying() {
 /// then its number may belong to a directory that is in use. A directory is freed by this thread
 /// alone: a close frees none that was removed before the volume was opened.
 Result<Handle> OrphanReclaimer::find(const Orphan& orphan) {
-    ops::Command command;
-    command.from = orphan.inode;
-    WARREN_LET(found, volume_.ask<Verb::attributes_of>(command));
+    WARREN_LET(found, volume_.attributes_of(orphan.inode));
     const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
     return is_directory == orphan.is_directory ? Result<Handle>(found->handle) : Errc::stale;
 }

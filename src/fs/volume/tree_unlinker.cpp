@@ -30,14 +30,6 @@ u64 wave_for(VolumeImplementation& volume) {
                            directories_at_once);
 }
 
-/// The replies to `commands`.
-std::vector<ops::Reply> replies_to(VolumeImplementation& volume,
-                                   const std::vector<ops::Command>& commands) {
-    std::vector<ops::Reply> replies(commands.size());
-    volume.execute_many(commands, replies);
-    return replies;
-}
-
 void keep_first(Errc& first, Errc code) {
     if (first == Errc::ok) first = code;
 }
@@ -101,7 +93,7 @@ Errc TreeUnlinker::read_leaves(std::vector<Emptied>& wave) {
         command.buffer_bytes = sizeof leaves_[i];
         read.push_back(i);
     }
-    const std::vector<ops::Reply> replies = replies_to(volume_, commands);
+    const std::vector<ops::Reply> replies = volume_.execute_many(commands);
     names_.clear();
     for (std::size_t k = 0; k < read.size(); ++k) {
         Emptied& one = wave[read[k]];
@@ -132,7 +124,7 @@ Errc TreeUnlinker::remove_names() {
         set_name(command, one.name);
         command.now = now;
     }
-    const std::vector<ops::Reply> replies = replies_to(volume_, commands);
+    const std::vector<ops::Reply> replies = volume_.execute_many(commands);
     Errc first = Errc::ok;
     ops::Removed emptied;
     for (std::size_t i = 0; i < names_.size(); ++i) {

@@ -165,9 +165,7 @@ Errc Volume::close() {
 
 Handle Volume::root() const {
     VolumeImplementation& volume = *implementation_;
-    ops::Command command;
-    command.from = volume.store().root_inode;
-    const Result<Handle> root = volume.ask<ops::Verb::handle_of>(command);
+    const Result<Handle> root = volume.handle_of(volume.store().root_inode);
     return root ? *root : Handle{};
 }
 

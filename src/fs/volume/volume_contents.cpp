@@ -141,9 +141,7 @@ Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
 }
 
 Errc VolumeImplementation::grow_locked(Handle file, u64 size, i64 now) {
-    const Result<Attributes> found =
-        ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
-    if (!found) return found.code();
+    WARREN_LET(found, attributes(file));
     return found->size < size ? resize_locked(file, size, now) : Errc::ok;
 }
 
@@ -247,9 +245,7 @@ DedupStep* VolumeImplementation::look_up(Handle file, u64 offset, std::span<cons
 Result<u64> VolumeImplementation::write_alone(Handle file, u64 offset,
                                               std::span<const std::byte> source, i64 now,
                                               const FileMapping* from, DedupStep* step) {
-    const Result<Attributes> before =
-        ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
-    if (!before) return before.code();
+    WARREN_LET(before, attributes(file));
     WARREN_TRY(zero_tail(*this, file, offset));
     const Result<u64> done = step != nullptr
                                  ? dedup_->write(file, offset, source, before->size, now, *step)
@@ -272,9 +268,7 @@ Result<u64> write_locked(VolumeImplementation& volume, Handle file, u64 offset,
     if (volume.works_on_host() && step == nullptr &&
         (offset | source.size()) % format::block_size == 0) {
         const std::shared_lock shared(mutex);
-        const Result<Attributes> before =
-            volume.ask<Verb::get_attributes>([&](ops::Command& command) { command.handle = file; });
-        if (!before) return before.code();
+        WARREN_LET(before, volume.attributes(file));
         if (offset <= before->size && !volume.mapped_files().has(file.inode))
             return volume.write_contents(file, offset, source, before->size, now);
     }

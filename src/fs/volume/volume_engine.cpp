@@ -99,9 +99,7 @@ void VolumeImplementation::start_replica() {
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {
     replica_ = std::move(replica);
     // The first predictions come from du of the whole volume on both sides.
-    ops::Command of_root;
-    of_root.from = store().root_inode;
-    const Result<Handle> root = ask<ops::Verb::handle_of>(of_root);
+    const Result<Handle> root = handle_of(store().root_inode);
     if (!root) return;
     std::vector<DirectoryUsage> usage(1);
     ScanCall call{bulk::plan_scan(bulk::ScanPurpose::measure, {}), *root};

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/file_clock.hpp"
 #include "fs/cache/file_buffer.hpp"
@@ -144,8 +145,8 @@ class VolumeImplementation {
 
     /// Runs `command` on the engine until it has a final result, and returns the reply's code.
     Errc execute(const ops::Command& command, ops::Reply& reply);
-    /// As execute(), for commands that do not depend on each other.
-    void execute_many(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
+    /// As execute(), for commands that do not depend on each other. Returns their replies.
+    std::vector<ops::Reply> execute_many(std::span<const ops::Command> commands);
     /// ItemBatches::run_batch(), with its retry reasons served. Errc::need_commit: not even an
     /// empty journal could hold the changes.
     Errc run_batch(ItemBatches& batches, const ops::BatchHeader& header, ops::BatchWindow& window);
@@ -203,6 +204,10 @@ class VolumeImplementation {
         }
     }
 
+    /// The inode with this number, whatever its generation is. Errc::stale if it is not in use.
+    Result<Handle> handle_of(u64 inode);
+    Result<Attributes> attributes_of(u64 inode);
+    Result<Attributes> attributes(Handle handle);
     /// Removes a name by `verb`, which is unlink or remove_directory, and settles the removal.
     template <ops::Verb verb>
     Errc remove_name(const Caller& caller, Handle directory, std::string_view name) {
@@ -475,5 +480,9 @@ class VolumeImplementation {
     std::unique_ptr<ReplicaQueries> replica_;
     std::unique_ptr<OrphanReclaimer> reclaimer_;  // declared last: its thread uses the others
 };
+
+[[gnu::always_inline]] inline Result<Attributes> VolumeImplementation::attributes(Handle handle) {
+    return ask<ops::Verb::get_attributes>([&](ops::Command& command) { command.handle = handle; });
+}
 
 }  // namespace warren

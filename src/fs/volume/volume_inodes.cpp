@@ -38,9 +38,16 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
     return attributes(handle);
 }
 
+Result<Handle> VolumeImplementation::handle_of(u64 inode) {
+    return ask<Verb::handle_of>([&](ops::Command& command) { command.from = inode; });
+}
+
+Result<Attributes> VolumeImplementation::attributes_of(u64 inode) {
+    return ask<Verb::attributes_of>([&](ops::Command& command) { command.from = inode; });
+}
+
 Result<Handle> Volume::handle_of(u64 inode) {
-    return implementation_->ask<Verb::handle_of>(
-        [&](ops::Command& command) { command.from = inode; });
+    return implementation_->handle_of(inode);
 }
 
 Errc Volume::check_access(const Caller& caller, Handle handle, u32 mask) {

@@ -19,11 +19,9 @@ using ops::Verb;
 template <class Fill>
 std::vector<ops::Reply> replies_to(VolumeImplementation& volume, u64 count, const Fill& fill) {
     std::vector<ops::Command> commands(count);
-    std::vector<ops::Reply> replies(count);
     for (u64 i = 0; i < count; ++i)
         fill(i, commands[i]);
-    volume.execute_many(commands, replies);
-    return replies;
+    return volume.execute_many(commands);
 }
 
 Result<Attributes> attributes_in(const ops::Reply& reply) {

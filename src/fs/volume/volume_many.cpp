@@ -175,15 +175,15 @@ class VolumeImplementation::ManyRetries {
     std::vector<Errc> loaded_;  // the result of each load
 };
 
-void VolumeImplementation::execute_many(std::span<const ops::Command> commands,
-                                        std::span<ops::Reply> replies) {
+std::vector<ops::Reply> VolumeImplementation::execute_many(std::span<const ops::Command> commands) {
+    std::vector<ops::Reply> replies(commands.size());
     engine_->attempt_many(commands, replies);
     ManyRetries retry_reasons(*this, replies);
     std::vector<ops::Command> again;
     std::vector<ops::Reply> answers;
     for (;;) {
         retry_reasons.serve();
-        if (retry_reasons.count() == 0) return;
+        if (retry_reasons.count() == 0) return replies;
         again.clear();
         for (u64 i = 0; i < retry_reasons.count(); ++i)
             again.push_back(commands[retry_reasons.item(i)]);

@@ -75,8 +75,7 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
     u64 held_bytes = 0;
     {
         const std::unique_lock lock(data_lock(mapping.file.inode));
-        ops::Command ask_attributes = command_on(mapping.file);
-        WARREN_LET(file, ask<ops::Verb::get_attributes>(ask_attributes));
+        WARREN_LET(file, attributes(mapping.file));
         if ((file->mode & format::type_mask) == format::type_directory) return Errc::is_directory;
         if ((file->mode & format::type_mask) != format::type_regular) return Errc::invalid;
         WARREN_TRY(find_range(options, file->size, mapping.view));
@@ -176,7 +175,7 @@ Errc MappedFile::write_back(u64 offset, u64 length) {
 
 Errc MappedFile::write_back() {
     return mapping_->with_volume([&](VolumeImplementation& volume) -> Errc {
-        WARREN_LET(file, volume.ask<ops::Verb::get_attributes>(command_on(mapping_->file)));
+        WARREN_LET(file, volume.attributes(mapping_->file));
         const FileView& view = mapping_->view;
         if (file->size <= view.offset) return Errc::ok;
         const u64 length = std::min(file->size - view.offset, view.bytes);

@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds closing_reclaim_time{1000};
 /// Frees an inode without names, a directory by remove_directory().
 template <class Remove>
 Errc reclaim_inode(VolumeImplementation& volume, Handle handle, const Remove& remove_directory) {
-    const Result<Attributes> found = volume.ask<Verb::get_attributes>(command_on(handle));
+    const Result<Attributes> found = volume.attributes(handle);
     if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
     const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
     return is_directory ? remove_directory() : volume.reclaim_by_steps(handle);
@@ -90,7 +90,7 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
                                            const ProgressCallback& progress) {
     return or_no_memory([&]() -> Errc {
         const RemovalTurns::Turn turn(removal_turns_, root);
-        const Result<Attributes> found = ask<Verb::get_attributes>(command_on(root));
+        const Result<Attributes> found = attributes(root);
         if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
         return remove_in_turn(root, removal, progress);
     });
@@ -134,18 +134,14 @@ Errc VolumeImplementation::count_freed(Removal& removal, const std::function<Err
 }
 
 Errc VolumeImplementation::remove_by_names(u64 directory, Removal& removal) {
-    ops::Command find;
-    find.from = directory;
-    WARREN_LET(handle, ask<Verb::handle_of>(find));
+    WARREN_LET(handle, handle_of(directory));
     WARREN_TRY(ask<Verb::start_dying>(command_on(*handle)));
     return TreeUnlinker(*this, removal).remove(*handle);
 }
 
 Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     return or_no_memory([&]() -> Errc {
-        ops::Command find;
-        find.from = directory;
-        WARREN_LET(handle, ask<Verb::handle_of>(find));
+        WARREN_LET(handle, handle_of(directory));
         Removal removal;
         const Errc removed = TreeUnlinker(*this, removal).remove_files(*handle);
         files += removal.files;
@@ -157,16 +153,13 @@ void VolumeImplementation::reclaim_at_close() {
     const Clock::time_point deadline = Clock::now() + closing_reclaim_time;
     static_cast<void>(or_no_memory([&] {
         std::vector<u64> orphans;
-        ops::Command find;
-        find.from = store().orphan_directory;
-        WARREN_LET(directory, ask<Verb::handle_of>(find));
+        WARREN_LET(directory, handle_of(store().orphan_directory));
         WARREN_TRY(read_directory(*directory, 0, [&](const DirectoryEntry& entry) {
             orphans.push_back(entry.inode);
             return true;
         }));
         for (const u64 orphan : orphans) {
-            find.from = orphan;
-            const Result<Attributes> found = ask<Verb::attributes_of>(find);
+            const Result<Attributes> found = attributes_of(orphan);
             // In a damaged volume it may have a name.
             if (!found || found->links != 0) continue;
             const Result<u64> names = ask<Verb::count_names>(command_on(found->handle));
