@@ -147,38 +147,29 @@ class InlineDedup::Writing {
         const bool ends_both = ends_file() && range.target_offset + limit == end() &&
                                range.offset + limit == source_size;
         if (!ends_both) limit = limit / block_size * block_size;
-        const u64 behind = equal_behind(range, limit);
+        const u64 behind = equal_bytes(range, false, limit);
         if (behind == 0) return false;
         const u64 first = (written_ + block_size - 1) / block_size * block_size;
-        const u64 before = equal_before(range, std::min(range.target_offset - first, range.offset));
+        const u64 before =
+            equal_bytes(range, true, std::min(range.target_offset - first, range.offset));
         range.offset -= before;
         range.target_offset -= before;
         range.length = before + behind;
         return true;
     }
 
-    /// How many bytes from the beginning of a range on are equal, in whole elements; at most
-    /// `limit`.
-    u64 equal_behind(const SharedRange& range, u64 limit) const {
+    /// How many bytes from the beginning of a range on, or before it, are equal, in whole elements;
+    /// at most `limit`.
+    u64 equal_bytes(const SharedRange& range, bool is_before, u64 limit) const {
         std::array<std::byte, piece_bytes> room;
         for (u64 done = 0; done < limit;) {
             const auto piece = std::span(room).first(std::min(piece_bytes, limit - done));
-            if (!read_source(range, range.offset + done, piece)) return done;
-            for (u64 at = 0; at < piece.size(); at += block_size, done += block_size)
-                if (!is_equal(piece, at, range.target_offset + done)) return done;
-        }
-        return limit;
-    }
-
-    /// As equal_behind(), before the beginning of the range.
-    u64 equal_before(const SharedRange& range, u64 limit) const {
-        std::array<std::byte, piece_bytes> room;
-        for (u64 done = 0; done < limit;) {
-            const auto piece = std::span(room).first(std::min(piece_bytes, limit - done));
-            if (!read_source(range, range.offset - done - piece.size(), piece)) return done;
-            for (u64 at = piece.size(); at > 0; at -= block_size, done += block_size)
-                if (!is_equal(piece, at - block_size, range.target_offset - done - block_size))
-                    return done;
+            const u64 begin = is_before ? 0 - done - piece.size() : done;  // added modulo 2^64
+            if (!read_source(range, range.offset + begin, piece)) return done;
+            for (u64 passed = 0; passed < piece.size(); passed += block_size, done += block_size) {
+                const u64 at = is_before ? piece.size() - block_size - passed : passed;
+                if (!is_equal(piece, at, range.target_offset + begin + at)) return done;
+            }
         }
         return limit;
     }
