@@ -33,13 +33,6 @@ constexpr u32 waits_max = 8;
 // Attempts to lock the mutex before a thread sleeps; they take some microseconds.
 constexpr u32 looks_max = 200;
 
-/// The number of the calling thread among those that have asked.
-u64 thread_number() {
-    static std::atomic<u64> next{0};
-    thread_local const u64 number = next.fetch_add(1, std::memory_order_relaxed);
-    return number;
-}
-
 /// Locks the mutex, spinning first: holders keep it only briefly, and putting a thread to sleep and
 /// waking it takes longer, for both threads.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
@@ -263,9 +256,7 @@ Errc FileBuffer::enter_found(RoomFor what, u64 place, u64 length, u64 run_end, E
 
 Errc FileBuffer::enter(RoomFor what, u64 place, u64 length, u64 run_end, Extent*& extent) {
     extent = enter_hinted(place);
-    if (extent == nullptr) WARREN_TRY(enter_found(what, place, length, run_end, extent));
-    hits_[thread_number() % counts].value.fetch_add(1, std::memory_order_relaxed);
-    return Errc::ok;
+    return extent != nullptr ? Errc::ok : enter_found(what, place, length, run_end, extent);
 }
 
 Errc FileBuffer::read(u64 place, std::span<std::byte> target, u64 run_end) {
@@ -434,8 +425,6 @@ Errc FileBuffer::make_room(Lock& lock, RoomFor what, u64 blocks) {
 FileBufferFigures FileBuffer::figures() const {
     const Lock lock(mutex_);
     FileBufferFigures figures = figures_;
-    for (const Count& count : hits_)
-        figures.hits += count.value.load(std::memory_order_relaxed);
     figures.blocks = used_blocks_;
     figures.dirty_blocks = dirty_blocks_;
     return figures;

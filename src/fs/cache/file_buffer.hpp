@@ -12,7 +12,6 @@
 // if writes fail, unless its file is removed.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -49,7 +48,6 @@ struct FileBufferShape {
 
 /// Counters since the buffer was created.
 struct FileBufferFigures {
-    u64 hits = 0;   // parts of read requests, each copied from one extent
     u64 loads = 0;  // read requests to the disk
     u64 loaded_blocks = 0;
     u64 evictions = 0;
@@ -142,14 +140,10 @@ class FileBuffer {
     const u64 extent_blocks_max_;
     std::vector<std::atomic<Extent*>> hints_;  // where blocks were found, by their hash
     const int hint_shift_;
-    /// Counts of several threads would share a cache line.
-    struct alignas(64) Count {
-        std::atomic<u64> value{0};
-    };
-    static constexpr u64 counts = 16;
-    std::array<Count, counts> hits_;
-    std::atomic<u32> room_seekers_{0};  // threads that wait until a user leaves an extent
-    mutable std::mutex mutex_;          // guards all below
+    // Threads that wait until a user leaves an extent. Not in the cache line of the hints, which
+    // every hit reads: the mutex is written often.
+    alignas(64) std::atomic<u32> room_seekers_{0};
+    mutable std::mutex mutex_;  // guards all below
     const std::unique_ptr<BlockMemory> memory_;
     std::condition_variable changed_;
     std::vector<std::unique_ptr<Extent>> all_extents_;  // those in the table and the spare ones

@@ -68,7 +68,6 @@ TEST(FileBuffer, loadsTwiceAsMuchAsLongAsTheReaderGoesOn) {
     // A read elsewhere starts the read-ahead anew, and read-ahead never passes the end of the run.
     ASSERT_EQ(buffer.read(1000 * block, one, 1001 * block), Errc::ok);
     EXPECT_EQ(buffer.figures().loaded_blocks, 254u + 1);
-    EXPECT_EQ(buffer.figures().hits, 255u);
 }
 
 TEST(FileBuffer, loadsOneLengthIfThatIsAskedFor) {
@@ -107,7 +106,6 @@ TEST(FileBuffer, keepsWhatIsReadAgainAndAgain) {
         ASSERT_EQ(buffer.read((i + 1) * 8 * block, bytes, disk_bytes), Errc::ok);
     }
     EXPECT_EQ(buffer.figures().loads, 201u) << "what is used all the time went";
-    EXPECT_EQ(buffer.figures().hits, 400u);
 }
 
 TEST(FileBuffer, dropsNothingWhenTheDiskFails) {
@@ -390,7 +388,7 @@ TEST(FileBuffer, aHitDoesNotWaitForTheTable) {
         EXPECT_EQ(buffer.read(0, bytes, block), Errc::ok);
     may_answer.release();
     keeper.join();
-    EXPECT_EQ(buffer.figures().hits, 101u);
+    EXPECT_EQ(buffer.figures().loads, 1u);
 }
 
 /// A disk on which every read waits until the test releases it.
