@@ -325,8 +325,6 @@ class Volume {
     Errc read_directory(Handle directory, u64 cookie,
                         const std::function<bool(const DirectoryEntry&)>& emit);
     Result<std::string> read_link(Handle link);
-    /// Follows `path` ('/'-separated) from the root. Symbolic links are not followed.
-    Result<Attributes> resolve(const Caller& caller, std::string_view path);
 
     // Inodes.
     Result<Attributes> attributes(Handle handle, Hold hold = Hold::no);

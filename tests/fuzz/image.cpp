@@ -6,6 +6,7 @@
 #include "fs/volume/open_volume.hpp"
 #include "tests/support/image_builder.hpp"
 #include "tests/support/passing_disk.hpp"
+#include "warren/volume_path.hpp"
 
 namespace warren::fuzz {
 
@@ -21,7 +22,8 @@ std::unique_ptr<MemoryDisk> make_cut() {
     const std::unique_ptr<MemoryDisk> disk = closed_image().copy();
     const std::unique_ptr<Volume> volume = open(*disk);
     WARREN_CHECK(volume != nullptr);
-    const auto directory = volume->resolve(anybody, "outer/inner");
+    const auto directory =
+        PathWalker(*volume, anybody).find(volume->root(), "outer/inner", Follow::no);
     WARREN_CHECK(directory);
     for (const char* name : {"one", "two", "three"})
         WARREN_CHECK(volume->create(anybody, directory->handle, name, {}));

@@ -62,7 +62,7 @@ std::vector<Operation> name_operations() {
                  const auto link = at.volume.lookup(anybody, at.root, "link");
                  return link ? at.volume.read_link(link->handle).code() : link.code();
              }},
-            {"resolve", [](Place& at) { return at.volume.resolve(anybody, "/tree/d3/f7").code(); }},
+            {"resolve", [](Place& at) { return resolve(at.volume, anybody, "tree/d3/f7").code(); }},
             {"read_directory", [](Place& at) {
                  return at.volume.read_directory(at.directory, 0,
                                                  [](const DirectoryEntry&) { return true; });

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "tests/support/random_operations.hpp"
+#include "tests/support/volume_walk.hpp"
 
 namespace warren {
 
@@ -85,7 +86,7 @@ void RandomOperations::do_resolve() {
     }
     if (chance(6)) path += chance(2) ? ".." : "../.";
     begin("resolve " + printable_name(path) + " by " + std::to_string(caller.user));
-    const auto found = volume_->resolve(caller, path);
+    const auto found = resolve(*volume_, caller, path);
     end();
     expect_inode(found, model_.resolve(caller, path));
 }
@@ -409,7 +410,6 @@ void RandomOperations::do_remove_many() {
 }
 
 void RandomOperations::make_room(const std::function<void()>& after_each) {
-    const Caller anybody{.check = false};
     constexpr u64 root = ModelFileSystem::root_number;
     while (!failed_) {
         const auto& entries = model_.find(model_.root())->entries;

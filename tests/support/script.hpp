@@ -17,10 +17,14 @@
 
 namespace warren {
 
+inline Result<Attributes> resolve(const ModelFileSystem& model, const Caller& caller,
+                                  std::string_view path) {
+    return model.resolve(caller, path);
+}
 /// The handle at a path of a volume or of the model.
 template <class System>
 Result<Handle> handle_at(System& system, std::string_view path) {
-    const auto found = system.resolve(anybody, path);
+    const auto found = resolve(system, anybody, path);
     if (!found) return found.code();
     return found->handle;
 }

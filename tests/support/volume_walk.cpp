@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "fs/core/permission.hpp"
+
 namespace warren {
 namespace {
 
@@ -52,6 +54,27 @@ Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mo
 
 Handle make_file(Volume& volume, Handle in, const std::string& name) {
     return make_directory(volume, in, name, 0100666);
+}
+
+Result<Attributes> resolve(Volume& volume, const Caller& caller, std::string_view path) {
+    Result<Attributes> at = volume.attributes(volume.root());
+    while (at) {
+        const std::size_t start = path.find_first_not_of('/');
+        if (start == std::string_view::npos) return at;
+        path.remove_prefix(start);
+        const std::string_view name = path.substr(0, path.find('/'));
+        path.remove_prefix(name.size());
+        if (name == "." || name == "..") {
+            if ((at->mode & type_mask) != directory_type) return Errc::not_directory;
+            WARREN_TRY(volume.check_access(caller, at->handle, core::may_execute));
+            if (name == ".") continue;
+            WARREN_LET(parent, volume.handle_of(at->parent));
+            at = volume.attributes(*parent);
+            continue;
+        }
+        at = volume.lookup(caller, at->handle, name);
+    }
+    return at;
 }
 
 void leave_foreign_bytes(Volume& volume) {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "warren/volume.hpp"
 
@@ -15,6 +16,9 @@ inline const Caller anybody{.check = false};
 
 Handle make_directory(Volume& volume, Handle in, const std::string& name, u32 mode = 040777);
 Handle make_file(Volume& volume, Handle in, const std::string& name);
+
+/// Follows `path` ('/'-separated) from the root. Symbolic links are not followed.
+Result<Attributes> resolve(Volume& volume, const Caller& caller, std::string_view path);
 
 /// Fills the volume with files of bytes '#' and unlinks them, so that a new file that exposes old
 /// data shows them. The unlink is not committed.

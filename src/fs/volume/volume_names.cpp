@@ -115,29 +115,6 @@ Errc VolumeImplementation::read_directory(Handle directory, u64 cookie,
     });
 }
 
-Result<Attributes> Volume::resolve(const Caller& caller, std::string_view path) {
-    Result<Attributes> at = attributes(root());
-    while (at) {
-        const std::size_t start = path.find_first_not_of('/');
-        if (start == std::string_view::npos) return at;
-        path.remove_prefix(start);
-        const std::string_view name = path.substr(0, path.find('/'));
-        path.remove_prefix(name.size());
-        if (name == "." || name == "..") {
-            if ((at->mode & format::type_mask) != format::type_directory) {
-                return Errc::not_directory;
-            }
-            WARREN_TRY(check_access(caller, at->handle, core::may_execute));
-            if (name == ".") continue;
-            WARREN_LET(parent, handle_of(at->parent));
-            at = attributes(*parent);
-            continue;
-        }
-        at = lookup(caller, at->handle, name);
-    }
-    return at;
-}
-
 Result<std::string> Volume::read_link(Handle link) {
     return or_no_memory([&]() -> Result<std::string> {
         char target[format::target_length_max + 1];

@@ -36,8 +36,8 @@ TEST(CheckOrphans, AnInodeWithAnotherNameIsNone) {
     EXPECT_TRUE(expect_clean(image.disk()));
     const auto volume = open_on(image.disk());
     ASSERT_TRUE(volume);
-    EXPECT_TRUE(volume->resolve(anybody, "/file"));
-    EXPECT_TRUE(volume->resolve(anybody, "/outer/inner/below"));
+    EXPECT_TRUE(resolve(*volume, anybody, "/file"));
+    EXPECT_TRUE(resolve(*volume, anybody, "/outer/inner/below"));
     EXPECT_EQ(volume->close(), Errc::ok);
     EXPECT_EQ(volume->statistics().inodes_used, 6u) << "only the orphan is freed";
     EXPECT_TRUE(expect_clean(image.disk()));

@@ -83,7 +83,7 @@ void expect_kept(MemoryDisk& disk) {
     const auto volume = open_on(disk, {.workers = 2, .engine = EngineChoice::cpu});
     ASSERT_TRUE(volume);
     for (int i = 0; i < 20; ++i) {
-        const auto file = volume->resolve(anybody, "/kept/" + std::to_string(i));
+        const auto file = resolve(*volume, anybody, "/kept/" + std::to_string(i));
         ASSERT_TRUE(file) << i;
         std::vector<std::byte> bytes(contents.size() + 1);
         ASSERT_EQ(volume->open_file(file->handle), Errc::ok);

@@ -26,7 +26,7 @@ class Clone : public SharingVolume {
  public:
     Handle root() { return volume_->root(); }
     Handle at(const std::string& path) {
-        const Result<Attributes> found = volume_->resolve({.check = false}, path);
+        const Result<Attributes> found = resolve(*volume_, {.check = false}, path);
         EXPECT_TRUE(found) << path << ": " << static_cast<int>(found.code());
         return found ? found->handle : Handle{};
     }
@@ -232,7 +232,7 @@ TEST_P(Clone, TakesNothingOnAReadOnlyVolume) {
     options.read_only = true;
     const auto volume = open_on(volume_.disk(), options);
     ASSERT_TRUE(volume);
-    const Handle tree = volume->resolve({.check = false}, "/tree")->handle;
+    const Handle tree = resolve(*volume, {.check = false}, "/tree")->handle;
     EXPECT_EQ(volume->clone({.check = false}, tree, volume->root(), "copy", done_),
               Errc::read_only);
     ASSERT_EQ(volume->close(), Errc::ok);

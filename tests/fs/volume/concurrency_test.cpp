@@ -161,7 +161,7 @@ class SharedTree {
             }
             default:
                 expect(volume_.read_link(in));
-                return expect(volume_.resolve(anybody, "/shared/" + name + "/../a"));
+                return expect(resolve(volume_, anybody, "/shared/" + name + "/../a"));
         }
     }
 

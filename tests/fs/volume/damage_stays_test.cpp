@@ -13,7 +13,7 @@ namespace {
 
 /// A volume's answers about one path: error codes, and the contents.
 std::string answers_about(Volume& volume, const std::string& path) {
-    const Result<Attributes> found = volume.resolve(anybody, path);
+    const Result<Attributes> found = resolve(volume, anybody, path);
     if (!found) return "resolve " + std::to_string(static_cast<int>(found.code()));
     const u32 type = found->mode & 0170000;
     std::string text = std::to_string(found->mode) + " " + std::to_string(found->size);
@@ -111,7 +111,7 @@ TEST_F(DamageStays, withTheDirectoryWhereTwoPairsLeadToOneLeaf) {
     });
     const u64 names = count_names(directory);
     const auto volume = open_on(disk(), {.workers = 1});
-    const Result<Attributes> found = volume->resolve(anybody, "/directory");
+    const Result<Attributes> found = resolve(*volume, anybody, "/directory");
     ASSERT_TRUE(found);
     Rebuilt rebuilt;
     EXPECT_EQ(volume->rebuild(anybody, found->handle, rebuilt), Errc::corrupt);
@@ -190,7 +190,7 @@ TEST(DamageStaysInADyingTree, andInodesThatGetItsNumbersAreSafe) {
     EXPECT_EQ(volume->sync(), Errc::ok);
     for (u32 i = 0; i < 20; ++i) {
         const std::string name = "new" + std::to_string(i);
-        EXPECT_TRUE(volume->resolve(anybody, "/" + name + "/file"));
+        EXPECT_TRUE(resolve(*volume, anybody, "/" + name + "/file"));
         EXPECT_EQ(volume->remove_tree(anybody, volume->root(), name, removal), Errc::ok);
     }
     EXPECT_EQ(volume->close(), Errc::ok);

@@ -140,7 +140,7 @@ void change(Volume& volume, const std::vector<Handle>& directories) {
         Visitor::expect(volume.rebuild(anybody, directories[i], rebuilt));
     }
     for (const char* path : {"/sparse", "/text", "/outer/inner/few"}) {
-        const auto file = volume.resolve(anybody, path);
+        const auto file = resolve(volume, anybody, path);
         if (!file || volume.open_file(file->handle) != Errc::ok) continue;
         Visitor::expect(volume.write(file->handle, 9000, data));
         Visitor::expect(volume.allocate(file->handle, Allocate::punch_hole, 20'000, 30'000));

@@ -70,7 +70,7 @@ Filling fill(Volume& volume, u64 length) {
 
 void expect_all_there(Volume& volume, const Filling& filling, u64 length) {
     for (const Filling::File& file : filling.files) {
-        const auto found = volume.resolve(anybody, file.name);
+        const auto found = resolve(volume, anybody, file.name);
         ASSERT_TRUE(found) << file.name;
         ASSERT_EQ(found->size, file.length) << file.name;
         ASSERT_EQ(volume.open_file(found->handle), Errc::ok);
@@ -109,7 +109,7 @@ TEST_P(FullVolume, losesNothingAndCanBeEmptiedAndFilledAgain) {
             // Removal one by one needs no more room than removal of trees.
             for (u64 i = 0; i < filling.files.size() && i < 20; ++i) {
                 const std::string& path = filling.files[i].name;
-                const auto directory = volume->resolve(anybody, path.substr(0, path.rfind('/')));
+                const auto directory = resolve(*volume, anybody, path.substr(0, path.rfind('/')));
                 ASSERT_TRUE(directory);
                 ASSERT_EQ(
                     volume->unlink(anybody, directory->handle, path.substr(path.rfind('/') + 1)),

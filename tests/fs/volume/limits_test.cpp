@@ -119,7 +119,7 @@ TEST(Limits, tenThousandDirectoriesInEachOther) {
             path += "/d";
         }
         make_file(*volume, at, "bottom");
-        const auto found = volume->resolve(anybody, path + "/bottom");
+        const auto found = resolve(*volume, anybody, path + "/bottom");
         ASSERT_TRUE(found);
         EXPECT_EQ(volume->rename(anybody, volume->root(), "d", at, "circle"), Errc::invalid);
         EXPECT_EQ(volume->rename(anybody, middle, "d", volume->root(), "half"), Errc::ok);

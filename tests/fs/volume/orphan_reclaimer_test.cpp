@@ -126,7 +126,7 @@ TEST(OrphanReclaimer, keepsNobodyFromOpening) {
     auto opened = open_at_once(std::move(holding));
     ASSERT_TRUE(opened.volume);
     EXPECT_TRUE(held.wait_until_held(place));
-    EXPECT_TRUE(opened->resolve(anybody, "/file"));
+    EXPECT_TRUE(resolve(*opened.volume, anybody, "/file"));
     EXPECT_EQ(opened->sync(), Errc::ok);
     EXPECT_GT(opened->statistics().inodes_used, 3u);
     held.let_go(place);
@@ -243,7 +243,7 @@ TEST(OrphanReclaimer, stopsWithinATree) {
         }
         auto opened = open_at_once(*disk);
         opened.finish();
-        const bool is_there = static_cast<bool>(opened->resolve(anybody, "/top"));
+        const bool is_there = static_cast<bool>(resolve(*opened.volume, anybody, "/top"));
         EXPECT_EQ(opened->statistics().inodes_used, is_there ? 10'043u : 2u);
         ASSERT_EQ(opened->close(), Errc::ok);
         ASSERT_TRUE(expect_clean(*disk));

@@ -157,7 +157,7 @@ TEST_P(PowerCut, duringTheRemovalOfATreeLeavesAllOrNothing) {
         const auto image = volume.disk().image_after(event, cut);
         const auto after = open_on(*image, one_worker);
         ASSERT_TRUE(after);
-        const bool is_there = static_cast<bool>(after->resolve(anybody, "/top/d59/f149"));
+        const bool is_there = static_cast<bool>(resolve(*after, anybody, "/top/d59/f149"));
         const Errc gone = after->lookup(anybody, after->root(), "top").code();
         EXPECT_EQ(gone, is_there ? Errc::ok : Errc::no_entry);
         EXPECT_EQ(after->statistics().inodes_used, inodes_before + (is_there ? made : 0));

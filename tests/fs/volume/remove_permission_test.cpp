@@ -83,7 +83,7 @@ class RemovePermission : public testing::TestWithParam<std::string> {
         return volume_->remove_tree(remover, root(), "t", removal);
     }
     bool is_there(const std::string& path) {
-        return static_cast<bool>(volume_->resolve(anybody, path));
+        return static_cast<bool>(resolve(*volume_, anybody, path));
     }
     /// The fate of the tree if `meddle` happens between the check and the detachment.
     Errc detach_after(const std::function<void()>& meddle) {

@@ -79,7 +79,7 @@ class Reader {
     Answer& at(const std::string& path, const char* reader) { return answers_[{path, reader}]; }
 
     void ask(const std::string& path) {
-        const auto found = volume_.resolve(anybody, path);
+        const auto found = resolve(volume_, anybody, path);
         Answer& looked = at(path, "look-up");
         looked.code = found.code();
         if (!found) return;
@@ -175,7 +175,7 @@ class Reader {
 
 /// Changes the object at `path` in every way; any answer is right except a retry reason.
 void change(Volume& volume, const std::string& path) {
-    const auto found = volume.resolve(anybody, path);
+    const auto found = resolve(volume, anybody, path);
     expect_final(found);
     if (!found) return;
     const Handle handle = found->handle;
@@ -231,7 +231,7 @@ void change(Volume& volume, const std::string& path) {
 
 void remove(Volume& volume, const std::string& path) {
     const u64 slash = path.rfind('/');
-    const auto in = volume.resolve(anybody, path.substr(0, slash + 1));
+    const auto in = resolve(volume, anybody, path.substr(0, slash + 1));
     expect_final(in);
     if (!in) return;
     Removal removal;

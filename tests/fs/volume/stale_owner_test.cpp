@@ -284,7 +284,7 @@ TEST_P(StaleName, leadsNobodyInACircle) {
     const auto top = volume->lookup(anybody, volume->root(), "top");
     ASSERT_TRUE(top);
     EXPECT_EQ(volume->remove_tree(user, top->handle, "middle", removal), Errc::corrupt);
-    EXPECT_TRUE(volume->resolve(anybody, "/top/middle/low/file"));
+    EXPECT_TRUE(resolve(*volume, anybody, "/top/middle/low/file"));
     EXPECT_TRUE(is_final(volume->remove_tree(root, volume->root(), "top", removal)));
     EXPECT_TRUE(is_final(volume->close()));
 }
@@ -295,8 +295,8 @@ TEST_P(StaleName, leadsNobodyInACircleThatAgrees) {
     const auto disk = make_directory_circle();
     {
         const auto volume = open_on(*disk, {.read_only = true, .engine = EngineChoice::cpu});
-        const u64 top = volume->resolve(anybody, "/top")->handle.inode;
-        const u64 low = volume->resolve(anybody, "/top/middle/low")->handle.inode;
+        const u64 top = resolve(*volume, anybody, "/top")->handle.inode;
+        const u64 low = resolve(*volume, anybody, "/top/middle/low")->handle.inode;
         test::ImageEditor editor(*disk);
         format::Inode inode = editor.inode(top);
         inode.parent = low;
@@ -307,7 +307,7 @@ TEST_P(StaleName, leadsNobodyInACircleThatAgrees) {
     std::atomic<u64> visits = 0;
     const auto count = [&](const Scanned&) { return ++visits < 1000; };
     for (const char* path : {"/", "/top", "/top/middle", "/top/middle/low"}) {
-        const auto found = volume->resolve(anybody, path);
+        const auto found = resolve(*volume, anybody, path);
         ASSERT_TRUE(found) << path;
         EXPECT_EQ(volume->scan(anybody, found->handle, count), Errc::corrupt) << path;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/volume_walk.hpp"
 
 namespace warren {
 namespace {
@@ -52,7 +53,7 @@ TEST(VolumePath, ManyPathsLeadWhereEachLeads) {
     std::mt19937 random(seed);
     MemoryVolume volume(64 * mib);
     fill(*volume, volume->root(), 0);
-    const Handle from = volume->resolve(root_user, "/a/b")->handle;
+    const Handle from = resolve(*volume, root_user, "/a/b")->handle;
     std::vector<std::string> texts;
     for (u32 i = 0; i < 5000; ++i)
         texts.push_back(random_path(random));
