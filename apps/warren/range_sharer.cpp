@@ -16,6 +16,7 @@
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/mounts.hpp"
 #include "base/descriptor.hpp"
+#include "fs/volume/open_while.hpp"
 
 namespace warren::cli {
 
@@ -56,30 +57,6 @@ Result<Deduped> ask_kernel(int from, u64 offset, int to, u64 target_offset, u64 
     return Deduped{info.bytes_deduped, info.status == FILE_DEDUPE_RANGE_DIFFERS};
 }
 
-/// A file of a volume, open during the life of this object.
-class OpenedFile {
- public:
-    OpenedFile(Volume& volume, const std::string& path) : volume_(volume) {
-        const Result<Attributes> found =
-            PathWalker(volume, command_caller()).find(volume.root(), path, Follow::no);
-        code_ = found.code();
-        if (found) code_ = volume.open_file(found->handle);
-        if (code_ == Errc::ok) handle_ = found->handle;
-    }
-    ~OpenedFile() {
-        if (code_ == Errc::ok) static_cast<void>(volume_.release(handle_));
-    }
-    OpenedFile(const OpenedFile&) = delete;
-    OpenedFile& operator=(const OpenedFile&) = delete;
-    Errc code() const { return code_; }
-    Handle handle() const { return handle_; }
-
- private:
-    Volume& volume_;
-    Handle handle_;
-    Errc code_ = Errc::ok;
-};
-
 }  // namespace
 
 RangeSharer::HostSystem& RangeSharer::system_of(u64 device, const std::string& path) {
@@ -96,13 +73,19 @@ Errc RangeSharer::share_in_image(const FileRange& original, const FileRange& ran
                                  u64& shared_bytes) {
     Volume* volume = session_.open(range.file.image, Access::write);
     if (volume == nullptr) return Errc::io;
-    const OpenedFile from(*volume, original.file.path);
-    WARREN_TRY(from.code());
-    const OpenedFile to(*volume, range.file.path);
-    WARREN_TRY(to.code());
+    const Caller caller = command_caller();
+    const auto find = [&](const std::string& path) {
+        return PathWalker(*volume, caller).find(volume->root(), path, Follow::no);
+    };
+    WARREN_LET(source, find(original.file.path));
+    const OpenWhile source_is_open(*volume, source->handle);
+    WARREN_TRY(source_is_open.code());
+    WARREN_LET(target, find(range.file.path));
+    const OpenWhile target_is_open(*volume, target->handle);
+    WARREN_TRY(target_is_open.code());
     return share_by_steps(length, limit_, shared_bytes, [&](u64 done, u64 left) {
-        return volume->dedupe_range(command_caller(), from.handle(), original.offset + done,
-                                    to.handle(), range.offset + done, left);
+        return volume->dedupe_range(caller, source->handle, original.offset + done, target->handle,
+                                    range.offset + done, left);
     });
 }
 

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "base/on_exit.hpp"
+
 namespace warren::python {
 namespace {
 
@@ -24,10 +26,7 @@ void run_on_kept_threads(u32 threads, const Workers::Work& work) {
     KeptThreads& all = *kept();
     // Acquire: pairs with the release below.
     if (all.is_taken.exchange(true, std::memory_order_acquire)) return run_once(threads, work);
-    struct Return {
-        KeptThreads& kept;
-        ~Return() { kept.is_taken.store(false, std::memory_order_release); }
-    } const returned{all};
+    const OnExit give_back([&] { all.is_taken.store(false, std::memory_order_release); });
     all.workers.run([&](u32 worker) {
         if (threads == 0 || worker < threads) work(worker);
     });
