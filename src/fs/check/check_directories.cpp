@@ -47,7 +47,7 @@ const char* find_entry_flaw(const Context& context, u32 directory, const EntryVi
     if (status == Status::absent) return "names an inode that does not exist";
     if (status == Status::unusable) return "names an inode that cannot be used";
     if (is_special(context, target)) return "names a directory that must have no name";
-    if (directory == context.orphans && entry.name != orphan_name(entry.inode)) {
+    if (directory == context.orphans && entry.name != format::OrphanName(entry.inode).view()) {
         return "is no name for an orphan";
     }
     return nullptr;
@@ -349,13 +349,6 @@ bool DirectoryScan::is_believable(u32 directory, const EntryView& entry) {
 u64 hash_of(const Context& context, std::string_view name) {
     return name_hash(context.superblock.hash_key, name.data(), static_cast<u32>(name.size())) &
            context.hash_mask;
-}
-
-std::string orphan_name(u64 number) {
-    std::string name(16, '0');
-    for (u32 i = 0; i < 16; ++i)
-        name[i] = "0123456789abcdef"[number >> (60 - 4 * i) & 15];
-    return name;
 }
 
 void scan_directories(Context& context) {

@@ -36,7 +36,4 @@ bool survives(const Context& context, u32 directory, const EntryView& entry, Ent
 /// The hash that a name must have in this volume.
 u64 hash_of(const Context& context, std::string_view name);
 
-/// The name that inode `number` must have in the orphan directory.
-std::string orphan_name(u64 number);
-
 }  // namespace warren::check

@@ -7,6 +7,8 @@
 // during the life of an entry; readdir positions are derived from them.
 #pragma once
 
+#include <string_view>
+
 #include "fs/format/layout.hpp"
 
 namespace warren::format {
@@ -54,5 +56,18 @@ WARREN_HD constexpr u64 first_key(u64 hash) {
 }
 
 inline constexpr u32 hash_bits = 55;
+
+/// The name of an inode in the orphan directory: its number as 16 hexadecimal digits.
+struct OrphanName {
+    static constexpr u32 length = 16;
+    char text[length];
+
+    WARREN_HD explicit OrphanName(u64 inode) {
+        for (u32 i = 0; i < length; ++i) {
+            text[i] = "0123456789abcdef"[inode >> (60 - 4 * i) & 15];
+        }
+    }
+    std::string_view view() const { return {text, length}; }
+};
 
 }  // namespace warren::format

@@ -12,17 +12,7 @@
 
 namespace warren::ops {
 
-/// The name of an inode in the orphan directory: its number as 16 hexadecimal digits.
-struct OrphanName {
-    static constexpr u32 length = 16;
-    char text[length];
-
-    WARREN_HD explicit OrphanName(u64 inode) {
-        for (u32 i = 0; i < length; ++i) {
-            text[i] = "0123456789abcdef"[inode >> (60 - 4 * i) & 15];
-        }
-    }
-};
+using format::OrphanName;
 
 /// A name in the orphan directory: where it is, or where it would be added.
 struct OrphanEntry {

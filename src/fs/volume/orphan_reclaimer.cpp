@@ -4,7 +4,6 @@
 #include "fs/volume/orphan_reclaimer.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -153,10 +152,9 @@ Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
 
 /// Whether the orphan directory has an entry for the inode.
 Result<bool> OrphanReclaimer::has_name(u64 inode) {
-    char name[17];
-    std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(inode));
+    const format::OrphanName name(inode);
     ops::Command look = command_on(directory_);
-    set_name(look, name);
+    set_name(look, name.view());
     const Errc code = volume_.ask<Verb::lookup>(look).code();
     if (code == Errc::ok || code == Errc::stale || code == Errc::corrupt) return true;
     return code == Errc::no_entry ? Result<bool>(false) : code;

@@ -183,15 +183,14 @@ struct ExamineBlocks {
         }
     }
 
-    /// Whether the name is the inode number as 16 hexadecimal digits.
+    /// Whether the name is that of its inode in the orphan directory.
     static WARREN_HD bool is_name_of_orphan(const format::DirectoryLeaf& leaf,
                                             format::DirectorySlot slot) {
-        if (slot.name_length() != 16) return false;
+        if (slot.name_length() != format::OrphanName::length) return false;
         const char* name = reinterpret_cast<const char*>(leaf.heap) + slot.name_offset();
-        for (u32 i = 0; i < 16; ++i) {
-            const u32 digit = static_cast<u32>(slot.inode() >> (60 - 4 * i) & 15);
-            const char wanted = static_cast<char>(digit < 10 ? '0' + digit : 'a' + digit - 10);
-            if (name[i] != wanted) return false;
+        const format::OrphanName wanted(slot.inode());
+        for (u32 i = 0; i < format::OrphanName::length; ++i) {
+            if (name[i] != wanted.text[i]) return false;
         }
         return true;
     }
