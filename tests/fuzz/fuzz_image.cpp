@@ -202,8 +202,7 @@ class Visitor {
             const auto found = volume_.lookup(anybody, directory, name);
             if (!found) continue;
             look(*found);
-            if ((found->mode & format::type_mask) == format::type_directory)
-                directories_.push_back(found->handle);
+            if (format::is_directory(found->mode)) directories_.push_back(found->handle);
         }
     }
     void look(const Attributes& file) {

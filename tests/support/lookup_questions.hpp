@@ -33,7 +33,7 @@ inline std::vector<Asked> questions_about(Volume& volume) {
             all.push_back({in, name.substr(1), false});
             all.push_back({{in.inode, in.generation + 1}, name, false});
             all.push_back({found->handle, name, false});
-            if ((found->mode & format::type_mask) == format::type_directory) {
+            if (format::is_directory(found->mode)) {
                 directories.push_back(found->handle);
             }
         }

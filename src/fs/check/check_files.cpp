@@ -47,12 +47,11 @@ class FileScan {
         const Inode inode = context_.usable_inode(ordinal);
         compare_links(ordinal, inode);
         u64 blocks = check_attributes(context_, ordinal, inode);
-        const u32 type = inode.mode & format::type_mask;
         const auto kind = static_cast<AreaKind>(inode.area_kind);
-        if (type == format::type_regular) check_size(ordinal, inode);
-        if (type == format::type_symlink) {
+        if (format::is_regular(inode.mode)) check_size(ordinal, inode);
+        if (format::is_symlink(inode.mode)) {
             blocks += check_target(ordinal, inode);
-        } else if (type != format::type_regular) {
+        } else if (!format::is_regular(inode.mode)) {
             check_special(ordinal, inode);
         } else if (kind == AreaKind::bytes) {
             check_bytes(ordinal, inode);

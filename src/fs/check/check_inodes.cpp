@@ -56,7 +56,7 @@ constexpr u32 run_blocks_max = 64;
 const char* find_hopeless(const Inode& inode) {
     if (inode.generation == 0) return "was never used";
     if (!format::type_is_known(inode.mode)) return "has no valid type";
-    if ((inode.mode & format::type_mask) != format::type_symlink) return nullptr;
+    if (!format::is_symlink(inode.mode)) return nullptr;
     const bool has_target = format::link_is_possible(inode) && *format::target_head(inode).bytes;
     return has_target ? nullptr : "is a symbolic link without a target";
 }

@@ -200,11 +200,10 @@ Inode Repair::fixed_inode(u32 ordinal) {
     inode.links = inodes_.names[ordinal];
     const auto plan = context_.plans.find(ordinal);
     if (plan != context_.plans.end()) inode.blocks = plan->second.blocks;
-    const u32 type = inode.mode & format::type_mask;
-    if (type == format::type_regular) {
+    if (format::is_regular(inode.mode)) {
         const bool has_bytes = inode.area_kind == static_cast<u8>(AreaKind::bytes);
         inode.size = std::min(inode.size, has_bytes ? format::area_bytes : format::file_size_max);
-    } else if (type != format::type_symlink) {
+    } else if (!format::is_symlink(inode.mode)) {
         clear_area(inode);
         inode.size = 0;
     } else if (plan != context_.plans.end() && plan->second.target_bytes != 0) {

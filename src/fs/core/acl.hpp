@@ -229,7 +229,7 @@ WARREN_HD Result<InheritPlan> plan_inherit(Operation<Team>& op, const InodeRef& 
                                            u32 umask, bool is_directory) {
     InheritPlan plan;
     plan.mode = mode;
-    if ((mode & format::type_mask) == format::type_symlink) return plan;
+    if (format::is_symlink(mode)) return plan;
     plan.mode = mode & ~(umask & permission_bits);
     WARREN_LET(block, attribute_block(op, parent));
     if (*block == nullptr) return plan;

@@ -210,7 +210,7 @@ WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
     const u32 mode = load(op.team, inode->at->mode);
     const auto kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
     WARREN_TRY(op.confirm(inode->seen));
-    if ((mode & format::type_mask) != format::type_regular) return Errc::retry;
+    if (!format::is_regular(mode)) return Errc::retry;
     if (kind == AreaKind::tree) return make_room(op, *inode, ExtentLeafType{}, key);
     if (kind != AreaKind::extents) return Errc::retry;
     WARREN_LET(home, inline_home(op, *inode, kind));

@@ -154,7 +154,7 @@ WARREN_HD bool peek_directory(const Team& team, const Store& store, Handle handl
         if (i == 0) {
             const u32 mode = static_cast<u32>(pair.high);
             return static_cast<u32>(pair.low >> 32) == handle.generation &&
-                   (mode & format::type_mask) == format::type_directory;
+                   format::is_directory(mode);
         }
         const u32 kind = static_cast<u32>(pair.low >> 48) & 0xff;
         const u32 height = static_cast<u32>(pair.low >> 56);

@@ -112,7 +112,7 @@ WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
     const Result<InodeRef> inode = find_inode(op, handle);
     if (!inode) return inode;
     const u32 mode = load(op.team, inode->at->mode);
-    if ((mode & format::type_mask) != format::type_directory) {
+    if (!format::is_directory(mode)) {
         WARREN_TRY(op.confirm(inode->seen));
         return Errc::not_directory;
     }

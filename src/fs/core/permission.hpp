@@ -112,8 +112,8 @@ WARREN_HD inline ModeAnswer ask_mode(const Credentials& caller, u32 mode, u32 us
                                      u32 wanted) {
     if (!caller.check) return {true, false};
     if (caller.is_root()) {
-        const bool is_directory = (mode & format::type_mask) == format::type_directory;
-        const bool refused = (wanted & may_execute) != 0 && !is_directory && (mode & 0111) == 0;
+        const bool refused =
+            (wanted & may_execute) != 0 && !format::is_directory(mode) && (mode & 0111) == 0;
         return {!refused, false};
     }
     if (caller.user == user) return {(mode >> 6 & wanted) == wanted, false};

@@ -72,6 +72,19 @@ inline constexpr u32 mode_setuid = 04000;
 inline constexpr u32 mode_setgid = 02000;
 inline constexpr u32 mode_sticky = 01000;
 
+WARREN_HD constexpr bool is_directory(u32 mode) {
+    return (mode & type_mask) == type_directory;
+}
+WARREN_HD constexpr bool is_regular(u32 mode) {
+    return (mode & type_mask) == type_regular;
+}
+WARREN_HD constexpr bool is_symlink(u32 mode) {
+    return (mode & type_mask) == type_symlink;
+}
+WARREN_HD constexpr bool is_device(u32 mode) {
+    return (mode & type_mask) == type_block || (mode & type_mask) == type_character;
+}
+
 /// The DT_ value of a mode, as directory entries keep it.
 WARREN_HD constexpr u8 entry_type(u32 mode) {
     return static_cast<u8>((mode & type_mask) >> 12);

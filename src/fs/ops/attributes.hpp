@@ -68,12 +68,11 @@ WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode
     const u32 mode = load(op.team, inode.at->mode);
     const u32 owner = load(op.team, inode.at->user);
     WARREN_TRY(op.confirm(inode.seen));
-    const u32 type = mode & format::type_mask;
-    const bool is_directory = type == format::type_directory;
+    const bool is_directory = format::is_directory(mode);
     const Errc hidden = is_write ? Errc::not_permitted : Errc::no_data;
     switch (space) {
         case AttributeSpace::user: {
-            if (type != format::type_regular && !is_directory) return hidden;
+            if (!format::is_regular(mode) && !is_directory) return hidden;
             if (is_write && is_directory && must_own_entries(caller, mode, owner)) {
                 return Errc::not_permitted;
             }
@@ -84,7 +83,7 @@ WARREN_HD Errc check_attribute_access(Operation<Team>& op, const InodeRef& inode
         case AttributeSpace::security:
             return caller.is_privileged() || !is_write ? Errc::ok : Errc::not_permitted;
         default:
-            if (type == format::type_symlink) return Errc::not_supported;
+            if (format::is_symlink(mode)) return Errc::not_supported;
             return !is_write || caller.owns(owner) ? Errc::ok : Errc::not_permitted;
     }
 }
@@ -264,8 +263,8 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     WARREN_TRY(op.confirm(inode.seen));
     const AclValue acl{bytes, length};
     const bool is_empty = acl_is_empty(acl);
-    const u32 type = old_mode & format::type_mask;
-    if (!is_access && type != format::type_directory && type != format::type_symlink) {
+    const bool is_directory = format::is_directory(old_mode);
+    if (!is_access && !is_directory && !format::is_symlink(old_mode)) {
         return is_empty ? Errc::ok : Errc::access;
     }
     WARREN_TRY(check_attribute_access(op, inode, caller, name.space, true));
@@ -290,8 +289,7 @@ WARREN_HD Errc set_acl(Operation<Team>& op, const Credentials& caller, const Ino
     once(op.team, [&] {
         relaxed_store(inode.at->mode, mode);
         relaxed_store(inode.at->changed, now);
-        if (is_access && type == format::type_directory)
-            note_rights_change(op.store, inode.block_place());
+        if (is_access && is_directory) note_rights_change(op.store, inode.block_place());
     });
     op.end_apply();
     return Errc::ok;

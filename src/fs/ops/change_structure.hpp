@@ -19,7 +19,7 @@ WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 
     const Result<InodeRef> inode = find_inode(op, number);
     if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
     const u32 mode = load(op.team, inode->at->mode);
-    if ((mode & format::type_mask) == format::type_directory) {
+    if (format::is_directory(mode)) {
         return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
                                         : prune(op, *inode, DirectoryLeafType{}, key);
     }

@@ -84,9 +84,9 @@ WARREN_HD void apply_contents(Operation<Team>& op, const InodeRef& inode, const 
 
 /// The permission that a caller needs to copy a file of this type, as with `cp -a`: every user that
 /// can look up a symbolic link or a device may read its target or number.
-WARREN_HD constexpr u32 permission_to_copy(u32 type) {
-    if (type == format::type_directory) return may_read | may_execute;
-    return type == format::type_regular ? may_read : 0;
+WARREN_HD constexpr u32 permission_to_copy(u32 mode) {
+    if (format::is_directory(mode)) return may_read | may_execute;
+    return format::is_regular(mode) ? may_read : 0;
 }
 
 /// Creates (directory, name) as a copy of `source`; the copy of a directory is empty. `caller`
@@ -99,15 +99,15 @@ WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, H
                                const CreateArguments& arguments) {
     WARREN_LET(from, find_inode(op, source));
     WARREN_LET(old, attributes_of(op, *from));
-    const u32 type = old->mode & format::type_mask;
-    const u64 wanted_target = type == format::type_symlink ? old->size : 0;
+    const bool is_regular = format::is_regular(old->mode);
+    const u64 wanted_target = format::is_symlink(old->mode) ? old->size : 0;
     if (arguments.target_length != wanted_target) return Errc::invalid;
-    WARREN_TRY(check_permission(op, *from, caller, permission_to_copy(type)));
+    WARREN_TRY(check_permission(op, *from, caller, permission_to_copy(old->mode)));
     if (!may_make(caller, old->mode, old->device)) return Errc::not_permitted;
     ContentsPlan contents;
-    if (type == format::type_regular) WARREN_TRY(plan_contents(op, *from, contents));
+    if (is_regular) WARREN_TRY(plan_contents(op, *from, contents));
     Cloned cloned;
-    cloned.lacks_contents = type == format::type_regular && !contents.is_whole && old->size != 0;
+    cloned.lacks_contents = is_regular && !contents.is_whole && old->size != 0;
     cloned.lacks_attributes = load(op.team, from->at->attributes.raw) != 0;
     WARREN_TRY(op.confirm(from->seen));
 

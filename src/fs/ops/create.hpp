@@ -61,17 +61,16 @@ WARREN_HD Errc plan_inode(Operation<Team>& op, const Credentials& caller, const 
                           const Inherited& inherited, const CreateArguments& arguments,
                           NewInode& fresh) {
     if (!may_make(caller, arguments.mode, arguments.device)) return Errc::not_permitted;
-    const u32 type = arguments.mode & format::type_mask;
-    const bool is_directory = type == format::type_directory;
     fresh.user = caller.user;
     fresh.group = new_group(caller, inherited);
     const u32 mode = new_mode(caller, inherited, fresh.group, arguments.mode);
-    if (type == format::type_symlink) {
+    if (format::is_symlink(mode)) {
         fresh.inherit.mode = mode;
     } else if (!inherited.may_have_acl) {
         fresh.inherit.mode = masked(caller, mode);
     } else {
-        WARREN_LET(inherit, plan_inherit(op, parent, mode, caller.umask, is_directory));
+        WARREN_LET(inherit,
+                   plan_inherit(op, parent, mode, caller.umask, format::is_directory(mode)));
         fresh.inherit = *inherit;
     }
     WARREN_TRY(reserve_new_inode(op, arguments, fresh));
@@ -142,7 +141,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
                            const CreateArguments& arguments, NewInode& fresh, u32 links) {
     use_inode(op, fresh.inode, *fresh.bitmap);
     Inode& at = *fresh.inode.at;
-    const bool is_directory = (fresh.inherit.mode & format::type_mask) == format::type_directory;
+    const bool is_directory = format::is_directory(fresh.inherit.mode);
     const format::BlockPointer acl =
         fresh.acl.place != 0 ? format::BlockPointer::to(fresh.acl.place) : format::BlockPointer{};
     write_new_inode(op.team, at, made_attributes(parent, arguments, fresh, links), acl);
@@ -216,7 +215,7 @@ WARREN_HD Errc apply_new_name(Operation<Team>& op, const NewName& added,
         return Errc::no_entry;
     }
     const u32 mode = fresh.inherit.mode;
-    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    const bool is_directory = format::is_directory(mode);
     apply_inode(op, parent, arguments, fresh, is_directory ? 2 : 1);
     apply_link(op, parent, added.name, added.entry, fresh.inode.number, format::entry_type(mode),
                arguments.now);
@@ -250,7 +249,7 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
                                     const CreateArguments& arguments) {
     if (arguments.target_length > format::target_length_max) return Errc::name_too_long;
     if (!can_be_made(arguments.mode)) return Errc::invalid;
-    const bool is_link = (arguments.mode & format::type_mask) == format::type_symlink;
+    const bool is_link = format::is_symlink(arguments.mode);
     if (is_link && arguments.target_length == 0) return Errc::no_entry;
     if (!is_link && arguments.target_length != 0) return Errc::invalid;
     const auto* target = reinterpret_cast<const u8*>(arguments.target);
@@ -265,12 +264,11 @@ WARREN_HD Result<Attributes> create(Operation<Team>& op, const Credentials& call
     if (planned == Errc::not_permitted && once(op.team, [&] { return is_dying(parent); }))
         return Errc::no_entry;
     WARREN_TRY(planned);
-    const bool is_directory = (arguments.mode & format::type_mask) == format::type_directory;
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(create_blocks_max)));
     WARREN_TRY(apply_new_name(op, added, arguments, fresh));
     op.end_apply();
-    return made_attributes(parent, arguments, fresh, is_directory ? 2 : 1);
+    return made_attributes(parent, arguments, fresh, format::is_directory(arguments.mode) ? 2 : 1);
 }
 
 /// Creates a regular file without a name, as an entry of the orphan directory; or a directory
@@ -309,7 +307,7 @@ WARREN_HD Result<Attributes> link(Operation<Team>& op, const Credentials& caller
     WARREN_TRY(op.confirm(inode->seen));
     WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (found->entry.exists) return Errc::exists;
-    if ((mode & format::type_mask) == format::type_directory) return Errc::not_permitted;
+    if (format::is_directory(mode)) return Errc::not_permitted;
     const bool is_unnamed = links == 0 && (flags & format::flag_unnamed) != 0;
     if (links == 0 && !is_unnamed) return Errc::no_entry;
     if (links >= links_max) return Errc::too_many_links;

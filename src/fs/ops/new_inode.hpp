@@ -28,22 +28,15 @@ WARREN_HD inline u32 new_group(const Credentials& caller, const Inherited& from)
 /// the set-group-id bit.
 WARREN_HD inline u32 new_mode(const Credentials& caller, const Inherited& from, u32 group,
                               u32 wanted) {
-    if ((wanted & format::type_mask) == format::type_directory) {
-        return wanted | (from.mode & format::mode_setgid);
-    }
+    if (format::is_directory(wanted)) return wanted | (from.mode & format::mode_setgid);
     return caller.may_set_setgid(group) ? wanted : wanted & ~format::mode_setgid;
-}
-
-WARREN_HD constexpr bool is_device(u32 mode) {
-    const u32 type = mode & format::type_mask;
-    return type == format::type_block || type == format::type_character;
 }
 
 /// Whether a caller may make an inode of this type: devices need privileges, but not whiteouts
 /// (character devices 0/0), as in the Linux kernel.
 WARREN_HD constexpr bool may_make(const Credentials& caller, u32 mode, u32 device) {
     const bool is_whiteout = (mode & format::type_mask) == format::type_character && device == 0;
-    return !is_device(mode) || is_whiteout || caller.is_privileged();
+    return !format::is_device(mode) || is_whiteout || caller.is_privileged();
 }
 
 /// The mode without the bits of the umask.
@@ -70,7 +63,7 @@ WARREN_HD inline void take_owner(const Credentials& caller, const Attributes& or
 /// The attributes of a new inode without contents.
 WARREN_HD inline Attributes new_attributes(Handle handle, u32 mode, u32 user, u32 group, u64 parent,
                                            i64 now) {
-    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    const bool is_directory = format::is_directory(mode);
     Attributes out;
     out.handle = handle;
     out.mode = mode;
@@ -94,7 +87,7 @@ WARREN_HD void write_new_inode(const Team& team, format::Inode& at, const Attrib
         relaxed_store(words[i], 0);
     team.sync();
     once(team, [&] {
-        const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
+        const bool is_directory = format::is_directory(made.mode);
         const format::AreaKind kind =
             is_directory ? format::AreaKind::tree : format::AreaKind::bytes;
         relaxed_store(at.generation, made.handle.generation);

@@ -51,7 +51,7 @@ WARREN_HD Result<u64> read_link(Operation<Team>& op, Handle handle, char* target
     const u64 size = load(op.team, inode->at->size);
     const u8 kind = load(op.team, inode->at->area_kind);
     WARREN_TRY(op.confirm(inode->seen));
-    if ((mode & format::type_mask) != format::type_symlink) return Errc::invalid;
+    if (!format::is_symlink(mode)) return Errc::invalid;
     const bool is_long = kind == static_cast<u8>(AreaKind::target);
     if (!is_long && kind != static_cast<u8>(AreaKind::bytes)) return Errc::corrupt;
     const u64 shortest = is_long ? format::target_head_bytes + 1 : 1;

@@ -49,9 +49,7 @@ struct InodeParts {
           target(image.template at<u64>(team, offsetof(Inode, area))),
           kind(static_cast<AreaKind>(image.get(team, &Inode::area_kind))) {}
 
-    WARREN_HD bool is_directory() const {
-        return (mode & format::type_mask) == format::type_directory;
-    }
+    WARREN_HD bool is_directory() const { return format::is_directory(mode); }
 };
 
 /// How the contents of an inode can be freed. light: in one step; leaves: in one step if the leaves

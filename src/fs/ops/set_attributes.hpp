@@ -58,7 +58,7 @@ WARREN_HD Errc check_change(Operation<Team>& op, const InodeRef& inode, const At
     if ((which & AttributeChange::group) != 0 && change.new_group == acl_id_none) {
         return Errc::invalid;
     }
-    const bool is_link = (old.mode & format::type_mask) == format::type_symlink;
+    const bool is_link = format::is_symlink(old.mode);
     if ((which & AttributeChange::mode) != 0 && is_link) return Errc::not_supported;
     WARREN_TRY(check_owner_change(old, caller, change));
     if (caller.owns(old.user)) return Errc::ok;
@@ -79,8 +79,7 @@ WARREN_HD inline u32 changed_mode(const Attributes& old, const Credentials& call
         if (!caller.may_set_setgid(group)) bits &= ~format::mode_setgid;
         return (old.mode & ~format::mode_bits) | bits;
     }
-    const bool is_directory = (old.mode & format::type_mask) == format::type_directory;
-    if ((change.which & change_owner) == 0 || is_directory) return old.mode;
+    if ((change.which & change_owner) == 0 || format::is_directory(old.mode)) return old.mode;
     u32 mode = old.mode & ~format::mode_setuid;
     // Without the group's execute bit, set-group-id gives a program no privilege.
     if ((mode & 010) != 0 || !caller.may_set_setgid(old.group)) mode &= ~format::mode_setgid;
@@ -125,8 +124,7 @@ struct BesideChange {
 template <class Team>
 WARREN_HD Errc plan_beside(Operation<Team>& op, const InodeRef& inode, u32 mode,
                            const AttributeChange& change, BesideChange& beside) {
-    const bool is_directory = (mode & format::type_mask) == format::type_directory;
-    if ((change.which & change_owner) != 0 && !is_directory) {
+    if ((change.which & change_owner) != 0 && !format::is_directory(mode)) {
         beside.capability = {"security.capability", 19, AttributeSpace::security};
         WARREN_LET(edit, plan_edit(op, inode, beside.capability, 0, AttributeSet::any));
         beside.edit = *edit;
@@ -182,7 +180,7 @@ WARREN_HD Result<Attributes> set_attributes(Operation<Team>& op, const Credentia
     apply_beside(op, *inode, wanted.mode, beside);
     once(op.team, [&] {
         store_attributes(*inode, wanted, change.which);
-        const bool is_directory = (old->mode & format::type_mask) == format::type_directory;
+        const bool is_directory = format::is_directory(old->mode);
         const bool moves_rights =
             wanted.mode != old->mode || wanted.user != old->user || wanted.group != old->group;
         if (is_directory && moves_rights) note_rights_change(op.store, inode->block_place());

@@ -81,7 +81,7 @@ bool DedupFiller::add_frame(u64 frame) {
 /// stop.
 bool DedupFiller::add_file(u64 inode) {
     const Result<Attributes> found = volume_.attributes_of(inode);
-    const bool is_file = found && (found->mode & format::type_mask) == format::type_regular;
+    const bool is_file = found && format::is_regular(found->mode);
     if (!is_file || found->born >= opened_) return true;
     anchors_seen_ = 0;
     for (u64 at = 0; at < found->size;) {

@@ -110,7 +110,7 @@ class InlineDedup::Writing {
     Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.attributes_of(found.inode);
         // The index may be out of date, here and below.
-        if (!now || (now->mode & format::type_mask) != format::type_regular) return false;
+        if (!now || !format::is_regular(now->mode)) return false;
         SharedRange range{now->handle, file_, found.block * block_size, at, 0, now_};
         std::unique_lock<std::shared_mutex> lock;
         std::shared_mutex& mutex = volume_.data_lock(found.inode);

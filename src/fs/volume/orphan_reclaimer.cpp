@@ -137,7 +137,7 @@ void OrphanReclaimer::begin_dying() {
 /// alone: a close frees none that was removed before the volume was opened.
 Result<Handle> OrphanReclaimer::find(const Orphan& orphan) {
     WARREN_LET(found, volume_.attributes_of(orphan.inode));
-    const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
+    const bool is_directory = format::is_directory(found->mode);
     return is_directory == orphan.is_directory ? Result<Handle>(found->handle) : Errc::stale;
 }
 

@@ -74,9 +74,7 @@ class NameRemover {
         ops::Command look_up = command_on(directory, caller_);
         set_name(look_up, name);
         WARREN_LET(found, volume_.ask<Verb::lookup>(look_up));
-        if ((found->mode & format::type_mask) != format::type_directory) {
-            return unlink(directory, name);
-        }
+        if (!format::is_directory(found->mode)) return unlink(directory, name);
         path_.push_back({directory, std::string(name), found->handle, 0, false, {}});
         return Errc::ok;
     }

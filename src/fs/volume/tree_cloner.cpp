@@ -20,10 +20,6 @@ namespace {
 /// The name of the clone in the staging directory.
 constexpr std::string_view young_name = "clone";
 
-bool is_directory(const Attributes& attributes) {
-    return (attributes.mode & format::type_mask) == format::type_directory;
-}
-
 }  // namespace
 
 const ClonedDirectory* ClonedDirectories::find(Handle source) {
@@ -66,14 +62,15 @@ Errc TreeCloner::clone(Handle source, Handle directory, std::string_view name, C
 /// directory.
 Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::string_view name) {
     WARREN_LET(parent, api_.attributes(directory));
-    if (!is_directory(*parent)) return Errc::not_directory;
+    if (!format::is_directory(parent->mode)) return Errc::not_directory;
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
-    if (is_directory(source)) WARREN_TRY(check_not_below(source.handle, directory));
+    if (format::is_directory(source.mode)) WARREN_TRY(check_not_below(source.handle, directory));
     if (name.empty()) return Errc::no_entry;  // otherwise reported only after everything is cloned
     const Result<Attributes> there = api_.lookup(maker_, directory, name);
     replaces_ = there.code() == Errc::ok;
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
-    if (!is_directory(*there) || !is_directory(source)) return Errc::exists;
+    if (!format::is_directory(there->mode) || !format::is_directory(source.mode))
+        return Errc::exists;
     if (there->handle == source.handle) return Errc::invalid;
     WARREN_LET(names, volume_.ask<Verb::count_names>(command_on(there->handle)));
     if (*names != 0) return Errc::not_empty;
@@ -114,7 +111,7 @@ Errc TreeCloner::grow(const Attributes& source) {
         fail(code, nullptr, {});
         return code;
     }
-    if (!is_directory(source)) return Errc::ok;
+    if (!format::is_directory(source.mode)) return Errc::ok;
     const std::function<bool(const Scanned&)> visitor = [&](const Scanned& entry) {
         return visit(entry);
     };
@@ -171,8 +168,8 @@ bool TreeCloner::visit(const Scanned& entry) {
     const ClonedDirectory* into = directories_.find(entry.directory);
     WARREN_CHECK(into != nullptr);  // the scan visits a directory before its entries
     // The scan can find a directory twice if the directory is moved meanwhile.
-    const bool is_known =
-        is_directory(entry.attributes) && directories_.find(entry.attributes.handle) != nullptr;
+    const bool is_known = format::is_directory(entry.attributes.mode) &&
+                          directories_.find(entry.attributes.handle) != nullptr;
     if (is_known) return false;
     const Errc code = clone_entry(entry.attributes, *into, entry.name);
     if (code == Errc::ok) return true;
@@ -184,7 +181,7 @@ bool TreeCloner::visit(const Scanned& entry) {
 
 Errc TreeCloner::clone_entry(const Attributes& source, const ClonedDirectory& into,
                              std::string_view name) {
-    if (!is_directory(source)) {
+    if (!format::is_directory(source.mode)) {
         WARREN_TRY(source.links > 1 ? clone_linked(source, into.target, name)
                                     : clone_inode(source, into.target, name).code());
         files_.fetch_add(1, std::memory_order_relaxed);
@@ -214,7 +211,7 @@ Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::s
 Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle directory,
                                        std::string_view name) {
     std::string target;
-    if ((source.mode & format::type_mask) == format::type_symlink) {
+    if (format::is_symlink(source.mode)) {
         WARREN_LET(link, api_.read_link(source.handle));
         target = *link;
     }
@@ -225,8 +222,9 @@ Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle director
         code = copy_attributes(source.handle, cloned->handle);
     }
     if (code == Errc::stale) {  // the source is gone, so remove its clone
-        static_cast<void>(is_directory(source) ? api_.remove_directory(maker_, directory, name)
-                                               : api_.unlink(maker_, directory, name));
+        static_cast<void>(format::is_directory(source.mode)
+                              ? api_.remove_directory(maker_, directory, name)
+                              : api_.unlink(maker_, directory, name));
     }
     return code == Errc::ok ? Result<Handle>(cloned->handle) : code;
 }
@@ -239,7 +237,7 @@ Result<ops::Cloned> TreeCloner::run_clone(const Attributes& source, Handle direc
     command.text = link_target.data();
     command.text_bytes = link_target.size();
     command.now = now_;
-    if (is_directory(source)) return volume_.ask<Verb::clone>(command);
+    if (format::is_directory(source.mode)) return volume_.ask<Verb::clone>(command);
     const auto lock = [&] {
         std::unique_lock held(volume_.data_lock(source.handle.inode));
         volume_.note_shared_data();

@@ -177,8 +177,8 @@ ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& reques
 /// must have the same references as `first`.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
     return one.target.empty() && one.device == 0 && one.hold == first.hold &&
-           one.open == first.open && !ops::is_device(one.mode) && ops::can_be_made(one.mode) &&
-           (one.mode & format::type_mask) != format::type_symlink;
+           one.open == first.open && !format::is_device(one.mode) && ops::can_be_made(one.mode) &&
+           !format::is_symlink(one.mode);
 }
 
 using Creations = Request<Creation, Result<Attributes>>;

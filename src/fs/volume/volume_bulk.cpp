@@ -41,7 +41,7 @@ Errc Volume::remove_tree(const Caller& caller, Handle directory, std::string_vie
             if (gone != Errc::not_supported && gone != Errc::not_directory) return gone;
         }
         WARREN_LET(target, lookup(caller, directory, name));
-        if ((target->mode & format::type_mask) != format::type_directory) {
+        if (!format::is_directory(target->mode)) {
             const Errc removed = unlink(caller, directory, name);
             if (removed == Errc::ok) ++removal.files;
             return removed;
@@ -90,8 +90,7 @@ bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Mo
     std::atomic<bool> found{false};
     thread_pool.for_each(moves.size(), [&](const ThreadTeam&, u64 i) {
         const Result<Attributes> source = volume.lookup({}, moves[i].from, moves[i].name);
-        const bool is_directory =
-            source && (source->mode & format::type_mask) == format::type_directory;
+        const bool is_directory = source && format::is_directory(source->mode);
         // Relaxed: the end of the thread pool's run publishes it.
         if (is_directory) found.store(true, std::memory_order_relaxed);
     });
@@ -386,7 +385,7 @@ class SpaceCounter {
     SpaceCounter(Volume& volume, const Visit& visit) : volume_(volume), visit_(visit) {}
 
     bool operator()(const Scanned& entry) {
-        const bool is_file = (entry.attributes.mode & format::type_mask) == format::type_regular;
+        const bool is_file = format::is_regular(entry.attributes.mode);
         if (!is_file || entry.attributes.blocks == 0) return visit_(entry);
         const Result<FileSpace> space = volume_.space_of(entry.attributes.handle);
         const bool is_gone = space.code() == Errc::stale;  // removed since the scan found it
@@ -430,7 +429,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         Scanned first;
         first.directory = call.root;
         first.attributes = *root;
-        const bool is_directory = (root->mode & format::type_mask) == format::type_directory;
+        const bool is_directory = format::is_directory(root->mode);
         if (!visit(first) || !is_directory || filter.depth_max == 0) {
             left.clear();
             return Errc::ok;
@@ -464,7 +463,7 @@ Errc Volume::usage(const Caller& caller, Handle directory, const UsageOptions& o
         first.blocks = root->blocks;
         first.bytes = ops::counted_bytes(root->mode, root->size);
         answer.assign(1, first);
-        if ((root->mode & format::type_mask) != format::type_directory) return Errc::ok;
+        if (!format::is_directory(root->mode)) return Errc::ok;
         ScanCall call{bulk::plan_scan(bulk::ScanPurpose::measure, credentials_of(caller)),
                       root->handle};
         call.plan.counts_links = options.counts_links;

@@ -38,8 +38,7 @@ void move_row(VolumeImplementation& volume, const Caller& caller, std::span<cons
         set_name(command, moves[i].name);
     });
     const auto is_directory = [&](std::size_t i) {
-        return found[i].code == Errc::ok &&
-               (found[i].attributes.mode & format::type_mask) == format::type_directory;
+        return found[i].code == Errc::ok && format::is_directory(found[i].attributes.mode);
     };
     for (std::size_t begin = 0; begin < moves.size();) {
         std::size_t end = begin + 1;

@@ -76,8 +76,8 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
     {
         const std::unique_lock lock(data_lock(mapping.file.inode));
         WARREN_LET(file, attributes(mapping.file));
-        if ((file->mode & format::type_mask) == format::type_directory) return Errc::is_directory;
-        if ((file->mode & format::type_mask) != format::type_regular) return Errc::invalid;
+        if (format::is_directory(file->mode)) return Errc::is_directory;
+        if (!format::is_regular(file->mode)) return Errc::invalid;
         WARREN_TRY(find_range(options, file->size, mapping.view));
         WARREN_TRY(engine_->make_file_memory(mapping.view.bytes, mapping.memory));
         mapping.view.data = mapping.memory->data();

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "fs/format/inode.hpp"
+
 namespace warren {
 
 namespace {
@@ -23,13 +25,6 @@ std::string_view cut_component(std::string_view& path) {
     const std::string_view component = path.substr(begin, end - begin);
     path.remove_prefix(end);
     return component;
-}
-
-bool is_directory(const Attributes& attributes) {
-    return (attributes.mode & 0170000) == 0040000;
-}
-bool is_link(const Attributes& attributes) {
-    return (attributes.mode & 0170000) == 0120000;
 }
 
 }  // namespace
@@ -46,7 +41,7 @@ Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
         return Errc::ok;
     }
     WARREN_LET(next, volume_.lookup(caller_, at, name));
-    if (is_link(*next)) {
+    if (format::is_symlink(next->mode)) {
         if (++links_followed_ > links_followed_max) return Errc::loop;
         WARREN_LET(target, volume_.read_link(next->handle));
         if (target->empty()) return Errc::no_entry;
@@ -54,7 +49,7 @@ Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
         rest = *target + "/" + rest;
         return Errc::ok;
     }
-    if (!is_directory(*next)) return Errc::not_directory;
+    if (!format::is_directory(next->mode)) return Errc::not_directory;
     at = next->handle;
     return Errc::ok;
 }
@@ -93,9 +88,10 @@ Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow f
             located.name.empty() ? volume_.attributes(located.directory)
                                  : volume_.lookup(caller_, located.directory, located.name);
         if (!found) return found;
-        const bool through = is_link(*found) && (follow == Follow::yes || slash_behind);
+        const bool through =
+            format::is_symlink(found->mode) && (follow == Follow::yes || slash_behind);
         if (!through) {
-            if (slash_behind && !is_directory(*found)) return Errc::not_directory;
+            if (slash_behind && !format::is_directory(found->mode)) return Errc::not_directory;
             return found;
         }
         if (++links_followed_ > links_followed_max) return Errc::loop;
@@ -198,7 +194,8 @@ void find_many(Volume& volume, const Caller& caller, Handle from,
         if (!is_all) answer = some[i];
         if (!answer) continue;
         const std::string_view path = paths[places[i]];
-        const bool is_more = path.ends_with('/') || (follow == Follow::yes && is_link(*answer));
+        const bool is_more =
+            path.ends_with('/') || (follow == Follow::yes && format::is_symlink(answer->mode));
         if (is_more) answer = PathWalker(volume, caller).find(from, path, follow);
     }
 }

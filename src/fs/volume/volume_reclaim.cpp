@@ -25,8 +25,7 @@ template <class Remove>
 Errc reclaim_inode(VolumeImplementation& volume, Handle handle, const Remove& remove_directory) {
     const Result<Attributes> found = volume.attributes(handle);
     if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-    const bool is_directory = (found->mode & format::type_mask) == format::type_directory;
-    return is_directory ? remove_directory() : volume.reclaim_by_steps(handle);
+    return format::is_directory(found->mode) ? remove_directory() : volume.reclaim_by_steps(handle);
 }
 
 }  // namespace

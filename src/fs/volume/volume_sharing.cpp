@@ -127,9 +127,8 @@ Errc copy_small(VolumeImplementation& volume, const SharedRange& range) {
 /// The size of a regular file. Errc::is_directory or Errc::invalid if it is something else.
 Result<u64> size_of_file(Volume& volume, Handle file) {
     WARREN_LET(attributes, volume.attributes(file));
-    const u32 type = attributes->mode & format::type_mask;
-    if (type == format::type_directory) return Errc::is_directory;
-    return type == format::type_regular ? Result<u64>(attributes->size) : Errc::invalid;
+    if (format::is_directory(attributes->mode)) return Errc::is_directory;
+    return format::is_regular(attributes->mode) ? Result<u64>(attributes->size) : Errc::invalid;
 }
 
 bool begins_with_blocks(const SharedRange& range) {

@@ -69,7 +69,7 @@ inline void for_each_in_turn(u64 count, const std::function<void(u64)>& body) {
 }
 
 inline bool is_directory(const Attributes& of) {
-    return (of.mode & format::type_mask) == format::type_directory;
+    return format::is_directory(of.mode);
 }
 
 /// Calls `take` for `root` and for all entries below it, and descends where it returns true. Looks
@@ -260,8 +260,7 @@ inline void spread_owners(InsideVolume& volume, Random& random) {
         change.which = AttributeChange::user | AttributeChange::group;
         change.new_user = static_cast<u32>(random.below(10) == 0 ? 2 : 1);
         change.new_group = static_cast<u32>(5 + random.below(2));
-        const bool is_directory =
-            (volume->attributes(handle)->mode & format::type_mask) == format::type_directory;
+        const bool is_directory = format::is_directory(volume->attributes(handle)->mode);
         if (is_directory && random.below(6) == 0) {
             change.which |= AttributeChange::mode;
             change.new_mode = modes[random.below(std::size(modes))];

@@ -373,7 +373,7 @@ Inherited inherit(const Parent& parent, u32 mode, u32 umask) {
     Operation<ThreadTeam> op(ThreadTeam{}, parent.store());
     const Result<InodeRef> inode = find_inode(op, Parent::number);
     EXPECT_TRUE(inode);
-    const bool is_directory = (mode & format::type_mask) == format::type_directory;
+    const bool is_directory = format::is_directory(mode);
     const Result<InheritPlan> plan = plan_inherit(op, *inode, mode, umask, is_directory);
     out.code = plan.code();
     if (plan) {

@@ -128,7 +128,7 @@ class TeamVolume {
         const Result<core::InodeRef> inode = core::find_inode(op, retry_reason.inode);
         if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
         const u32 mode = load(op.team, inode->at->mode);
-        if ((mode & format::type_mask) != format::type_directory) {
+        if (!format::is_directory(mode)) {
             return retry_reason.code == Errc::need_split
                        ? core::make_extent_room(op, retry_reason.inode, retry_reason.key)
                        : Errc::ok;

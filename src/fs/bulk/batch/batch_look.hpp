@@ -169,8 +169,7 @@ struct OpenDirectories : Phase {
         directory.generation = inode.generation;
         directory.mode = relaxed_load(at.mode);
         directory.group = relaxed_load(at.group);
-        directory.is_directory =
-            (directory.mode & format::type_mask) == format::type_directory ? 1 : 0;
+        directory.is_directory = format::is_directory(directory.mode) ? 1 : 0;
         directory.is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0 ? 1 : 0;
         directory.inherits = relaxed_load(at.attributes.raw) != 0 ? 1 : 0;
         directory.execute = check_permission(op, inode, b.header.caller, may_execute);

@@ -234,11 +234,10 @@ struct WriteInodes : Phase {
         auto* at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
         const BatchMade made = made_in(parent, item);
         b.made[item] = made;
-        const bool is_directory = (made.mode & format::type_mask) == format::type_directory;
         write_new_inode(ThreadTeam{}, *at, made_attributes(made, b.header, parent.number), {});
         relaxed_store(at->references, b.header.references);
         change_version(store, number * format::inode_size);
-        if (is_directory) {
+        if (format::is_directory(made.mode)) {
             count_up(parent.new_directories);
             const u64 above = parent.number * format::inode_size;
             if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {

@@ -163,7 +163,7 @@ struct ExamineBlocks {
         if (slot.type() != format::entry_type(inode.mode)) exam.flaw();
         const bool is_orphan_name = directory == orphans;
         if (is_orphan_name && !is_name_of_orphan(leaf, slot)) exam.flaw();
-        if (!is_directory(inode)) {
+        if (!format::is_directory(inode.mode)) {
             device_atomic<u32> names(exam.names[target]);
             if (is_orphan_name) {
                 names.fetch_or(is_orphan, hd::memory_order_relaxed);

@@ -17,10 +17,6 @@ namespace warren::ops::examine {
 /// Inodes per call in Jump and CompareInodes.
 inline constexpr u32 inodes_per_part = 32;
 
-WARREN_HD inline bool is_directory(const Inode& inode) {
-    return (inode.mode & format::type_mask) == format::type_directory;
-}
-
 /// Whether an extent is sound, lies within [low, high), and begins within the file's size or is
 /// unwritten.
 WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
@@ -81,14 +77,13 @@ struct ExamineInodes {
             claim(inode, number, inode.attributes, BlockKind::attributes, 0, 0, key_end);
             ++blocks;
         }
-        const u32 type = inode.mode & format::type_mask;
         const auto kind = static_cast<format::AreaKind>(inode.area_kind);
-        if (type == format::type_directory) {
+        if (format::is_directory(inode.mode)) {
             blocks +=
                 enter_tree(inode, number, BlockKind::directory_leaf, BlockKind::directory_node);
-        } else if (type == format::type_regular) {
+        } else if (format::is_regular(inode.mode)) {
             blocks += enter_contents(inode, number, kind);
-        } else if (type == format::type_symlink) {
+        } else if (format::is_symlink(inode.mode)) {
             blocks += enter_target(inode, number, kind);
         }
         if (blocks != 0) Exam::add(exam.blocks[ordinal], blocks);
@@ -175,7 +170,7 @@ struct CompareInodes {
             if (ordinal % inodes_per_frame < inodes_per_block || !exam.exists(ordinal)) continue;
             const Inode& inode = exam.inode(ordinal);
             ++inodes;
-            if (is_directory(inode)) {
+            if (format::is_directory(inode.mode)) {
                 ++directories;
                 compare_directory(ordinal, inode);
             } else {
@@ -194,7 +189,7 @@ struct CompareInodes {
  private:
     WARREN_HD void require_directory(u64 number) const {
         const u32 ordinal = exam.ordinal_of(number);
-        if (!exam.exists(ordinal) || !is_directory(exam.inode(ordinal))) exam.flaw();
+        if (!exam.exists(ordinal) || !format::is_directory(exam.inode(ordinal).mode)) exam.flaw();
     }
 
     WARREN_HD void compare_file(u32 ordinal, const Inode& inode) const {

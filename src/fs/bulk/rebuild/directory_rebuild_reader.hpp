@@ -108,7 +108,7 @@ class RebuildReader : protected RebuildParty<Team> {
         state_.generation = relaxed_load(at.generation);
         const u32 mode = relaxed_load(at.mode);
         if (state_.generation != directory.generation) return Errc::stale;
-        if ((mode & format::type_mask) != format::type_directory) return Errc::not_directory;
+        if (!format::is_directory(mode)) return Errc::not_directory;
         // A directory that is being removed is not packed: the first key of a node may be higher
         // than that of the pair that points to it.
         const bool is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0;

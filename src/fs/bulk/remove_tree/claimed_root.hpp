@@ -101,9 +101,9 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     root.count = relaxed_load(at.area_count);
     root.height = relaxed_load(at.height);
     const auto kind = static_cast<AreaKind>(relaxed_load(at.area_kind));
-    const bool sound = generation != 0 && (mode & format::type_mask) == format::type_directory &&
-                       kind == AreaKind::tree && root.count <= format::root_pairs_max &&
-                       root.height <= tree_height_max && (root.count == 0 || root.height > 0);
+    const bool sound = generation != 0 && format::is_directory(mode) && kind == AreaKind::tree &&
+                       root.count <= format::root_pairs_max && root.height <= tree_height_max &&
+                       (root.count == 0 || root.height > 0);
     if (!sound) root.code = Errc::corrupt;
     if (sound) {
         note_changed(store, block);

@@ -288,7 +288,7 @@ class ResidentWay {
             WARREN_TRY(confirm());
             return Errc::stale;
         }
-        const bool is_sound = (at.mode & format::type_mask) == format::type_directory &&
+        const bool is_sound = format::is_directory(at.mode) &&
                               at.area_kind == static_cast<u8>(format::AreaKind::tree) &&
                               at.area_count <= format::root_pairs_max &&
                               at.height <= core::tree_height_max &&

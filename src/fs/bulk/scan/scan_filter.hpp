@@ -63,8 +63,7 @@ inline Errc set_filter(FileFilter& filter, const ScanFilter& wanted) {
 
 /// The bytes that du(1) counts for a file of this size. The size of a device is meaningless.
 WARREN_HD constexpr u64 counted_bytes(u32 mode, u64 size) {
-    const u32 type = mode & format::type_mask;
-    return type == format::type_block || type == format::type_character ? 0 : size;
+    return format::is_device(mode) ? 0 : size;
 }
 
 }  // namespace warren::ops

@@ -84,9 +84,7 @@ struct ScanRecord {
         device = of.device;
     }
     Handle handle() const { return {inode, generation}; }
-    WARREN_HD bool is_directory() const {
-        return (mode & format::type_mask) == format::type_directory;
-    }
+    WARREN_HD bool is_directory() const { return format::is_directory(mode); }
     /// Sets `of` to the attributes of an entry of the directory `in`.
     WARREN_HD void tell(Handle in, Attributes& of) const {
         tell_attributes(*this, of);
@@ -114,9 +112,9 @@ struct ShortRecord {
 
     /// Whether a bundle with this owner and group can hold the entry as a short record.
     static WARREN_HD bool fits(const Attributes& of, u32 user, u32 group) {
-        const bool is_directory = (of.mode & format::type_mask) == format::type_directory;
-        return !is_directory && of.device == 0 && of.user == user && of.group == group &&
-               of.mode <= 0xffff && of.links <= 0xffff && of.blocks <= 0xffffffff;
+        return !format::is_directory(of.mode) && of.device == 0 && of.user == user &&
+               of.group == group && of.mode <= 0xffff && of.links <= 0xffff &&
+               of.blocks <= 0xffffffff;
     }
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
         note_attributes(*this, of, name_of_record);

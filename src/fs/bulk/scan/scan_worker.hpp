@@ -250,7 +250,7 @@ class ScanWorker {
             return;
         }
         const Attributes& attributes = found.attributes;
-        found.is_directory = (attributes.mode & format::type_mask) == format::type_directory;
+        found.is_directory = format::is_directory(attributes.mode);
         if (found.name_offset % 8 != 0 ||
             found.name_offset + core::padded(found.name_length) > format::leaf_heap_bytes) {
             fail_scan(ref_, Errc::corrupt);

@@ -112,8 +112,7 @@ __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
     const u32 mode = relaxed_load(at.mode);
     parent = relaxed_load(at.parent);
     const bool takes_names = (relaxed_load(at.entries) & format::entries_dying) == 0;
-    const bool is_wanted = generation != 0 && takes_names &&
-                           (mode & format::type_mask) == format::type_directory &&
+    const bool is_wanted = generation != 0 && takes_names && format::is_directory(mode) &&
                            is_simple(store, number, at);
     if (!is_wanted) return 0;
     if (is_locked_by_step) return generation;
