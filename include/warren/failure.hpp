@@ -14,4 +14,8 @@ struct Failure {
     std::string message;
 };
 
+inline Errc code_of(const Failure& failure) {
+    return failure.code;
+}
+
 }  // namespace warren

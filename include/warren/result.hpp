@@ -78,12 +78,20 @@ class [[nodiscard]] Result {
     Errc code_ = Errc::io;
 };
 
-/// Evaluates an Errc, and returns it from the enclosing function unless it is Errc::ok. The
-/// function may return any type that can be constructed from an Errc.
-#define WARREN_TRY(expression)                                                        \
-    do {                                                                              \
-        if (::warren::Errc try_code_ = (expression); try_code_ != ::warren::Errc::ok) \
-            return try_code_;                                                         \
+WARREN_HD constexpr Errc code_of(Errc code) {
+    return code;
+}
+template <class T>
+WARREN_HD constexpr Errc code_of(const Result<T>& result) {
+    return result.code();
+}
+
+/// Evaluates an Errc or a Failure, and returns it from the enclosing function unless its code is
+/// Errc::ok. The function may return any type that can be constructed from it.
+#define WARREN_TRY(expression)                                                                 \
+    do {                                                                                       \
+        if (auto try_code_ = (expression); ::warren::code_of(try_code_) != ::warren::Errc::ok) \
+            return try_code_;                                                                  \
     } while (false)
 
 /// Declares `name` as the Result that an expression has, and returns its error, if it is one, from

@@ -110,8 +110,7 @@ class TableMove {
 /// Reads the superblock and replays the journal. `transaction` becomes the highest number in use.
 Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock, u64& transaction) {
     SuperblockNotes notes;
-    Failure failure = read_superblock(disk, path, superblock, &notes);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(read_superblock(disk, path, superblock, &notes));
     if (notes.must_stay_read_only) {
         return {Errc::not_supported, path +
                                          ": uses features that this program cannot write; use a "
@@ -119,9 +118,9 @@ Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock,
     }
     const Result<u64> replayed = Journal::replay(disk, superblock);
     if (!replayed) return io_failure(path, replayed.code());
-    if (*replayed != 0) failure = read_superblock(disk, path, superblock, &notes);
+    if (*replayed != 0) WARREN_TRY(read_superblock(disk, path, superblock, &notes));
     transaction = std::max(*replayed, superblock.header.transaction);
-    return failure;
+    return {};
 }
 
 /// Fills in the superblock of the grown volume. Fails if the new frames cannot hold the frame table
@@ -189,13 +188,11 @@ Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes, cons
     auto& old = reinterpret_cast<Superblock&>(blocks[0]);
     auto& grown = reinterpret_cast<Superblock&>(blocks[1]);
     u64 transaction = 0;
-    Failure failure = load_volume(disk, path, old, transaction);
-    if (failure.code == Errc::ok) failure = check_growth(path, old, size_bytes);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(load_volume(disk, path, old, transaction));
+    WARREN_TRY(check_growth(path, old, size_bytes));
     const u64 frames = size_bytes / frame_size;
     if (frames == old.frame_count) return {};
-    failure = plan_growth(path, old, frames, grown);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(plan_growth(path, old, frames, grown));
     const Errc code = grow(disk, old, grown, transaction + 1, zero);
     if (code == Errc::corrupt) {
         return {code, path + ": its frame table is damaged, it keeps its size; run 'warren fsck'"};
@@ -210,11 +207,9 @@ Failure grow_volume(const std::string& path, u64 size_bytes) {
     const std::string shown = quoted_if_needed(path);
     Block block;
     auto& present = reinterpret_cast<Superblock&>(block);
-    failure = read_superblock(*disk, shown, present);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(read_superblock(*disk, shown, present));
     if (size_bytes == 0) size_bytes = std::min(disk->size_bytes(), format::volume_size_max);
-    failure = check_growth(shown, present, size_bytes);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(check_growth(shown, present, size_bytes));
     if (size_bytes > disk->size_bytes()) {
         const Errc code = disk->is_device() ? Errc::no_space : disk->resize(size_bytes);
         if (code != Errc::ok) {

@@ -104,8 +104,7 @@ Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& op
                 path + ": is empty; use --size to say how large the volume shall be"};
     }
     if (size == 0) size = disk.size_bytes();
-    Failure failure = check_size(path, size);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(check_size(path, size));
     if (disk.is_device() && size > disk.size_bytes()) {
         return {Errc::no_space, path + ": the device has only " +
                                     std::to_string(disk.size_bytes()) +
@@ -227,9 +226,8 @@ Errc zero_range(Disk& disk, u64 offset, u64 length_bytes, const ZeroRange& zero)
 
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
                        const std::string& label, const ZeroRange& zero, bool dedup) {
-    Failure failure = check_label(path, label);
-    if (failure.code == Errc::ok) failure = check_size(path, size_bytes);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(check_label(path, label));
+    WARREN_TRY(check_size(path, size_bytes));
     Block block{};
     auto& superblock = reinterpret_cast<Superblock&>(block);
     const u64 system_frames = lay_out(superblock, size_bytes);
@@ -244,13 +242,10 @@ Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
 
 Failure make_volume(const std::string& path, const FormatOptions& options) {
     const std::string shown = quoted_if_needed(path);
-    Failure failure = check_label(shown, options.label);
-    if (failure.code != Errc::ok) return failure;
-    if (options.size_bytes != 0) {
-        failure = check_size(shown, options.size_bytes);
-        if (failure.code != Errc::ok) return failure;
-    }
+    WARREN_TRY(check_label(shown, options.label));
     const bool may_create = options.size_bytes != 0;
+    if (may_create) WARREN_TRY(check_size(shown, options.size_bytes));
+    Failure failure;
     auto disk = FileDisk::open(path, may_create ? OpenMode::create : OpenMode::read_write, failure);
     if (!disk) {
         if (failure.code == Errc::no_entry && !may_create && ::access(path.c_str(), F_OK) != 0) {

@@ -68,8 +68,7 @@ class Checker {
           superblock_(reinterpret_cast<Superblock&>(block_)) {}
 
     Failure run() {
-        const Failure failure = check();
-        if (failure.code != Errc::ok) return failure;
+        WARREN_TRY(check());
         const Errc counted = count_orphans();
         return counted == Errc::ok ? Failure{} : io_failure(path_, counted);
     }
@@ -77,17 +76,15 @@ class Checker {
  private:
     Failure check() {
         result_ = {};
-        Failure failure = open();
-        if (failure.code != Errc::ok) return failure;
+        WARREN_TRY(open());
         Report report(options_, result_);
         check_copies(report);
         bool is_done = false;
-        failure = run_quick_check(is_done);
-        if (failure.code != Errc::ok || is_done) return failure;
+        WARREN_TRY(run_quick_check(is_done));
+        if (is_done) return {};
         result_.was_full = true;
-        failure = round(report, options_.repair);
-        if (failure.code != Errc::ok || !options_.repair) return failure;
-        return repair_until_clean();
+        WARREN_TRY(round(report, options_.repair));
+        return options_.repair ? repair_until_clean() : Failure{};
     }
 
     /// Counts the entries of the orphan directory.
@@ -105,8 +102,7 @@ class Checker {
     /// Reads the superblock and replays the journal; without a repair it overlays the journal.
     Failure open() {
         SuperblockNotes notes;
-        Failure failure = read_superblock(disk_, path_, superblock_, &notes);
-        if (failure.code != Errc::ok) return failure;
+        WARREN_TRY(read_superblock(disk_, path_, superblock_, &notes));
         if (notes.must_stay_read_only) {
             return {Errc::not_supported, path_ +
                                              ": uses features that this program cannot check; "
@@ -215,8 +211,7 @@ class Checker {
         for (int i = 1; i < rounds_max && result_.problems > 0; ++i) {
             result_.problems = 0;
             Report report(silent, result_);
-            const Failure failure = round(report, i + 1 < rounds_max);
-            if (failure.code != Errc::ok) return failure;
+            WARREN_TRY(round(report, i + 1 < rounds_max));
         }
         const u64 left = std::min(result_.problems, problems);
         result_.problems = problems;

@@ -138,8 +138,7 @@ Errc write_copy(Disk& disk, Superblock& superblock, u64 place, u64 transaction) 
 
 Failure validate_superblock(const Superblock& superblock, u64 device_bytes,
                             const std::string& path) {
-    Failure failure = check_version(superblock, path);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(check_version(superblock, path));
     if (const char* part = find_nonsense(superblock)) {
         return {Errc::corrupt, path + ": the superblock's " + part +
                                    " makes no sense; restore the volume from a backup"};
@@ -200,8 +199,7 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
                     path + ": holds " + foreign + " over what was a Warren volume; check the path"};
         }
     }
-    Failure failure = validate_superblock(superblock_of(block), disk.size_bytes(), path);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(validate_superblock(superblock_of(block), disk.size_bytes(), path));
     std::memcpy(&superblock, &block, sizeof superblock);
     if (notes != nullptr) {
         notes->is_from_copy = first != Errc::ok;

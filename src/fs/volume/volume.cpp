@@ -29,8 +29,7 @@ static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_ro
 Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {
     SuperblockNotes notes;
-    Failure failure = read_superblock(*disk, path, superblock, &notes);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(read_superblock(*disk, path, superblock, &notes));
     if (notes.must_stay_read_only && !options.read_only) {
         return {Errc::read_only,
                 path + ": has features that this program can only read; open it read-only"};
@@ -60,8 +59,7 @@ Failure set_access(FileDisk& disk, const std::string& path, const OpenOptions& o
                                          "; use disk=auto or disk=plain"};
     }
     format::Superblock superblock;
-    const Failure failure = read_superblock(disk, path, superblock);
-    if (failure.code != Errc::ok) return failure;
+    WARREN_TRY(read_superblock(disk, path, superblock));
     // Measures writes in the journal's region, and writes its bytes back unchanged.
     const bool gathers = options.file_buffer_bytes != 0 || options.data == DataMode::journal;
     const WriteHabit habit = options.read_only ? WriteHabit::none

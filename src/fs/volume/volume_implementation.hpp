@@ -44,14 +44,6 @@ using CpuOperation = core::Operation<ThreadTeam>;
 /// Writes the bytes of a piece to the disk.
 using PieceWriter = std::function<Errc(const ops::Piece&)>;
 
-inline Errc code_of(Errc code) {
-    return code;
-}
-template <class T>
-Errc code_of(const Result<T>& result) {
-    return result.code();
-}
-
 inline core::Credentials credentials_of(const Caller& caller) {
     return {caller.user,          caller.group,
             caller.groups.data(), static_cast<u32>(caller.groups.size()),

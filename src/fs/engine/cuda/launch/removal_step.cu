@@ -28,14 +28,6 @@ struct RetryReason {
     u64 key = 0;
 };
 
-__device__ Errc code_of(Errc code) {
-    return code;
-}
-template <class T>
-__device__ Errc code_of(const Result<T>& result) {
-    return result.code();
-}
-
 /// Runs an operation within the step until it has a result or a retry reason other than
 /// Errc::retry.
 template <class Body>
