@@ -184,9 +184,8 @@ Failure check_growth(const std::string& path, const Superblock& old, u64 size_by
 }  // namespace
 
 Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes, const ZeroRange& zero) {
-    Block blocks[2];
-    auto& old = reinterpret_cast<Superblock&>(blocks[0]);
-    auto& grown = reinterpret_cast<Superblock&>(blocks[1]);
+    Superblock old;
+    Superblock grown;
     u64 transaction = 0;
     WARREN_TRY(load_volume(disk, path, old, transaction));
     WARREN_TRY(check_growth(path, old, size_bytes));
@@ -205,8 +204,7 @@ Failure grow_volume(const std::string& path, u64 size_bytes) {
     auto disk = FileDisk::open(path, OpenMode::read_write, failure);
     if (!disk) return failure;
     const std::string shown = quoted_if_needed(path);
-    Block block;
-    auto& present = reinterpret_cast<Superblock&>(block);
+    Superblock present;
     WARREN_TRY(read_superblock(*disk, shown, present));
     if (size_bytes == 0) size_bytes = std::min(disk->size_bytes(), format::volume_size_max);
     WARREN_TRY(check_growth(shown, present, size_bytes));

@@ -138,7 +138,7 @@ Errc fill_identity(Superblock& superblock, const std::string& label) {
     // Version 4 (random), variant 1 of RFC 9562.
     superblock.uuid[6] = static_cast<u8>((superblock.uuid[6] & 0x0f) | 0x40);
     superblock.uuid[8] = static_cast<u8>((superblock.uuid[8] & 0x3f) | 0x80);
-    std::memcpy(&superblock.header.volume, superblock.uuid, sizeof superblock.header.volume);
+    superblock.header.volume = format::volume_of(superblock);
     std::memcpy(superblock.label, label.data(), label.size());
     superblock.created = now_nanoseconds();
     superblock.clean = 1;
@@ -228,8 +228,7 @@ Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
                        const std::string& label, const ZeroRange& zero, bool dedup) {
     WARREN_TRY(check_label(path, label));
     WARREN_TRY(check_size(path, size_bytes));
-    Block block{};
-    auto& superblock = reinterpret_cast<Superblock&>(block);
+    Superblock superblock{};
     const u64 system_frames = lay_out(superblock, size_bytes);
     if (dedup) superblock.features_compatible = format::feature_dedup;
     Errc code = fill_identity(superblock, label);

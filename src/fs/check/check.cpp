@@ -18,7 +18,6 @@
 #include "fs/commit/overlay_disk.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/disk/file_disk.hpp"
-#include "fs/format/check_block.hpp"
 
 namespace warren {
 namespace {
@@ -35,14 +34,6 @@ Failure io_failure(const std::string& path, Errc code) {
         return {code, path + ": has more inodes than this check can hold"};
     }
     return {code, path + ": I/O error; check the device and the system's log"};
-}
-
-/// Reads one copy of the superblock. False if it is not sound.
-bool read_copy(Disk& disk, u64 place, Block& block) {
-    if (disk.read(place, std::as_writable_bytes(std::span(&block, 1))) != Errc::ok) return false;
-    u64 volume;
-    std::memcpy(&volume, reinterpret_cast<const Superblock&>(block).uuid, sizeof volume);
-    return format::check_block(block, format::BlockKind::superblock, volume, place) == Errc::ok;
 }
 
 /// Whether both copies agree in the fields that a commit never changes.
@@ -64,8 +55,7 @@ class Checker {
           path_(path),
           options_(options),
           result_(result),
-          hash_mask_(hash_mask),
-          superblock_(reinterpret_cast<Superblock&>(block_)) {}
+          hash_mask_(hash_mask) {}
 
     Failure run() {
         WARREN_TRY(check());
@@ -117,18 +107,19 @@ class Checker {
     }
 
     void check_copies(Report& report) {
-        Block first;
-        Block second;
-        const bool has_first = read_copy(disk_, format::superblock_offset, first);
-        const bool has_second = read_copy(disk_, format::superblock_copy_offset, second);
+        Superblock first;
+        Superblock second;
+        const bool has_first =
+            read_superblock_copy(disk_, format::superblock_offset, first) == Errc::ok;
+        const bool has_second =
+            read_superblock_copy(disk_, format::superblock_copy_offset, second) == Errc::ok;
         if (!has_first) report.volume("superblock: the first copy is damaged");
         if (!has_second) report.volume("superblock: the second copy is damaged");
         if (!has_first || !has_second) return;
-        const auto& a = reinterpret_cast<const Superblock&>(first);
-        const auto& b = reinterpret_cast<const Superblock&>(second);
         // A newer second copy is not an error: both copies are written second copy first, and that
         // was interrupted.
-        if (b.header.transaction <= a.header.transaction && !is_same_volume(a, b)) {
+        if (second.header.transaction <= first.header.transaction &&
+            !is_same_volume(first, second)) {
             report.volume("superblock: its two copies disagree");
         }
     }
@@ -225,8 +216,7 @@ class Checker {
     const CheckOptions& options_;
     CheckResult& result_;
     const u64 hash_mask_;
-    Block block_;
-    Superblock& superblock_;
+    Superblock superblock_;
     u64 transaction_ = 0;  // the highest number in use
 };
 

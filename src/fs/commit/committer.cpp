@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -39,12 +38,6 @@ static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::jou
 constexpr u64 kept_copies_bytes = 16 * mib;
 // After this long without a commit a volume is idle.
 constexpr std::chrono::seconds idle_time{1};
-
-u64 volume_id(const format::Superblock& superblock) {
-    u64 id;
-    std::memcpy(&id, superblock.uuid, sizeof id);
-    return id;
-}
 
 u64 nanoseconds_since(Clock::time_point begin) {
     return static_cast<u64>(
@@ -455,7 +448,7 @@ Errc Committer::write_data_back() {
 
 /// Gives every copy its identity, transaction and checksum, and adds the superblock.
 void Committer::seal() {
-    const u64 volume = volume_id(superblock_);
+    const u64 volume = format::volume_of(superblock_);
     ++transaction_;
     for (const CommitCopy& copy : copies_) {
         const u64 in_frame = copy.place / format::block_size % format::blocks_per_frame;

@@ -18,21 +18,6 @@ using format::Block;
 using format::block_size;
 using format::Superblock;
 
-const Superblock& superblock_of(const Block& block) {
-    return reinterpret_cast<const Superblock&>(block);
-}
-
-/// Errc::no_data: the magic number is missing; Errc::corrupt: it is there, but the copy is damaged.
-Errc read_copy(Disk& disk, u64 place, Block& block) {
-    if (disk.size_bytes() < place + block_size) return Errc::no_data;
-    WARREN_TRY(disk.read(place, std::as_writable_bytes(std::span(&block, 1))));
-    const Superblock& found = superblock_of(block);
-    if (found.magic != format::magic) return Errc::no_data;
-    u64 volume;
-    std::memcpy(&volume, found.uuid, sizeof volume);
-    return format::check_block(block, format::BlockKind::superblock, volume, place);
-}
-
 Failure unreadable(const std::string& path, Errc first, Errc second) {
     if (first == Errc::no_data && second == Errc::no_data) {
         return {Errc::invalid,
@@ -123,18 +108,23 @@ const char* find_nonsense(const Superblock& superblock) {
 }
 
 Errc write_copy(Disk& disk, Superblock& superblock, u64 place, u64 transaction) {
-    alignas(block_size) Block block;
     superblock.header.kind = static_cast<u16>(format::BlockKind::superblock);
-    u64 volume;
-    std::memcpy(&volume, superblock.uuid, sizeof volume);
-    std::memcpy(&block, &superblock, sizeof block);
-    format::seal_block(block, volume, place, transaction);
-    WARREN_TRY(disk.write(place, std::as_bytes(std::span(&block, 1))));
-    std::memcpy(&superblock.header, &superblock_of(block).header, sizeof superblock.header);
+    Superblock copy = superblock;
+    format::seal_block(reinterpret_cast<Block&>(copy), format::volume_of(copy), place, transaction);
+    WARREN_TRY(disk.write(place, std::as_bytes(std::span(&copy, 1))));
+    superblock.header = copy.header;
     return disk.flush();
 }
 
 }  // namespace
+
+Errc read_superblock_copy(Disk& disk, u64 place, Superblock& superblock) {
+    if (disk.size_bytes() < place + block_size) return Errc::no_data;
+    WARREN_TRY(disk.read(place, std::as_writable_bytes(std::span(&superblock, 1))));
+    if (superblock.magic != format::magic) return Errc::no_data;
+    return format::check_block(reinterpret_cast<const Block&>(superblock),
+                               format::BlockKind::superblock, format::volume_of(superblock), place);
+}
 
 Failure validate_superblock(const Superblock& superblock, u64 device_bytes,
                             const std::string& path) {
@@ -186,11 +176,11 @@ const char* find_foreign_file_system(Disk& disk) {
 
 Failure read_superblock(Disk& disk, const std::string& path, Superblock& superblock,
                         SuperblockNotes* notes) {
-    Block block;
-    const Errc first = read_copy(disk, format::superblock_offset, block);
+    Superblock found;
+    const Errc first = read_superblock_copy(disk, format::superblock_offset, found);
     Errc second = Errc::ok;
     if (first != Errc::ok) {
-        second = read_copy(disk, format::superblock_copy_offset, block);
+        second = read_superblock_copy(disk, format::superblock_copy_offset, found);
         if (second != Errc::ok) return unreadable(path, first, second);
         // A torn write keeps the magic number. If it is gone, another program has written there.
         const char* foreign = first == Errc::no_data ? find_foreign_file_system(disk) : nullptr;
@@ -199,8 +189,8 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
                     path + ": holds " + foreign + " over what was a Warren volume; check the path"};
         }
     }
-    WARREN_TRY(validate_superblock(superblock_of(block), disk.size_bytes(), path));
-    std::memcpy(&superblock, &block, sizeof superblock);
+    WARREN_TRY(validate_superblock(found, disk.size_bytes(), path));
+    superblock = found;
     if (notes != nullptr) {
         notes->is_from_copy = first != Errc::ok;
         notes->must_stay_read_only =
@@ -220,8 +210,9 @@ Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copie
     WARREN_TRY(disk.flush());
     if (copies == Copies::both) {
         // The second copy is written first, unless it is the only sound one.
-        Block present;
-        const bool is_first_sound = read_copy(disk, format::superblock_offset, present) == Errc::ok;
+        Superblock present;
+        const bool is_first_sound =
+            read_superblock_copy(disk, format::superblock_offset, present) == Errc::ok;
         if (!is_first_sound) {
             WARREN_TRY(write_copy(disk, superblock, format::superblock_offset, transaction));
         }

@@ -19,6 +19,10 @@ struct SuperblockNotes {
     bool is_from_copy = false;         // the first copy is damaged, the second was used
 };
 
+/// Reads the copy at `place`. Errc::no_data: its magic number is missing; Errc::corrupt: it is
+/// there, but the copy is damaged.
+Errc read_superblock_copy(Disk& disk, u64 place, format::Superblock& superblock);
+
 /// Reads the first copy that is sound and checks it against the size of `disk`. The failure's
 /// message names `path`.
 Failure read_superblock(Disk& disk, const std::string& path, format::Superblock& superblock,

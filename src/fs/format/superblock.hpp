@@ -4,6 +4,8 @@
 // second is written when the volume is made, grown, opened for writing or closed.
 #pragma once
 
+#include <cstring>
+
 #include "fs/format/layout.hpp"
 
 namespace warren::format {
@@ -61,5 +63,12 @@ struct alignas(block_size) Superblock {
     u8 padding[3824];
 };
 static_assert(sizeof(Superblock) == block_size);
+
+/// The number of the volume in the headers of its blocks: the first half of its UUID.
+inline u64 volume_of(const Superblock& superblock) {
+    u64 volume;
+    std::memcpy(&volume, superblock.uuid, sizeof volume);
+    return volume;
+}
 
 }  // namespace warren::format
