@@ -12,8 +12,8 @@
 #include "fs/admin/volume_layout.hpp"
 #include "fs/commit/journal.hpp"
 #include "fs/commit/superblock_io.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/disk/file_disk.hpp"
-#include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "warren/volume.hpp"
 
@@ -59,11 +59,9 @@ class TableMove {
             WARREN_TRY(load(i));
             edit(i);
             if (is_untouched(block_)) continue;
-            auto& table = reinterpret_cast<format::FrameTableBlock&>(block_);
-            table.header.kind = static_cast<u16>(format::BlockKind::frame_table);
             const u64 place = grown_.frame_table_offset + i * block_size;
-            format::seal_block(block_, grown_.header.volume, place, transaction);
-            WARREN_TRY(disk_.write(place, std::as_bytes(std::span(&block_, 1))));
+            WARREN_TRY(write_sealed(disk_, place, format::BlockKind::frame_table,
+                                    grown_.header.volume, transaction, block_));
         }
         return Errc::ok;
     }
@@ -82,7 +80,7 @@ class TableMove {
         std::memset(&block_, 0, sizeof block_);
         if (index >= table_blocks_for(old_.frame_count)) return Errc::ok;
         const u64 place = old_.frame_table_offset + index * block_size;
-        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block_, 1))));
+        WARREN_TRY(disk_.read(place, block_.bytes()));
         if (is_untouched(block_)) return Errc::ok;
         return format::check_block(block_, format::BlockKind::frame_table, old_.header.volume,
                                    place);

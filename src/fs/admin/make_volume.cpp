@@ -18,8 +18,8 @@
 #include "base/quote.hpp"
 #include "fs/admin/volume_layout.hpp"
 #include "fs/commit/superblock_io.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/disk/file_disk.hpp"
-#include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/inode.hpp"
 #include "warren/volume.hpp"
@@ -82,14 +82,14 @@ const char* find_contents(Disk& disk) {
     Block block;
     for (const u64 place : {format::superblock_offset, format::superblock_copy_offset}) {
         if (disk.size_bytes() < place + block_size) continue;
-        if (disk.read(place, std::as_writable_bytes(std::span(&block, 1))) != Errc::ok) continue;
+        if (disk.read(place, block.bytes()) != Errc::ok) continue;
         if (reinterpret_cast<const Superblock&>(block).magic == format::magic) {
             return "a Warren volume";
         }
     }
     for (const u64 place : {u64{0}, 64 * kib}) {
         if (disk.size_bytes() < place + block_size) continue;
-        if (disk.read(place, std::as_writable_bytes(std::span(&block, 1))) != Errc::ok) continue;
+        if (disk.read(place, block.bytes()) != Errc::ok) continue;
         if (std::ranges::any_of(block.words, [](u64 word) { return word != 0; })) return "data";
     }
     return nullptr;
@@ -153,7 +153,6 @@ Errc write_frame_table(Disk& disk, const Superblock& superblock, u64 used_frames
     for (u64 first = 0; first < used_frames; first += format::frames_per_table_block) {
         Block block{};
         auto& table = reinterpret_cast<format::FrameTableBlock&>(block);
-        table.header.kind = static_cast<u16>(format::BlockKind::frame_table);
         const u64 count = std::min<u64>(used_frames - first, format::frames_per_table_block);
         for (u64 i = 0; i < count; ++i) {
             const bool is_last = first + i + 1 == used_frames;
@@ -161,8 +160,8 @@ Errc write_frame_table(Disk& disk, const Superblock& superblock, u64 used_frames
         }
         const u64 place =
             superblock.frame_table_offset + first / format::frames_per_table_block * block_size;
-        format::seal_block(block, superblock.header.volume, place, first_transaction);
-        WARREN_TRY(disk.write(place, std::as_bytes(std::span(&block, 1))));
+        WARREN_TRY(write_sealed(disk, place, format::BlockKind::frame_table,
+                                superblock.header.volume, first_transaction, block));
     }
     return Errc::ok;
 }

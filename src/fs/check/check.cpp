@@ -82,7 +82,7 @@ class Checker {
         const u64 place = superblock_.orphan_directory * format::inode_size;
         Block block;
         const u64 start = place / format::block_size * format::block_size;
-        WARREN_TRY(disk_.read(start, std::as_writable_bytes(std::span(&block, 1))));
+        WARREN_TRY(disk_.read(start, block.bytes()));
         const auto* bytes = reinterpret_cast<const std::byte*>(&block) + (place - start);
         const auto& directory = *reinterpret_cast<const format::Inode*>(bytes);
         result_.orphans = directory.entries & ~format::entries_dying;

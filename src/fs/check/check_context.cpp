@@ -40,7 +40,7 @@ std::string name_in(Context& context, u64 place, u32 slot) {
 }  // namespace
 
 bool Context::read(u64 place, Block& block) {
-    return disk.read(place, std::as_writable_bytes(std::span(&block, 1))) == Errc::ok;
+    return disk.read(place, block.bytes()) == Errc::ok;
 }
 
 bool Context::read_inode(u32 ordinal, Inode& inode) {
@@ -59,7 +59,7 @@ Errc Context::write_inode(u32 ordinal, const Inode& inode, u64 transaction) {
     Block block;
     if (!read(place, block)) block = Block{};
     reinterpret_cast<Inode*>(&block)[slot] = reinterpret_cast<Inode*>(&alone)[slot];
-    return disk.write(place, std::as_bytes(std::span(&block, 1)));
+    return disk.write(place, block.bytes());
 }
 
 Inode Context::usable_inode(u32 ordinal) {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "fs/check/check_frames.hpp"
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/format/check_structure.hpp"
 
 namespace warren::check {
@@ -57,12 +57,9 @@ void FrameMap::load_counts_of(u64 frame, u64 pointer) {
         return;
     }
     Block block;
-    const bool is_read =
-        disk_.read(place, std::as_writable_bytes(std::span(&block, 1))) == Errc::ok;
     const auto& found = reinterpret_cast<const ReferenceBlock&>(block);
-    const bool is_sound = is_read &&
-                          format::check_block(block, BlockKind::reference_counts,
-                                              superblock_.header.volume, place) == Errc::ok &&
+    const bool is_sound = read_checked(disk_, place, BlockKind::reference_counts,
+                                       superblock_.header.volume, block) == Errc::ok &&
                           found.header.owner == frame && found.header.owner_generation == 0;
     if (!is_sound) {
         report_.volume(name_of_frame(frame) + "its reference counts are damaged");
@@ -112,12 +109,11 @@ Errc FrameMap::write_counts(u64 transaction) {
         }
         Block block{};
         auto& out = reinterpret_cast<ReferenceBlock&>(block);
-        out.header.kind = static_cast<u16>(BlockKind::reference_counts);
         out.header.owner = frame;
         for (u32 i = 0; i < blocks_per_frame; ++i)
             counts.extra[i] = out.extra[i] = counts.right_extra(i);
-        format::seal_block(block, superblock_.header.volume, counts.place, transaction);
-        WARREN_TRY(disk_.write(counts.place, std::as_bytes(std::span(&block, 1))));
+        WARREN_TRY(write_sealed(disk_, counts.place, BlockKind::reference_counts,
+                                superblock_.header.volume, transaction, block));
     }
     return Errc::ok;
 }

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 
 namespace warren::check {
 
@@ -90,7 +90,7 @@ Errc FrameMap::load(const std::vector<u64>& forced) {
 Errc FrameMap::load_group(u64 index) {
     Block block;
     const u64 place = superblock_.frame_table_offset + index * block_size;
-    const Errc code = disk_.read(place, std::as_writable_bytes(std::span(&block, 1)));
+    const Errc code = disk_.read(place, block.bytes());
     if (code != Errc::ok && code != Errc::io) return code;
     if (code == Errc::ok && is_zero(block)) return Errc::ok;
     Group& group = find_or_add(index * frames_per_table_block);
@@ -138,9 +138,8 @@ void FrameMap::load_entry(Group& group, u32 entry) {
 bool FrameMap::looks_like_inodes(u64 frame) {
     Block block;
     const u64 place = frame * frame_size;
-    return disk_.read(place, std::as_writable_bytes(std::span(&block, 1))) == Errc::ok &&
-           format::check_block(block, format::BlockKind::inode_bitmap, superblock_.header.volume,
-                               place) == Errc::ok;
+    return read_checked(disk_, place, format::BlockKind::inode_bitmap, superblock_.header.volume,
+                        block) == Errc::ok;
 }
 
 /// Marks the frames with superblocks, frame table and journal as system frames, and no others.
@@ -446,10 +445,9 @@ Errc FrameMap::write(u64 transaction, bool is_final) {
         Block block{};
         auto& table = reinterpret_cast<format::FrameTableBlock&>(block);
         if (!fill_block(*group, is_final, table)) continue;
-        table.header.kind = static_cast<u16>(format::BlockKind::frame_table);
         const u64 place = superblock_.frame_table_offset + group->index * block_size;
-        format::seal_block(block, superblock_.header.volume, place, transaction);
-        WARREN_TRY(disk_.write(place, std::as_bytes(std::span(&block, 1))));
+        WARREN_TRY(write_sealed(disk_, place, format::BlockKind::frame_table,
+                                superblock_.header.volume, transaction, block));
         for (u32 entry = 0; entry < frames_per_table_block; ++entry) {
             std::memcpy(group->entries[entry].used, table.entries[entry].used,
                         sizeof table.entries[entry].used);

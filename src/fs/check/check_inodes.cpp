@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fs/check/check_context.hpp"
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/format/check_structure.hpp"
 
 namespace warren::check {
@@ -78,9 +78,8 @@ class InodeScan {
     void read_bitmap(u32 index) {
         const u64 place = inodes_.frames[index] * format::frame_size;
         Block block;
-        const bool is_sound = context_.read(place, block) &&
-                              format::check_block(block, format::BlockKind::inode_bitmap,
-                                                  context_.volume(), place) == Errc::ok;
+        const bool is_sound = read_checked(context_.disk, place, format::BlockKind::inode_bitmap,
+                                           context_.volume(), block) == Errc::ok;
         inodes_.has_bitmap[index] = is_sound;
         inodes_.writes_bitmap[index] = !is_sound;
         if (!is_sound) {

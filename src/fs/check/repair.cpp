@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fs/check/check_directories.hpp"
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/format/check_structure.hpp"
 
 namespace warren::check {
@@ -266,10 +266,9 @@ Errc Repair::write_bitmaps() {
             is_changed = is_changed || status == Status::unusable;
         }
         if (!is_changed) continue;
-        bitmap.header.kind = static_cast<u16>(format::BlockKind::inode_bitmap);
         const u64 place = inodes_.frames[index] * format::frame_size;
-        format::seal_block(block, context_.volume(), place, transaction_);
-        WARREN_TRY(context_.disk.write(place, std::as_bytes(std::span(&block, 1))));
+        WARREN_TRY(write_sealed(context_.disk, place, format::BlockKind::inode_bitmap,
+                                context_.volume(), transaction_, block));
     }
     return context_.disk.flush();
 }

@@ -163,9 +163,8 @@ Errc TreeWriter::finish() {
     is_finished_ = true;
     if (blocks_.empty()) return Errc::ok;
     WARREN_TRY(context_.frames.write(transaction_, false));
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        WARREN_TRY(context_.disk.write(places_[i], std::as_bytes(std::span(blocks_[i].get(), 1))));
-    }
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+        WARREN_TRY(context_.disk.write(places_[i], blocks_[i]->bytes()));
     return context_.disk.flush();
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/crc32c.hpp"
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 
 namespace warren {
 namespace {
@@ -132,8 +132,7 @@ class Reader {
     }
 
     Errc read_block(u64 place, BlockKind kind) {
-        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block_, 1))));
-        return format::check_block(block_, kind, superblock_.header.volume, place);
+        return read_checked(disk_, place, kind, superblock_.header.volume, block_);
     }
 
     /// Reads descriptor `index` and checks all that can be checked without other blocks.

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "fs/format/check_block.hpp"
+#include "fs/disk/block_io.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/journal.hpp"
 
@@ -16,6 +16,7 @@ namespace {
 
 using format::Block;
 using format::block_size;
+using format::BlockKind;
 using format::Superblock;
 
 Failure unreadable(const std::string& path, Errc first, Errc second) {
@@ -108,10 +109,9 @@ const char* find_nonsense(const Superblock& superblock) {
 }
 
 Errc write_copy(Disk& disk, Superblock& superblock, u64 place, u64 transaction) {
-    superblock.header.kind = static_cast<u16>(format::BlockKind::superblock);
     Superblock copy = superblock;
-    format::seal_block(reinterpret_cast<Block&>(copy), format::volume_of(copy), place, transaction);
-    WARREN_TRY(disk.write(place, std::as_bytes(std::span(&copy, 1))));
+    WARREN_TRY(write_sealed(disk, place, BlockKind::superblock, format::volume_of(copy),
+                            transaction, reinterpret_cast<Block&>(copy)));
     superblock.header = copy.header;
     return disk.flush();
 }
@@ -120,10 +120,10 @@ Errc write_copy(Disk& disk, Superblock& superblock, u64 place, u64 transaction) 
 
 Errc read_superblock_copy(Disk& disk, u64 place, Superblock& superblock) {
     if (disk.size_bytes() < place + block_size) return Errc::no_data;
-    WARREN_TRY(disk.read(place, std::as_writable_bytes(std::span(&superblock, 1))));
+    auto& block = reinterpret_cast<Block&>(superblock);
+    WARREN_TRY(disk.read(place, block.bytes()));
     if (superblock.magic != format::magic) return Errc::no_data;
-    return format::check_block(reinterpret_cast<const Block&>(superblock),
-                               format::BlockKind::superblock, format::volume_of(superblock), place);
+    return format::check_block(block, BlockKind::superblock, format::volume_of(superblock), place);
 }
 
 Failure validate_superblock(const Superblock& superblock, u64 device_bytes,

@@ -12,10 +12,9 @@ namespace warren::format {
 namespace {
 
 u32 block_crc(const Block& block) {
-    const auto bytes = std::as_bytes(std::span(block.words));
     const u32 zero = 0;
     const u32 start = crc32c(std::as_bytes(std::span(&zero, 1)));
-    return crc32c(bytes.subspan(sizeof(u32)), start);
+    return crc32c(block.bytes().subspan(sizeof(u32)), start);
 }
 
 u32 inode_crc(const Inode& inode, u64 volume, u64 number) {

@@ -5,6 +5,9 @@
 // Invariant: the format contains no memory addresses, only byte offsets from the volume's start.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "base/host_device.hpp"
 #include "warren/types.hpp"
 
@@ -97,6 +100,9 @@ static_assert(offsetof(BlockHeader, kind) == 4 && offsetof(BlockHeader, owner) =
 /// One metadata block as words; all 4 KiB structures of the format are overlaid on it.
 struct alignas(block_size) Block {
     u64 words[block_size / 8];
+
+    std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
+    std::span<const std::byte> bytes() const { return std::as_bytes(std::span(words)); }
 };
 static_assert(sizeof(Block) == block_size);
 

@@ -107,7 +107,7 @@ Errc VolumeImplementation::load_frame_table() {
         auto& table = store.frame_table[index];
         auto& block = reinterpret_cast<format::Block&>(table);
         const u64 place = superblock_.frame_table_offset + index * format::block_size;
-        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&block, 1))));
+        WARREN_TRY(disk_.read(place, block.bytes()));
         static const format::Block untouched{};
         if (std::memcmp(&block, &untouched, sizeof block) == 0) continue;
         WARREN_TRY(format::check_block(block, format::BlockKind::frame_table, volume, place));
