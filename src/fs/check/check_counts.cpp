@@ -34,19 +34,16 @@ u32 FrameMap::Counts::wrong() const {
 }
 
 void FrameMap::load_counts() {
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            format::FrameEntry& found = group->entries[entry];
-            if (found.references == 0) continue;
-            const u64 frame = group->index * frames_per_table_block + entry;
-            load_counts_of(frame, found.references);
-            // A pointer that leads to no usable counts is cleared; the table block is rewritten.
-            if (counts_[frame].place == 0) {
-                found.references = 0;
-                group->must_write = true;
-            }
+    for_each_entry([this](u64 frame, Group& group, u32 entry) {
+        format::FrameEntry& found = group.entries[entry];
+        if (found.references == 0) return;
+        load_counts_of(frame, found.references);
+        // A pointer that leads to no usable counts is cleared; the table block is rewritten.
+        if (counts_[frame].place == 0) {
+            found.references = 0;
+            group.must_write = true;
         }
-    }
+    });
 }
 
 void FrameMap::load_counts_of(u64 frame, u64 pointer) {

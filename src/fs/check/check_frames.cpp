@@ -76,14 +76,11 @@ Errc FrameMap::load(const std::vector<u64>& forced) {
     mark_system();
     for (const u64 frame : forced)
         mark_whole(frame, FrameKind::inodes);
-    for (const auto& group : groups_) {
-        if (!group) continue;
-        for (u32 entry = 0; entry < frames_per_table_block; ++entry) {
-            if (group->entries[entry].kind != static_cast<u64>(FrameKind::inodes)) continue;
-            inode_frames_.push_back(group->index * frames_per_table_block + entry);
-            mark_whole(inode_frames_.back(), FrameKind::inodes);
-        }
-    }
+    for_each_entry([&](u64 frame, const Group& group, u32 entry) {
+        if (group.entries[entry].kind != static_cast<u64>(FrameKind::inodes)) return;
+        inode_frames_.push_back(frame);
+        mark_whole(frame, FrameKind::inodes);
+    });
     return Errc::ok;
 }
 
@@ -153,17 +150,14 @@ void FrameMap::mark_system() {
     add(superblock_.frame_table_offset, superblock_.frame_table_blocks);
     add(superblock_.journal_offset, superblock_.journal_blocks);
     std::ranges::sort(system);
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            const u64 frame = group->index * frames_per_table_block + entry;
-            u64& kind = group->entries[entry].kind;
-            if (kind != static_cast<u64>(FrameKind::system)) continue;
-            if (std::ranges::binary_search(system, frame)) continue;
-            report_.volume("frame " + std::to_string(frame) +
-                           ": is marked as a part of the volume itself but is none");
-            kind = unknown;
-        }
-    }
+    for_each_entry([&](u64 frame, Group& group, u32 entry) {
+        u64& kind = group.entries[entry].kind;
+        if (kind != static_cast<u64>(FrameKind::system)) return;
+        if (std::ranges::binary_search(system, frame)) return;
+        report_.volume("frame " + std::to_string(frame) +
+                       ": is marked as a part of the volume itself but is none");
+        kind = unknown;
+    });
     for (const u64 frame : system)
         mark_whole(frame, FrameKind::system);
 }
@@ -193,12 +187,9 @@ bool FrameMap::is_owned(u64 place) const {
 
 void FrameMap::for_each_frame(
     const std::function<void(u64, const format::FrameEntry&, const u64 (&)[8])>& visit) const {
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            visit(group->index * frames_per_table_block + entry, group->entries[entry],
-                  group->owned[entry]);
-        }
-    }
+    for_each_entry([&](u64 frame, const Group& group, u32 entry) {
+        visit(frame, group.entries[entry], group.owned[entry]);
+    });
 }
 
 /// Whether blocks of `kind` may lie in the frame. A free frame or one of unknown kind gets the kind
@@ -276,23 +267,21 @@ void FrameMap::release(u64 place, u64 blocks) {
 }
 
 void FrameMap::for_each_unowned_metadata(const std::function<void(u64)>& visit) const {
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            const format::FrameEntry& found = group->entries[entry];
-            const u64 frame = group->index * frames_per_table_block + entry;
-            const bool may_be =
-                frame < superblock_.frame_count &&
-                (found.kind == static_cast<u64>(FrameKind::metadata) || found.kind == unknown);
-            for (u32 bit = 0; may_be && bit < blocks_per_frame; ++bit) {
-                const u64 used = group->is_damaged ? ~u64{0} : found.used[bit / 64];
-                const u64 unowned = used & ~group->owned[entry][bit / 64];
-                if ((unowned >> bit % 64 & 1) != 0) visit(frame * frame_size + bit * block_size);
-            }
+    for_each_entry([&](u64 frame, const Group& group, u32 entry) {
+        const format::FrameEntry& found = group.entries[entry];
+        const bool may_be =
+            frame < superblock_.frame_count &&
+            (found.kind == static_cast<u64>(FrameKind::metadata) || found.kind == unknown);
+        for (u32 bit = 0; may_be && bit < blocks_per_frame; ++bit) {
+            const u64 used = group.is_damaged ? ~u64{0} : found.used[bit / 64];
+            const u64 unowned = used & ~group.owned[entry][bit / 64];
+            if ((unowned >> bit % 64 & 1) != 0) visit(frame * frame_size + bit * block_size);
         }
-    }
+    });
 }
 
-void FrameMap::compare_frame(const Group& group, u32 entry) {
+void FrameMap::compare_frame(u64 frame, const Group& group, u32 entry) const {
+    if (group.is_damaged) return;
     const format::FrameEntry& found = group.entries[entry];
     u64 leaked[8];
     u64 missing[8];
@@ -300,22 +289,18 @@ void FrameMap::compare_frame(const Group& group, u32 entry) {
         leaked[w] = found.used[w] & ~group.owned[entry][w];
         missing[w] = group.owned[entry][w] & ~found.used[w];
     }
-    const std::string frame =
-        "frame " + std::to_string(group.index * frames_per_table_block + entry) + ": ";
+    const std::string name = "frame " + std::to_string(frame) + ": ";
     if (const u32 count = count_bits(leaked); count > 0) {
-        report_.volume(frame + "blocks in use that belong to nothing: " + std::to_string(count));
+        report_.volume(name + "blocks in use that belong to nothing: " + std::to_string(count));
     }
     if (const u32 count = count_bits(missing); count > 0) {
-        report_.volume(frame + "blocks marked free that are in use: " + std::to_string(count));
+        report_.volume(name + "blocks marked free that are in use: " + std::to_string(count));
     }
 }
 
 void FrameMap::compare() {
-    for (const auto& group : groups_) {
-        if (!group || group->is_damaged) continue;
-        for (u32 entry = 0; entry < frames_per_table_block; ++entry)
-            compare_frame(*group, entry);
-    }
+    for_each_entry(
+        [this](u64 frame, const Group& group, u32 entry) { compare_frame(frame, group, entry); });
     compare_counts();
     compare_counters();
 }
@@ -341,43 +326,31 @@ void FrameMap::compare_counters() const {
 
 u64 FrameMap::blocks_owned() const {
     u64 count = 0;
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            count += count_bits(group->owned[entry]);
-        }
-    }
+    for_each_entry(
+        [&](u64, const Group& group, u32 entry) { count += count_bits(group.owned[entry]); });
     return count;
 }
 
 u64 FrameMap::blocks_used() const {
     u64 count = 0;
-    for (const auto& group : groups_) {
-        for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-            count += group->is_damaged ? count_bits(group->owned[entry])
-                                       : count_bits(group->entries[entry].used);
-        }
-    }
+    for_each_entry([&](u64, const Group& group, u32 entry) {
+        count += count_bits(group.is_damaged ? group.owned[entry] : group.entries[entry].used);
+    });
     return count;
 }
 
 void FrameMap::fill(format::Superblock& superblock) const {
     superblock.blocks_used = blocks_owned();
-    const auto for_each_kind = [&](const auto& body) {
-        for (const auto& group : groups_) {
-            for (u32 entry = 0; group && entry < frames_per_table_block; ++entry) {
-                body(group->index * frames_per_table_block + entry,
-                     static_cast<FrameKind>(group->entries[entry].kind));
-            }
-        }
-    };
     u64& metadata_end = superblock.metadata_frames_end;
-    for_each_kind([&](u64 frame, FrameKind kind) {
+    for_each_entry([&](u64 frame, const Group& group, u32 entry) {
+        const auto kind = static_cast<FrameKind>(group.entries[entry].kind);
         const bool is_metadata = kind == FrameKind::metadata || kind == FrameKind::inodes;
         if (is_metadata) metadata_end = std::max(metadata_end, frame + 1);
     });
     u64& data_begin = superblock.data_frames_begin;
     data_begin = superblock.frame_count;
-    for_each_kind([&](u64 frame, FrameKind kind) {
+    for_each_entry([&](u64 frame, const Group& group, u32 entry) {
+        const auto kind = static_cast<FrameKind>(group.entries[entry].kind);
         // A volume that has grown may have its frame table above the metadata.
         const bool is_moved = kind == FrameKind::system && frame >= metadata_end;
         if (kind == FrameKind::data || is_moved) data_begin = std::min(data_begin, frame);

@@ -89,6 +89,14 @@ class FrameMap {
     };
     static constexpr u64 unknown = 0xff;  // FrameEntry::kind until the first claim
 
+    /// Calls `body(frame, group, entry)` for each frame that has an entry in the table.
+    template <class Body>
+    void for_each_entry(const Body& body) const {
+        for (const auto& group : groups_) {
+            for (u32 entry = 0; group && entry < format::frames_per_table_block; ++entry)
+                body(group->index * format::frames_per_table_block + entry, *group, entry);
+        }
+    }
     Group* find(u64 frame) const;
     Group& find_or_add(u64 frame);
     Errc load_group(u64 index);
@@ -98,7 +106,7 @@ class FrameMap {
     bool looks_like_inodes(u64 frame);
     bool adopt(Group& group, u64 frame, FrameKind kind, Trust trust);
     u32 claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Trust trust);
-    void compare_frame(const Group& group, u32 entry);
+    void compare_frame(u64 frame, const Group& group, u32 entry) const;
     void compare_counters() const;
     void load_counts_of(u64 frame, u64 pointer);
     void compare_counts() const;
