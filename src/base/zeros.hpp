@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test for zero bytes, used by deduplication inside and outside of a volume.
+// A test for zero bytes.
 #pragma once
 
 #include <cstddef>

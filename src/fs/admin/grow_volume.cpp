@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/quote.hpp"
+#include "base/zeros.hpp"
 #include "fs/admin/make_volume.hpp"
 #include "fs/admin/volume_layout.hpp"
 #include "fs/commit/journal.hpp"
@@ -32,10 +33,6 @@ Failure io_failure(const std::string& path, Errc code) {
                       "), it keeps its size; check the device and the system's log"};
 }
 
-bool is_untouched(const Block& block) {
-    return std::ranges::all_of(block.words, [](u64 word) { return word == 0; });
-}
-
 /// Writes the frame table to its new place, block by block: the old entries with some frames
 /// changed.
 class TableMove {
@@ -58,7 +55,7 @@ class TableMove {
             if (!is_needed(i)) continue;
             WARREN_TRY(load(i));
             edit(i);
-            if (is_untouched(block_)) continue;
+            if (is_all_zero(block_.bytes())) continue;
             const u64 place = grown_.frame_table_offset + i * block_size;
             WARREN_TRY(write_sealed(disk_, place, format::BlockKind::frame_table,
                                     grown_.header.volume, transaction, block_));
@@ -81,7 +78,7 @@ class TableMove {
         if (index >= table_blocks_for(old_.frame_count)) return Errc::ok;
         const u64 place = old_.frame_table_offset + index * block_size;
         WARREN_TRY(disk_.read(place, block_.bytes()));
-        if (is_untouched(block_)) return Errc::ok;
+        if (is_all_zero(block_.bytes())) return Errc::ok;
         return format::check_block(block_, format::BlockKind::frame_table, old_.header.volume,
                                    place);
     }

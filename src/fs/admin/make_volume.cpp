@@ -16,6 +16,7 @@
 
 #include "base/file_clock.hpp"
 #include "base/quote.hpp"
+#include "base/zeros.hpp"
 #include "fs/admin/volume_layout.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/disk/block_io.hpp"
@@ -90,7 +91,7 @@ const char* find_contents(Disk& disk) {
     for (const u64 place : {u64{0}, 64 * kib}) {
         if (disk.size_bytes() < place + block_size) continue;
         if (disk.read(place, block.bytes()) != Errc::ok) continue;
-        if (std::ranges::any_of(block.words, [](u64 word) { return word != 0; })) return "data";
+        if (!is_all_zero(block.bytes())) return "data";
     }
     return nullptr;
 }

@@ -397,7 +397,7 @@ void MetaLoader::load_frame(u64 frame) {
     if (kind != FrameKind::inodes && kind != FrameKind::metadata) return;
     auto* memory = reinterpret_cast<Block*>(store_.base + first_place);
     u64* resident = store_.resident + frame * (blocks / 64);
-    if (std::any_of(resident, resident + blocks / 64, [](u64 word) { return word != 0; })) return;
+    if (core::has_bit(resident)) return;
     const auto show = [&](u32 block) {
         // Release: pairs with the acquire in Operation::pin().
         device_atomic<u64>(resident[block / 64])

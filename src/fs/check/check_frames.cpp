@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/zeros.hpp"
+#include "fs/core/frame_bits.hpp"
 #include "fs/disk/block_io.hpp"
 
 namespace warren::check {
@@ -18,15 +20,6 @@ using format::frame_size;
 using format::frames_per_table_block;
 
 namespace {
-
-/// The bits of blocks [first, first + count) that lie in word `word` of a frame.
-u64 mask_of(u32 word, u32 first, u32 count) {
-    const u32 begin = std::max(first, word * 64);
-    const u32 end = std::min(first + count, word * 64 + 64);
-    if (begin >= end) return 0;
-    const u64 ones = end - begin == 64 ? ~u64{0} : (u64{1} << (end - begin)) - 1;
-    return ones << begin % 64;
-}
 
 u32 count_bits(const u64 (&words)[8]) {
     u32 count = 0;
@@ -46,10 +39,6 @@ const char* name_of(FrameKind kind) {
         default:
             return "parts of the volume itself";
     }
-}
-
-bool is_zero(const Block& block) {
-    return std::ranges::all_of(block.words, [](u64 word) { return word == 0; });
 }
 
 }  // namespace
@@ -89,7 +78,7 @@ Errc FrameMap::load_group(u64 index) {
     const u64 place = superblock_.frame_table_offset + index * block_size;
     const Errc code = disk_.read(place, block.bytes());
     if (code != Errc::ok && code != Errc::io) return code;
-    if (code == Errc::ok && is_zero(block)) return Errc::ok;
+    if (code == Errc::ok && is_all_zero(block.bytes())) return Errc::ok;
     Group& group = find_or_add(index * frames_per_table_block);
     group.is_damaged =
         code != Errc::ok || format::check_block(block, format::BlockKind::frame_table,
@@ -214,7 +203,7 @@ u32 FrameMap::claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Tr
     const u32 entry = static_cast<u32>(frame % frames_per_table_block);
     const bool needs_used = trust == Trust::little && !group->is_damaged;
     for (u32 word = first / 64; word * 64 < first + count; ++word) {
-        const u64 mask = mask_of(word, first, count);
+        const u64 mask = core::run_mask(word, first, count);
         u64 bad = group->owned[entry][word] & mask;
         if (needs_used) bad |= ~group->entries[entry].used[word] & mask;
         if (bad == 0) {
@@ -222,7 +211,7 @@ u32 FrameMap::claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Tr
             continue;
         }
         const u32 stop = word * 64 + static_cast<u32>(std::countr_zero(bad));
-        group->owned[entry][word] |= mask_of(word, first, stop - first);
+        group->owned[entry][word] |= core::run_mask(word, first, stop - first);
         return stop - first;
     }
     return count;
@@ -244,26 +233,17 @@ u64 FrameMap::claim(u64 place, u64 blocks, FrameKind kind, Trust trust) {
 }
 
 void FrameMap::release(u64 place, u64 blocks) {
-    u64 block = place / block_size;
-    while (blocks > 0) {
-        const u64 frame = block / blocks_per_frame;
-        const u32 first = static_cast<u32>(block % blocks_per_frame);
-        const u32 count = static_cast<u32>(std::min<u64>(blocks, blocks_per_frame - first));
-        Group& group = *find(frame);
-        u64 kept[8] = {};
+    core::for_each_word(place, blocks, [&](u64 frame, u32 word, u64 mask) {
+        u64 kept = 0;
         if (const auto found = counts_.find(frame); found != counts_.end()) {
-            for (u32 bit = first; bit < first + count; ++bit) {
-                u32& claims = found->second.claims[bit];
-                if (claims > 0 && --claims > 0) kept[bit / 64] |= u64{1} << bit % 64;
+            for (u32 bit = 0; bit < 64; ++bit) {
+                u32& claims = found->second.claims[word * 64 + bit];
+                const u64 one = mask & u64{1} << bit;
+                if (one != 0 && claims > 0 && --claims > 0) kept |= one;
             }
         }
-        for (u32 word = first / 64; word * 64 < first + count; ++word) {
-            const u64 released = mask_of(word, first, count) & ~kept[word];
-            group.owned[frame % frames_per_table_block][word] &= ~released;
-        }
-        block += count;
-        blocks -= count;
-    }
+        find(frame)->owned[frame % frames_per_table_block][word] &= ~mask | kept;
+    });
 }
 
 void FrameMap::for_each_unowned_metadata(const std::function<void(u64)>& visit) const {

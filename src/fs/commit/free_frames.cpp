@@ -18,13 +18,6 @@ constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 // could report a full volume.
 constexpr u64 free_frames_min = 8;
 
-bool has_resident_block(const u64* resident) {
-    u64 any = 0;
-    for (u64 w = 0; w < words_per_frame; ++w)
-        any |= relaxed_load(resident[w]);
-    return any != 0;
-}
-
 }  // namespace
 
 void give_back_free_frames(const core::Store& store) {
@@ -34,7 +27,7 @@ void give_back_free_frames(const core::Store& store) {
         frame = core::find_bit_up(store.frames_free, frame, end);
         if (frame >= end) return;
         u64* const resident = store.resident + frame * words_per_frame;
-        if (!has_resident_block(resident)) continue;
+        if (!core::has_bit(resident)) continue;
         if (relaxed_load(store.state->free_frames) < free_frames_min) return;
         if (!core::claim_data_frame_at(store, frame)) continue;
         if (!ops::has_dirty_block(store, frame)) {

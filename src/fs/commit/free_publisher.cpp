@@ -53,17 +53,14 @@ Errc FreePublisher::note_frame(u64 frame, const format::FrameEntry& committed) {
         static_cast<void>(disk_.discard(frame * format::frame_size, format::frame_size));
     } else if (kind == FrameKind::data || kind == FrameKind::metadata) {
         u64 freed[8];
-        bool freed_some = false;
-        bool is_empty = true;
         for (u32 w = 0; w < 8; ++w) {
             noted.used[w] = committed.used[w];
             freed[w] = relaxed_load(overlay.committed[w]) & ~committed.used[w];
-            freed_some = freed_some || freed[w] != 0;
-            is_empty = is_empty && committed.used[w] == 0;
         }
+        const bool freed_some = core::has_bit(freed);
         // Blocks that were allocated and freed between two commits may also have left a frame
         // empty.
-        if (!freed_some && !is_empty) return Errc::ok;
+        if (!freed_some && core::has_bit(noted.used)) return Errc::ok;
         if (freed_some) discard_runs(frame, freed);
     } else {
         return Errc::ok;
@@ -118,12 +115,9 @@ Errc FreePublisher::publish_there() {
         relaxed_store(store_.frame(frame.frame).kind, static_cast<u64>(kind));
     };
     for (const ops::CommittedFrame& frame : frames_) {
-        u64 any = 0;
-        for (u32 w = 0; w < 8; ++w) {
-            any |= frame.used[w];
+        for (u32 w = 0; w < 8; ++w)
             relaxed_store(store_.overlays[frame.frame].committed[w], frame.used[w]);
-        }
-        if (any == 0) set_kind(frame, FrameKind::free);
+        if (!core::has_bit(frame.used)) set_kind(frame, FrameKind::free);
     }
     WARREN_TRY(engine_->publish(frames_, empty_inode_frames_));
     for (const ops::CommittedFrame& frame : frames_)

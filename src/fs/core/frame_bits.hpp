@@ -36,6 +36,11 @@ WARREN_HD inline u64 find_bit_up(const u64* words, u64 begin, u64 end) {
     return end;
 }
 
+/// Whether any of a frame's bits is set. `words` are those of its blocks.
+WARREN_HD inline bool has_bit(const u64* words) {
+    return find_bit_up(words, 0, format::blocks_per_frame) < format::blocks_per_frame;
+}
+
 /// The last set bit in [begin, end), or `end`.
 WARREN_HD inline u64 find_bit_down(const u64* words, u64 begin, u64 end) {
     u64 above = end;

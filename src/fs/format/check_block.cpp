@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/crc32c.hpp"
+#include "base/zeros.hpp"
 #include "fs/format/frame.hpp"
 
 namespace warren::format {
@@ -62,12 +63,7 @@ void seal_inodes(Block& block, u64 volume, u64 place, u64 transaction) {
 }
 
 bool inode_is_sound(const Inode& inode, u64 volume, u64 number) {
-    if (inode.generation == 0) {
-        u64 bits = 0;
-        for (u64 i = 0; i < inode_size / 8; ++i)
-            bits |= reinterpret_cast<const u64*>(&inode)[i];
-        return bits == 0;
-    }
+    if (inode.generation == 0) return is_all_zero(std::as_bytes(std::span(&inode, 1)));
     return inode.crc == inode_crc(inode, volume, number);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
+#include "base/zeros.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
@@ -108,8 +109,7 @@ Errc VolumeImplementation::load_frame_table() {
         auto& block = reinterpret_cast<format::Block&>(table);
         const u64 place = superblock_.frame_table_offset + index * format::block_size;
         WARREN_TRY(disk_.read(place, block.bytes()));
-        static const format::Block untouched{};
-        if (std::memcmp(&block, &untouched, sizeof block) == 0) continue;
+        if (is_all_zero(block.bytes())) continue;
         WARREN_TRY(format::check_block(block, format::BlockKind::frame_table, volume, place));
         for (const format::FrameEntry& entry : table.entries) {
             if (entry.kind > static_cast<u64>(FrameKind::data)) return Errc::corrupt;
@@ -135,11 +135,8 @@ void VolumeImplementation::adopt_frame(u64 frame) {
     core::Store& store = memory_.store();
     FrameKind kind = core::kind_of(store, frame);
     if (kind == FrameKind::metadata || kind == FrameKind::data) {
-        u64 any = 0;
-        for (const u64& word : store.frame(frame).used)
-            any |= word;
         // The commit that emptied it was the last one, so the frame was not freed on disk.
-        if (any == 0) kind = FrameKind::free;
+        if (!core::has_bit(store.frame(frame).used)) kind = FrameKind::free;
         relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
     }
     switch (kind) {

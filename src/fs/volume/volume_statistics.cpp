@@ -55,12 +55,8 @@ MetadataFrames look_at_metadata(const core::Store& store, MetaLoader& loader, bo
 bool has_empty_data_frame(const core::Store& store) {
     for (u64 frame = relaxed_load(store.state->data_frames_begin); frame < store.frame_count;
          ++frame) {
-        const FrameKind kind = core::kind_of(store, frame);
-        if (kind != FrameKind::data) continue;
-        u32 w = 0;
-        while (w < 8 && relaxed_load(store.frame(frame).used[w]) == 0)
-            ++w;
-        if (w == 8) return true;
+        if (core::kind_of(store, frame) != FrameKind::data) continue;
+        if (!core::has_bit(store.frame(frame).used)) return true;
     }
     return false;
 }

@@ -171,9 +171,8 @@ Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
 /// Copies all metadata frames of which the host has a block in memory, and the resident bits.
 Errc DeviceStore::upload_blocks() {
     const auto is_wanted = [&](u64 frame) {
-        const u64* words = host_.resident + frame * words_per_frame;
         return holds_metadata(core::kind_of(host_, frame)) &&
-               std::any_of(words, words + words_per_frame, [](u64 word) { return word != 0; });
+               core::has_bit(host_.resident + frame * words_per_frame);
     };
     for (u64 frame = 0; frame < frames_with_memory_; ++frame) {
         if (!is_wanted(frame)) continue;
