@@ -39,7 +39,7 @@ std::string driver_version() {
 }
 
 Finding mps_finding(const GpuFacts& facts) {
-    if (facts.shares_through_mps) {
+    if (facts.first.shares_through_mps) {
         return {State::good, "mps",
                 "runs, and this program shares the GPU through it; a fault in one of its "
                 "processes ends the work of all of them on that GPU"};
@@ -75,9 +75,9 @@ void examine(const std::string& directory, bool measure, const Tell& tell) {
     }
     const std::string driver = driver_version();
     tell({State::good, gpu_subject,
-          facts.name + ", " + long_size(facts.memory_bytes) + " (" +
-              long_size(facts.memory_free_bytes) + " free), " +
-              std::to_string(facts.multiprocessors) + " multiprocessors, " +
+          facts.first.name + ", " + long_size(facts.first.memory_bytes) + " (" +
+              long_size(facts.first.memory_free_bytes) + " free), " +
+              std::to_string(facts.first.multiprocessors) + " multiprocessors, " +
               (driver.empty() ? "" : "driver " + driver + ", ") + "CUDA " + facts.cuda_version +
               (facts.count > 1 ? ", the first of " + std::to_string(facts.count) : "")});
     tell(mps_finding(facts));

@@ -127,20 +127,14 @@ class Checker {
     /// Runs the quick check. `is_done`: all metadata are sound, so there is nothing to repair.
     Failure run_quick_check(bool& is_done) {
         if (result_.problems > 0 || options_.is_full) return {};
-        check::Verdict verdict;
-        const Errc code = check::examine_volume(disk_, superblock_, hash_mask_, options_.engine,
-                                                verdict, result_);
-        if (code != Errc::ok) {
-            return {code, path_ + ": cannot check the volume with the CUDA engine: " +
-                              verdict.why_not + "; use the CPU engine"};
+        const Result<bool> looked =
+            check::examine_volume(disk_, superblock_, hash_mask_, options_.engine, result_);
+        if (!looked) {
+            return {looked.code(), path_ + ": cannot check the volume with the CUDA engine: " +
+                                       result_.note + "; use the CPU engine"};
         }
-        result_.note = verdict.why_not;
-        is_done = verdict.is_sound;
-        if (!is_done) return {};
-        result_.inodes = verdict.inodes;
-        result_.directories = verdict.directories;
-        result_.blocks_used = verdict.blocks_used;
-        return options_.repair ? mark_closed() : Failure{};
+        is_done = *looked;
+        return is_done && options_.repair ? mark_closed() : Failure{};
     }
 
     /// Marks the volume as closed. Otherwise readers would still take a sound volume for one that

@@ -52,11 +52,11 @@ u64 free_memory_bytes() {
     return std::min(available, limit == all || limit < taken ? limit : limit - taken);
 }
 
-Errc examine(const FrameTables& tables, const ReadDisk& read, EngineChoice engine,
+Errc examine(const ExamTables& tables, const ReadDisk& read, EngineChoice engine,
              Examined& examined, std::string& why_not) {
     if (engine == EngineChoice::cuda) {
 #if defined(WARREN_CUDA)
-        return examine_on_device(tables.ref, read, examined, why_not);
+        return examine_on_device(tables, read, examined, why_not);
 #else
         why_not = "this program was built without it";
         return Errc::no_device;
@@ -66,14 +66,15 @@ Errc examine(const FrameTables& tables, const ReadDisk& read, EngineChoice engin
         why_not = "the metadata take more than half of the memory that is free";
         return Errc::no_memory;
     }
-    const Errc code = examine_on_host(tables.ref, read, examined);
+    const Errc code = examine_on_host(tables, read, examined);
     if (code == Errc::no_memory) why_not = "there is not enough memory";
     return code;
 }
 
 }  // namespace
 
-bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 hash_mask) {
+bool fill_tables(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
+                 ExamTables& tables) {
     const CheckOptions silent{};
     CheckResult found;
     Report report(silent, found);
@@ -84,20 +85,20 @@ bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 has
     if (code != Errc::ok || found.problems > 0 || superblock.size_bytes != count * frame_size) {
         return false;
     }
-    slots.assign(count, nobody);
-    kinds.assign(count, 0);
-    used.assign(count * 8, 0);
-    owned.assign(count * 8, 0);
+    tables.slots.assign(count, nobody);
+    tables.kinds.assign(count, 0);
+    tables.used.assign(count * 8, 0);
+    tables.owned.assign(count * 8, 0);
     bool is_marked = true;
     std::vector<u64> metadata;
     frames.for_each_frame([&](u64 frame, const FrameEntry& entry, const u64(&has)[8]) {
         if (frame >= count) return;
-        kinds[frame] = static_cast<u8>(entry.kind);
-        std::copy(std::begin(entry.used), std::end(entry.used), &used[frame * 8]);
-        std::copy(std::begin(has), std::end(has), &owned[frame * 8]);
-        if (entry.references != 0) counted.push_back({frame, entry.references});
+        tables.kinds[frame] = static_cast<u8>(entry.kind);
+        std::copy(std::begin(entry.used), std::end(entry.used), &tables.used[frame * 8]);
+        std::copy(std::begin(has), std::end(has), &tables.owned[frame * 8]);
+        if (entry.references != 0) tables.counted.push_back({frame, entry.references});
         const auto kind = static_cast<FrameKind>(entry.kind);
-        if (kind == FrameKind::inodes) frame_numbers.push_back(frame);
+        if (kind == FrameKind::inodes) tables.frame_numbers.push_back(frame);
         if (kind == FrameKind::metadata) metadata.push_back(frame);
         const bool is_metadata = kind == FrameKind::inodes || kind == FrameKind::metadata;
         if (is_metadata && frame >= superblock.metadata_frames_end) is_marked = false;
@@ -105,34 +106,29 @@ bool FrameTables::fill(Disk& disk, const format::Superblock& superblock, u64 has
                              (kind == FrameKind::system && frame >= superblock.metadata_frames_end);
         if (is_high && frame < superblock.data_frames_begin) is_marked = false;
     });
-    ref.inode_frames = static_cast<u32>(frame_numbers.size());
-    frame_numbers.insert(frame_numbers.end(), metadata.begin(), metadata.end());
-    for (u32 i = 0; i < frame_numbers.size(); ++i)
-        slots[frame_numbers[i]] = i;
-    ref.facts = {superblock.header.volume,
-                 superblock.size_bytes,
-                 count,
-                 {superblock.hash_key[0], superblock.hash_key[1]},
-                 hash_mask,
-                 superblock.root_inode,
-                 superblock.orphan_directory,
-                 superblock.blocks_used,
-                 superblock.inodes_used,
-                 counted.size()};
-    ref.frame_numbers = frame_numbers;
-    ref.slots = slots;
-    ref.kinds = kinds;
-    ref.used = used;
-    ref.owned = owned;
-    ref.counted = counted;
+    std::vector<u64>& numbers = tables.frame_numbers;
+    tables.inode_frames = static_cast<u32>(numbers.size());
+    numbers.insert(numbers.end(), metadata.begin(), metadata.end());
+    for (u32 i = 0; i < numbers.size(); ++i)
+        tables.slots[numbers[i]] = i;
+    tables.facts = {superblock.header.volume,
+                    superblock.size_bytes,
+                    count,
+                    {superblock.hash_key[0], superblock.hash_key[1]},
+                    hash_mask,
+                    superblock.root_inode,
+                    superblock.orphan_directory,
+                    superblock.blocks_used,
+                    superblock.inodes_used,
+                    tables.counted.size()};
     // Ordinals of inodes and indices of blocks are 32-bit numbers.
-    return is_marked && frame_numbers.size() < nobody / format::inodes_per_frame;
+    return is_marked && numbers.size() < nobody / format::inodes_per_frame;
 }
 
-Errc FrameTables::read_frame(Disk& disk, u64 place, std::span<std::byte> target) const {
+Errc read_frame(Disk& disk, const ExamTables& tables, u64 place, std::span<std::byte> target) {
     const u64 frame = place / frame_size;
-    const u64* bits = &used[frame * 8];
-    if (kinds[frame] != static_cast<u8>(FrameKind::inodes)) {
+    const u64* bits = &tables.used[frame * 8];
+    if (tables.kinds[frame] != static_cast<u8>(FrameKind::inodes)) {
         return read_blocks(disk, place, target,
                            [&](u32 block) { return (bits[block / 64] >> block % 64 & 1) != 0; });
     }
@@ -143,33 +139,33 @@ Errc FrameTables::read_frame(Disk& disk, u64 place, std::span<std::byte> target)
     });
 }
 
-Errc examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
-                    EngineChoice engine, Verdict& verdict, CheckResult& result) {
+Result<bool> examine_volume(Disk& disk, const format::Superblock& superblock, u64 hash_mask,
+                            EngineChoice engine, CheckResult& result) {
     constexpr u64 bytes_a_frame = 4 * 64 + 16;  // used and owned blocks, here and in the tables
     if (superblock.frame_count * bytes_a_frame > free_memory_bytes() / 2) {
-        verdict.why_not = "the frame table takes more than half of the memory that is free";
-        return Errc::ok;
+        result.note = "the frame table takes more than half of the memory that is free";
+        return false;
     }
-    FrameTables tables;
-    if (!tables.fill(disk, superblock, hash_mask)) return Errc::ok;
+    ExamTables tables;
+    if (!fill_tables(disk, superblock, hash_mask, tables)) return false;
     Examined examined;
     const auto read = [&](u64 place, std::span<std::byte> target) {
-        return tables.read_frame(disk, place, target);
+        return read_frame(disk, tables, place, target);
     };
-    const Errc code = examine(tables, read, engine, examined, verdict.why_not);
+    const Errc code = examine(tables, read, engine, examined, result.note);
     if (code == Errc::no_device) return code;
-    if (code != Errc::ok) return Errc::ok;
+    if (code != Errc::ok) return false;
     result.engine = engine == EngineChoice::cuda ? EngineChoice::cuda : EngineChoice::cpu;
     result.start_seconds += examined.start_seconds;
     result.load_seconds += examined.load_seconds;
     result.disk_seconds += examined.disk_seconds;
     result.examine_seconds += examined.exam_seconds;
     const ops::examine::ExamState& state = examined.state;
-    verdict.is_sound = state.flaws == 0;
-    verdict.inodes = state.inodes;
-    verdict.directories = state.directories;
-    verdict.blocks_used = state.blocks_used;
-    return Errc::ok;
+    if (state.flaws != 0) return false;
+    result.inodes = state.inodes;
+    result.directories = state.directories;
+    result.blocks_used = state.blocks_used;
+    return true;
 }
 
 }  // namespace warren::check

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "fs/bulk/quick_check/examine.hpp"
 #include "warren/result.hpp"
@@ -16,13 +17,13 @@ namespace warren {
 /// frames.
 struct ExamTables {
     ops::examine::Facts facts;
-    u32 inode_frames = 0;                // how many: they are the first of frame_numbers
-    std::span<const u64> frame_numbers;  // of the frames to load
-    std::span<const u32> slots;
-    std::span<const u8> kinds;
-    std::span<const u64> used;
-    std::span<const u64> owned;
-    std::span<const ops::examine::CountedFrame> counted;
+    u32 inode_frames = 0;            // how many: they are the first of frame_numbers
+    std::vector<u64> frame_numbers;  // of the frames to load
+    std::vector<u32> slots;
+    std::vector<u8> kinds;
+    std::vector<u64> used;
+    std::vector<u64> owned;
+    std::vector<ops::examine::CountedFrame> counted;
 };
 
 /// Reads from the disk. Many threads call it concurrently.

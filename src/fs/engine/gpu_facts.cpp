@@ -3,7 +3,6 @@
 #include "fs/engine/gpu_facts.hpp"
 
 #if defined(WARREN_CUDA)
-#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #endif
 
@@ -14,24 +13,18 @@ namespace warren {
 GpuFacts gpu_facts() {
     GpuFacts facts;
     facts.is_built = true;
-    facts.count = static_cast<u32>(gpu::device_count());
+    facts.count = gpu::device_count();
     if (facts.count == 0) {
         facts.reason = "this machine has no GPU that CUDA can use";
         return facts;
     }
-    gpu::DeviceInfo info;
-    if (gpu::describe_device(0, info) != Errc::ok) {
+    if (gpu::describe_device(0, facts.first) != Errc::ok) {
         facts.reason = gpu::last_failure().message;
         return facts;
     }
     facts.is_there = true;
-    facts.name = info.name;
-    facts.memory_bytes = info.memory_bytes;
-    facts.memory_free_bytes = info.memory_free_bytes;
-    facts.multiprocessors = static_cast<u32>(info.multiprocessors);
-    facts.cuda_version = std::to_string(info.driver_version / 1000) + "." +
-                         std::to_string(info.driver_version % 1000 / 10);
-    facts.shares_through_mps = info.shares_through_mps;
+    facts.cuda_version = std::to_string(facts.first.driver_version / 1000) + "." +
+                         std::to_string(facts.first.driver_version % 1000 / 10);
     return facts;
 }
 

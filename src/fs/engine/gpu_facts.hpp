@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "warren/types.hpp"
+#include "gpu/device.hpp"
 
 namespace warren {
 
@@ -16,13 +16,9 @@ struct GpuFacts {
     bool is_built = false;  // this program has the CUDA engine
     bool is_there = false;  // and there is a GPU; if not, only `reason` is set
     std::string reason;     // why there is no GPU
-    std::string name;
-    u64 memory_bytes = 0;
-    u64 memory_free_bytes = 0;
-    u32 count = 0;  // of GPUs; the engine uses the first
-    u32 multiprocessors = 0;
-    std::string cuda_version;         // the newest that the driver supports
-    bool shares_through_mps = false;  // this process is a client of an MPS server
+    int count = 0;          // of GPUs; the engine uses the first
+    gpu::DeviceInfo first;
+    std::string cuda_version;  // the newest that the driver supports
 };
 
 GpuFacts gpu_facts();

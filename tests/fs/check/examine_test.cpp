@@ -57,16 +57,16 @@ ExamState examine_by(Disk& disk) {
     format::Block block;
     auto& superblock = reinterpret_cast<format::Superblock&>(block);
     EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
-    check::FrameTables tables;
+    ExamTables tables;
     ExamState doubt{};
     doubt.flaws = 1;
-    if (!tables.fill(disk, superblock, ~u64{0})) return doubt;
+    if (!check::fill_tables(disk, superblock, ~u64{0}, tables)) return doubt;
     ExamMemory memory;
-    EXPECT_EQ(memory.open(tables.ref), Errc::ok);
+    EXPECT_EQ(memory.open(tables), Errc::ok);
     for (u64 i = 0; i < tables.frame_numbers.size(); ++i) {
         EXPECT_EQ(memory.load(i,
                               [&](u64 place, std::span<std::byte> target) {
-                                  return tables.read_frame(disk, place, target);
+                                  return check::read_frame(disk, tables, place, target);
                               }),
                   Errc::ok);
     }

@@ -19,7 +19,7 @@ u64 bytes_of(const T* /*table*/, u64 count) {
 }
 
 template <class T>
-void copy_table(T* to, std::span<const T> from) {
+void copy_table(T* to, const std::vector<T>& from) {
     std::copy(from.begin(), from.end(), to);
 }
 

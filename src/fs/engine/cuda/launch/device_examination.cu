@@ -234,8 +234,8 @@ class DeviceExamination {
     }
 
     template <class T>
-    Errc copy_table(T* to, std::span<const T> from) {
-        return stream_.copy(to, from.data(), from.size_bytes());
+    Errc copy_table(T* to, const std::vector<T>& from) {
+        return stream_.copy(to, from.data(), from.size() * sizeof(T));
     }
 
     Errc fill_tables() {
