@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/runs.hpp"
 #include "fs/check/check_frames.hpp"
+#include "fs/core/frame_bits.hpp"
 #include "fs/engine/examination.hpp"
 
 namespace warren::check {
@@ -20,17 +22,11 @@ using format::FrameEntry;
 /// Reads the blocks of a frame for which `is_wanted(block)` is true, each run as one request.
 template <class IsWanted>
 Errc read_blocks(Disk& disk, u64 place, std::span<std::byte> target, const IsWanted& is_wanted) {
-    for (u32 first = 0; first < format::blocks_per_frame; ++first) {
-        u32 end = first;
-        while (end < format::blocks_per_frame && is_wanted(end))
-            ++end;
-        if (end == first) continue;
-        const u64 offset = first * format::block_size;
-        WARREN_TRY(
-            disk.read(place + offset, target.subspan(offset, (end - first) * format::block_size)));
-        first = end;
-    }
-    return Errc::ok;
+    return for_each_run(0, format::blocks_per_frame, is_wanted, [&](u64 begin, u64 end) {
+        const u64 offset = begin * format::block_size;
+        return disk.read(place + offset,
+                         target.subspan(offset, (end - begin) * format::block_size));
+    });
 }
 
 /// The number after `word` in a file of /proc or /sys; `otherwise` if there is none.
@@ -130,11 +126,11 @@ Errc read_frame(Disk& disk, const ExamTables& tables, u64 place, std::span<std::
     const u64* bits = &tables.used[frame * 8];
     if (tables.kinds[frame] != static_cast<u8>(FrameKind::inodes)) {
         return read_blocks(disk, place, target,
-                           [&](u32 block) { return (bits[block / 64] >> block % 64 & 1) != 0; });
+                           [&](u64 block) { return core::test_bit(bits, block); });
     }
     WARREN_TRY(disk.read(place, target.first(format::block_size)));
     const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(target.data());
-    return read_blocks(disk, place, target, [&](u32 block) {
+    return read_blocks(disk, place, target, [&](u64 block) {
         return block > 0 && (bitmap.used[block / 4] >> block % 4 * 16 & 0xffff) != 0;
     });
 }

@@ -6,8 +6,6 @@
 // With an engine that has its own memory, the host's Store is updated as well.
 #include "fs/commit/free_publisher.hpp"
 
-#include <bit>
-
 #include "fs/core/operation.hpp"
 #include "fs/ops/inode_frame.hpp"
 
@@ -128,16 +126,10 @@ Errc FreePublisher::publish_there() {
 /// Discards the blocks of a frame whose bits are set. Errors are ignored, because a discard is a
 /// hint.
 void FreePublisher::discard_runs(u64 frame, const u64 (&freed)[8]) {
-    u32 block = 0;
-    while (block < format::blocks_per_frame) {
-        const u64 bits = freed[block / 64] >> block % 64;
-        if (bits == 0) {
-            block = (block / 64 + 1) * 64;
-            continue;
-        }
-        block += static_cast<u32>(std::countr_zero(bits));
-        u32 end = block;
-        while (end < format::blocks_per_frame && (freed[end / 64] >> end % 64 & 1) != 0)
+    constexpr u64 blocks = format::blocks_per_frame;
+    for (u64 block = 0; (block = core::find_bit_up(freed, block, blocks)) < blocks;) {
+        u64 end = block + 1;
+        while (end < blocks && core::test_bit(freed, end))
             ++end;
         const u64 place = frame * format::frame_size + block * format::block_size;
         const u64 length = (end - block) * format::block_size;

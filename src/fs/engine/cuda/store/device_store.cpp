@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/runs.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/engine/cuda/store/device_kernels.hpp"
 #include "gpu/failure.hpp"
@@ -116,17 +117,12 @@ Errc DeviceStore::map_frames(Frames frames) {
     const auto lacks_memory = [&](u64 frame) {
         return !has_memory_[frame] && core::kind_of(host_, frame) != format::FrameKind::system;
     };
-    for (u64 frame = frames.begin; frame < frames.end; ++frame) {
-        if (!lacks_memory(frame)) continue;
-        u64 end = frame + 1;
-        while (end < frames.end && lacks_memory(end))
-            ++end;
-        WARREN_TRY(range_.map(frame * format::frame_size, (end - frame) * format::frame_size));
-        std::fill(has_memory_.begin() + static_cast<i64>(frame),
+    return for_each_run(frames.begin, frames.end, lacks_memory, [&](u64 begin, u64 end) {
+        WARREN_TRY(range_.map(begin * format::frame_size, (end - begin) * format::frame_size));
+        std::fill(has_memory_.begin() + static_cast<i64>(begin),
                   has_memory_.begin() + static_cast<i64>(end), true);
-        frame = end;
-    }
-    return Errc::ok;
+        return Errc::ok;
+    });
 }
 
 Errc DeviceStore::copy(Way way, void* host, void* device, u64 bytes) const {
@@ -174,16 +170,11 @@ Errc DeviceStore::upload_blocks() {
         return holds_metadata(core::kind_of(host_, frame)) &&
                core::has_bit(host_.resident + frame * words_per_frame);
     };
-    for (u64 frame = 0; frame < frames_with_memory_; ++frame) {
-        if (!is_wanted(frame)) continue;
-        u64 end = frame + 1;
-        while (end < frames_with_memory_ && is_wanted(end))
-            ++end;
-        const u64 place = frame * format::frame_size;
-        WARREN_TRY(stream_.copy(device_.base + place, host_.base + place,
-                                (end - frame) * format::frame_size));
-        frame = end;
-    }
+    WARREN_TRY(for_each_run(0, frames_with_memory_, is_wanted, [&](u64 begin, u64 end) {
+        const u64 place = begin * format::frame_size;
+        return stream_.copy(device_.base + place, host_.base + place,
+                            (end - begin) * format::frame_size);
+    }));
     return stream_.copy(device_.resident, host_.resident,
                         frames_with_memory_ * words_per_frame * sizeof(u64));
 }
