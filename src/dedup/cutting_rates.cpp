@@ -3,7 +3,6 @@
 // three runs.
 #include "dedup/cutting_rates.hpp"
 
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "base/stopwatch.hpp"
 #include "warren/chunk_gpu.hpp"
 
 namespace warren::dedup {
@@ -24,10 +24,10 @@ template <class Work>
 double best_seconds_each(u64 bytes, const Work& work) {
     double best = 0;
     for (int run = 0; run < 3; ++run) {
-        const auto begin = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         if (!work()) return 0;
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-        if (best == 0 || passed.count() < best) best = passed.count();
+        const double passed = clock.seconds();
+        if (best == 0 || passed < best) best = passed;
     }
     return best / static_cast<double>(bytes);
 }
@@ -41,10 +41,9 @@ void fill_at_random(std::span<std::byte> sample) {
 }
 
 double seconds_of(const std::function<void()>& work) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch clock;
     work();
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    return passed.count();
+    return clock.seconds();
 }
 
 CuttingRates measure(const Splitter& splitter) {

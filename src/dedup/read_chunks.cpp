@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "base/processors.hpp"
+#include "base/stopwatch.hpp"
 #include "base/zeros.hpp"
 #include "dedup/cutting_rates.hpp"
 #include "warren/chunk_gpu.hpp"
@@ -60,11 +60,6 @@ u64 mean_chunk_bytes(const Splitter& splitter) {
     const int bits = std::min(std::popcount(splitter.rule.mask), 40);
     const u64 free_bytes = (u64{1} << bits) * splitter.rule.stride_bytes;
     return std::min(splitter.rule.minimum_bytes + free_bytes, splitter.rule.maximum_bytes);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    return passed.count();
 }
 
 Result<u64> read_some(int descriptor, std::span<std::byte> target) {
@@ -130,13 +125,13 @@ class ChunkReader::Implementation {
             const u64 before = filled_;
             bool is_end = false;
             WARREN_TRY(fill(is_end));
-            const auto begin = std::chrono::steady_clock::now();
+            const Stopwatch clock;
             ends_.clear();
             used_gpu_ = false;
             feed(std::span<const std::byte>(buffer_).subspan(before, filled_ - before));
             if (is_end) finish();
             WARREN_TRY(digest());
-            note_time(seconds_since(begin), filled_ - before);
+            note_time(clock.seconds(), filled_ - before);
             WARREN_TRY(hand_on());
             if (is_end) return Errc::ok;
             decide();
@@ -152,7 +147,7 @@ class ChunkReader::Implementation {
 
     /// Allocates the buffer for the CPU or the GPU, and opens the GPU if it is used.
     void take_buffer() {
-        const auto begin = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         if (uses_gpu_) open_gpu();
         const u64 most = uses_gpu_ ? buffer_bytes_for_gpu : buffer_bytes_;
         // One byte more than expected detects the end. The CPU begins with a small buffer if the
@@ -161,7 +156,7 @@ class ChunkReader::Implementation {
         const u64 expected = ahead_ != 0 ? filled_ + ahead_ + 1 : unknown;
         const u64 wanted = std::min({most, expected, filled_ + left_});
         if (buffer_.size() < wanted || buffer_.empty()) resize(std::max<u64>(wanted, 1));
-        if (uses_gpu_) work_.gpu_seconds += seconds_since(begin);
+        if (uses_gpu_) work_.gpu_seconds += clock.seconds();
     }
 
     /// Decides whether the GPU takes over the rest of the file, once the CPU's rate is known from

@@ -3,25 +3,13 @@
 // waits for other stages.
 #include "gpu/pipeline.hpp"
 
-#include <chrono>
-
+#include "base/stopwatch.hpp"
 #include "gpu/failure.hpp"
 
 namespace warren::gpu {
 namespace {
 
 enum Stage : u32 { in = 0, compute = 2, out = 4 };
-
-class Clock {
- public:
-    double seconds() const {
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-        return passed.count();
-    }
-
- private:
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 Errc add_time(const Event* events, Stage stage, double& seconds) {
     WARREN_LET(passed, events[stage + 1].milliseconds_since(events[stage]));
@@ -102,7 +90,7 @@ Errc Pipeline::finish(Slot& slot, PipelineWork& work, StageSeconds& seconds) {
     WARREN_TRY(add_time(slot.events, in, seconds.copy_in));
     WARREN_TRY(add_time(slot.events, compute, seconds.kernel));
     WARREN_TRY(add_time(slot.events, out, seconds.copy_out));
-    const Clock clock;
+    const Stopwatch clock;
     work.drain(slot.turn, slot.host_output.data());
     seconds.finish += clock.seconds();
     return Errc::ok;
@@ -115,7 +103,7 @@ Errc Pipeline::run_turns(PipelineWork& work, StageSeconds& seconds) {
         WARREN_TRY(finish(slot, work, seconds));
         slot.turn = {};
         slot.turn.number = number;
-        const Clock clock;
+        const Stopwatch clock;
         if (!work.fill(slot.turn, slot.host_input.data())) break;
         const double filling = clock.seconds();
         seconds.staging += filling;
@@ -129,7 +117,7 @@ Errc Pipeline::run_turns(PipelineWork& work, StageSeconds& seconds) {
 }
 
 Errc Pipeline::run(PipelineWork& work, StageSeconds& seconds) {
-    const Clock clock;
+    const Stopwatch clock;
     const Errc code = run_turns(work, seconds);
     if (code != Errc::ok) {
         // Queued work still uses the slots.

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <mutex>
 #include <vector>
 
+#include "base/stopwatch.hpp"
 #include "hash/device.hpp"
 
 namespace warren::hash {
@@ -26,10 +26,9 @@ double measure_cpu(Algorithm algorithm, u64 bytes, int rounds) {
     std::vector<u8> digests(bytes / piece_bytes * digest_bytes(algorithm));
     double best = std::numeric_limits<double>::infinity();
     for (int round = 0; round < rounds; ++round) {
-        const auto start = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         hash_on_cpu(algorithm, Pieces(data, piece_bytes), {}, digests.data(), {});
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-        best = std::min(best, passed.count());
+        best = std::min(best, clock.seconds());
     }
     return best;
 }
@@ -85,12 +84,12 @@ const Rates& rates_of(Algorithm algorithm) {
     const auto index = static_cast<u32>(algorithm);
     std::call_once(once[index], [&] {
         // Loading the driver is part of the start-up time.
-        const auto start = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         if (!has_device()) return;
-        const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+        const double loading = clock.seconds();
         Rates measured;
         if (measure_device(algorithm, measured) != Errc::ok) return;
-        measured.startup_seconds += loading.count();
+        measured.startup_seconds += loading;
         fit_cpu(algorithm, measured);
         rates[index] = measured;
     });

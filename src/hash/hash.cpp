@@ -2,8 +2,7 @@
 // The entry points of the library, which check the arguments and choose the CPU or the GPU.
 #include "warren/hash.hpp"
 
-#include <chrono>
-
+#include "base/stopwatch.hpp"
 #include "hash/choice.hpp"
 #include "hash/device.hpp"
 #include "hash/pieces.hpp"
@@ -42,11 +41,10 @@ Errc hash_anywhere(Algorithm algorithm, const Pieces& pieces, const Beginning& b
         const char* const note = code == Errc::no_memory
                                      ? "the GPU has too little memory: the CPU did the work"
                                      : nullptr;
-        const auto start = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         hash_on_cpu(algorithm, pieces, beginning, digests, options);
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
         taken = {};
-        taken.kernel = taken.total = passed.count();
+        taken.kernel = taken.total = clock.seconds();
         taken.predicted = choice.predicted;
         taken.note = note;
         code = Errc::ok;

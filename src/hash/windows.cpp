@@ -5,10 +5,10 @@
 #include "hash/windows.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "base/stopwatch.hpp"
 #include "base/workers.hpp"
 #include "hash/choice.hpp"
 #include "hash/device.hpp"
@@ -107,11 +107,10 @@ Errc run_windows(const Windows& windows, Bytes data, const WindowOutput& output,
         }
         if (choice.processor == Processor::cpu || code == Errc::no_memory ||
             code == Errc::not_supported) {
-            const auto start = std::chrono::steady_clock::now();
+            const Stopwatch clock;
             run_on_cpu(windows, data, output, options);
-            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
             taken = {};
-            taken.kernel = taken.total = passed.count();
+            taken.kernel = taken.total = clock.seconds();
             if (code == Errc::no_memory) {
                 taken.note = "the GPU has too little memory: the CPU did the work";
             } else if (code == Errc::not_supported) {

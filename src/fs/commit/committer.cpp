@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/out_of_memory.hpp"
+#include "base/stopwatch.hpp"
 #include "fs/commit/empty_inode_frames.hpp"
 #include "fs/commit/free_frames.hpp"
 #include "fs/commit/journal_overrun.hpp"
@@ -38,11 +39,6 @@ static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::jou
 constexpr u64 kept_copies_bytes = 16 * mib;
 // After this long without a commit a volume is idle.
 constexpr std::chrono::seconds idle_time{1};
-
-u64 nanoseconds_since(Clock::time_point begin) {
-    return static_cast<u64>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-}
 
 }  // namespace
 
@@ -317,14 +313,14 @@ Errc Committer::take_copies_here() {
         expect_copies();
         const std::lock_guard no_steps(steps_);
         expect_copies();  // again, because a bulk step may have dirtied more
-        const auto begin = Clock::now();
+        const Stopwatch held;
         close_barrier();
         ops::list_dirty(team, store_, area, {});
         gatherers_.gather(store_, area);
         note_rest();
         open_barrier();
         const std::lock_guard lock(figures_mutex_);
-        figures_.held_ns = nanoseconds_since(begin);
+        figures_.held_ns = held.nanoseconds();
     }
     WARREN_TRY(make_room(header.count));
     WARREN_TRY(refuse_overrun(header.counters));

@@ -3,11 +3,11 @@
 // caller makes it, so that the rates include how the stages slow each other down.
 //
 // Invariant: the first call is a small one, and carries the one-time costs of the process.
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "base/stopwatch.hpp"
 #include "base/workers.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
@@ -95,11 +95,10 @@ Errc measure_device(Algorithm algorithm, Rates& rates) {
     constexpr u64 piece_bytes = 4096;
     Calls calls(algorithm);
     Calibration measured;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch clock;
     const std::vector<std::byte> little(small_bytes, std::byte{0x5a});
     WARREN_TRY(calls.hash(Pieces(little, piece_bytes), measured.small));
-    const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
-    measured.first_seconds = first.count();
+    measured.first_seconds = clock.seconds();
     WARREN_TRY(calls.hash(Pieces(little, piece_bytes), measured.small));
 
     const std::unique_ptr<std::byte[]> memory = touched(large_bytes);

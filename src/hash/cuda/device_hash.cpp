@@ -4,12 +4,12 @@
 //
 // Invariant: one call at a time uses the pipeline, which is kept for later calls because pinned
 // memory is slow to allocate.
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "base/stopwatch.hpp"
 #include "base/workers.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -27,11 +27,6 @@ using gpu::Turn;
 constexpr u64 least_slot_bytes = mib;
 constexpr u32 most_copiers = 8;  // enough to saturate the host's memory channels
 constexpr u64 output_share = 8;  // slots have an eighth of their size for results
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    return passed.count();
-}
 
 /// memcpy() on several threads.
 void copy_by_threads(Workers& workers, u8* to, const void* from, u64 bytes) {
@@ -53,7 +48,7 @@ class SharedPipeline {
     /// Requires: the mutex is held.
     Errc open(double& seconds) {
         if (pipeline_ != nullptr) return Errc::ok;
-        const auto start = std::chrono::steady_clock::now();
+        const Stopwatch clock;
         Errc code = Errc::no_memory;
         gpu::PipelineSettings settings;
         settings.overlaps = settings_.overlaps;
@@ -65,8 +60,7 @@ class SharedPipeline {
             code = pipeline_->open(settings);
         }
         if (code != Errc::ok) pipeline_.reset();
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-        seconds += passed.count();
+        seconds += clock.seconds();
         return code;
     }
 
@@ -367,7 +361,7 @@ Errc hash_one_tree(Bytes data, u8* digest, gpu::Pipeline& pipeline, Stages& stag
 /// Hashes a list: short pieces on the GPU, long ones by their tree or on the CPU.
 Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning, u8* digests,
                const Options& options, gpu::Pipeline& pipeline, Stages& stages) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch clock;
     const u64 slot_bytes = pipeline.settings().slot_bytes;
     const u32 size = digest_bytes(algorithm);
     std::vector<Bytes> list(pieces.count());
@@ -378,7 +372,7 @@ Errc hash_list(Algorithm algorithm, const Pieces& pieces, const Beginning& begin
         (list[i].size() <= slot_bytes / 4 ? chosen : others).push_back(i);
     }
     // Inspecting the pieces counts as gathering.
-    const double looking = seconds_since(start);
+    const double looking = clock.seconds();
     stages.staging += looking;
     stages.copy_in += looking;
     for (const u64 i : others) {
@@ -419,7 +413,7 @@ bool is_pinned(const void* at) {
 Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& beginning,
                     u8* digests, const Options& options, Stages& stages) {
     if (!has_device()) return Errc::no_device;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch clock;
     SharedPipeline& shared = SharedPipeline::get();
     const std::lock_guard lock(shared.mutex());
     stages = {};
@@ -428,7 +422,7 @@ Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& 
     if (pieces.count() == 1 && !is_tree) {
         hash_on_cpu(algorithm, pieces, beginning, digests, options);
         stages.note = "one stream was hashed on the CPU: it keeps one thread of a GPU busy";
-        stages.kernel = stages.total = seconds_since(start);
+        stages.kernel = stages.total = clock.seconds();
         return Errc::ok;
     }
     WARREN_TRY(shared.open(stages.initialise));
@@ -442,14 +436,14 @@ Errc hash_on_device(Algorithm algorithm, const Pieces& pieces, const Beginning& 
     } else {
         code = hash_list(algorithm, pieces, beginning, digests, options, pipeline, stages);
     }
-    stages.total = seconds_since(start);
+    stages.total = clock.seconds();
     return code;
 }
 
 Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutput& output,
                             Stages& stages) {
     if (!has_device()) return Errc::no_device;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch clock;
     SharedPipeline& shared = SharedPipeline::get();
     const std::lock_guard lock(shared.mutex());
     stages = {};
@@ -460,7 +454,7 @@ Errc hash_windows_on_device(const Windows& windows, Bytes data, const WindowOutp
     WindowWork work(windows, data, output, slot_bytes);
     if (!work.is_possible()) return Errc::not_supported;
     const Errc code = run_stages(shared.pipeline(), work, stages);
-    stages.total = seconds_since(start);
+    stages.total = clock.seconds();
     return code;
 }
 

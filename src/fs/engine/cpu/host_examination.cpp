@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The quick check on the host. In each phase the cores divide the items among themselves in runs.
 #include <atomic>
-#include <chrono>
 
+#include "base/stopwatch.hpp"
 #include "fs/bulk/quick_check/examine_run.hpp"
 #include "fs/engine/cpu/exam_memory.hpp"
 #include "fs/engine/cpu/host_sums.hpp"
@@ -11,15 +11,10 @@
 namespace warren {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using ops::examine::ExamState;
 
 /// Fewer frames are checked by the calling thread alone, faster than other threads could be woken.
 constexpr u32 frames_shared_min = 8;
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 class HostExecutor {
  public:
@@ -40,24 +35,24 @@ class HostExecutor {
 }  // namespace
 
 Errc examine_on_host(const ExamTables& tables, const ReadDisk& read, Examined& examined) {
-    const auto begin = Clock::now();
+    const Stopwatch opening;
     ExamMemory memory;
     WARREN_TRY(memory.open(tables));
     ThreadPool thread_pool(memory.exam().frames < frames_shared_min ? 1 : 0);
-    examined.start_seconds = seconds_since(begin);
+    examined.start_seconds = opening.seconds();
 
-    const auto load_begin = Clock::now();
+    const Stopwatch loading;
     std::atomic<bool> has_failed{false};
     thread_pool.for_each(memory.exam().frames, [&](const ThreadTeam&, u64 i) {
         if (memory.load(i, read) != Errc::ok) has_failed.store(true, std::memory_order_relaxed);
     });
-    examined.load_seconds = examined.disk_seconds = seconds_since(load_begin);
+    examined.load_seconds = examined.disk_seconds = loading.seconds();
     examined.state.flaws = 1;
     if (has_failed.load(std::memory_order_relaxed)) return Errc::ok;
-    const auto exam_begin = Clock::now();
+    const Stopwatch examining;
     HostExecutor executor(thread_pool);
     examined.state = ops::examine::run(executor, memory.exam());
-    examined.exam_seconds = seconds_since(exam_begin);
+    examined.exam_seconds = examining.seconds();
     return Errc::ok;
 }
 

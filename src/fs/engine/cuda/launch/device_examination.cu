@@ -6,12 +6,12 @@
 // Invariant: all metadata and tables are on the device before the first phase begins.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "base/crc32c_parts.hpp"
 #include "base/processors.hpp"
+#include "base/stopwatch.hpp"
 #include "fs/bulk/quick_check/examine_run.hpp"
 #include "fs/engine/examination.hpp"
 #include "gpu/buffer.hpp"
@@ -23,7 +23,6 @@
 namespace warren {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using format::Block;
 using format::frame_size;
 using ops::examine::Exam;
@@ -146,10 +145,6 @@ class WarpExecutor {
     Errc code_ = Errc::ok;
 };
 
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 /// Loads frames from the disk to the device; one for each thread.
 class Loader {
  public:
@@ -165,9 +160,9 @@ class Loader {
     Errc load(u64 place, std::byte* target, const ReadDisk& read) {
         Half& half = halves_[turn_++ % 2];
         if (turn_ > 2) WARREN_TRY(half.is_sent.wait());
-        const auto begin = Clock::now();
+        const Stopwatch reading;
         const Errc code = read(place, std::span(half.memory.data(), frame_size));
-        disk_seconds_ += seconds_since(begin);
+        disk_seconds_ += reading.seconds();
         if (code != Errc::ok) return Errc::corrupt;
         WARREN_TRY(stream_.copy(target, half.memory.data(), frame_size));
         return half.is_sent.record(stream_);
@@ -196,22 +191,22 @@ class DeviceExamination {
     }
 
     Errc run(const ReadDisk& read) {
-        const auto begin = Clock::now();
+        const Stopwatch opening;
         WARREN_TRY(gpu::use_device(0));
         WARREN_TRY(stream_.open());
         WARREN_TRY(lay_out_memory());
         WARREN_TRY(fill_tables());
-        examined_.start_seconds = seconds_since(begin);
-        const auto load_begin = Clock::now();
+        examined_.start_seconds = opening.seconds();
+        const Stopwatch loading;
         const Errc loaded = load(read);
-        examined_.load_seconds = seconds_since(load_begin);
+        examined_.load_seconds = loading.seconds();
         examined_.state.flaws = 1;
         if (loaded == Errc::corrupt) return Errc::ok;
         WARREN_TRY(loaded);
-        const auto exam_begin = Clock::now();
+        const Stopwatch examining;
         WarpExecutor executor(stream_, seen_.data());
         examined_.state = ops::examine::run(executor, exam_);
-        examined_.exam_seconds = seconds_since(exam_begin);
+        examined_.exam_seconds = examining.seconds();
         return executor.code();
     }
 

@@ -6,11 +6,11 @@
 #include "fs/engine/cuda/store/commit_area.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
 
+#include "base/stopwatch.hpp"
 #include "fs/engine/cuda/store/commit_kernels.hpp"
 
 namespace warren::cuda_engine {
@@ -77,16 +77,14 @@ Errc CommitArea::take(const core::Store& store) {
 /// The part of a commit snapshot during which commands wait.
 Errc CommitArea::take_alone(const core::Store& store, const Givers& givers,
                             const std::function<void()>& at_rest, CommitSnapshot& cut) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch held;
     const std::lock_guard alone(givers.commands);
     const Errc code = givers.server.while_at_rest(store, [&] {
         WARREN_TRY(take(store));
         at_rest();
         return Errc::ok;
     });
-    const auto held = std::chrono::steady_clock::now() - begin;
-    cut.held_ns =
-        static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(held).count());
+    cut.held_ns = held.nanoseconds();
     return code;
 }
 
