@@ -12,6 +12,7 @@
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "tests/fs/bulk/rebuild_cases.hpp"
+#include "tests/fs/engine/store_copies.hpp"
 
 namespace warren {
 namespace {
@@ -39,7 +40,7 @@ class DeviceRebuild : public cuda_engine::BulkHost {
     Errc operator()(const Caller& caller, Handle directory) {
         const Errc code =
             rebuild_.rebuild(device_.store(), credentials_of(caller), directory, 0, *this);
-        EXPECT_EQ(device_.download(), Errc::ok);
+        EXPECT_EQ(download(volume_.store(), device_.store()), Errc::ok);
         return code;
     }
 
@@ -52,9 +53,9 @@ class DeviceRebuild : public cuda_engine::BulkHost {
         return Errc::ok;
     }
     Errc commit() override {
-        WARREN_TRY(device_.download());
+        WARREN_TRY(download(volume_.store(), device_.store()));
         WARREN_TRY(volume_.commit());
-        return device_.upload_tables();
+        return upload_tables(volume_.store(), device_.store());
     }
     Errc let_go(const std::function<Errc()>& call) override {
         ++rested;

@@ -15,6 +15,7 @@
 #include "fs/engine/cuda/server/server.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/volume/volume_implementation.hpp"
+#include "tests/fs/engine/store_copies.hpp"
 #include "tests/support/fault_disk.hpp"
 
 namespace warren {
@@ -79,9 +80,9 @@ class ServedVolume {
     Errc commit() {
         const std::lock_guard lock(mutex_);
         WARREN_TRY(server_->pause());
-        WARREN_TRY(device_.download());
+        WARREN_TRY(download(host_->store(), device_.store()));
         WARREN_TRY(host_->commit());
-        WARREN_TRY(device_.upload_tables());
+        WARREN_TRY(upload_tables(host_->store(), device_.store()));
         return server_->resume(device_.store());
     }
 
@@ -97,7 +98,7 @@ class ServedVolume {
     /// Makes everything durable and closes the volume.
     Errc close() {
         WARREN_TRY(server_->stop());
-        WARREN_TRY(device_.download());
+        WARREN_TRY(download(host_->store(), device_.store()));
         return host_->close();
     }
 

@@ -9,6 +9,7 @@
 #include "fs/engine/cuda/launch/tree_removal.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "tests/fs/bulk/removal_trees.hpp"
+#include "tests/fs/engine/store_copies.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 
@@ -66,9 +67,9 @@ class DeviceRemoval : public cuda_engine::BulkHost {
         return Errc::ok;
     }
     Errc commit() override {
-        WARREN_TRY(device_.download());
+        WARREN_TRY(download(volume_->store(), device_.store()));
         WARREN_TRY(volume_->commit());
-        return device_.upload_tables();
+        return upload_tables(volume_->store(), device_.store());
     }
     Errc remove_leftovers(u64 /*directory*/, u64& /*files*/) override { return Errc::canceled; }
 
@@ -83,7 +84,7 @@ class DeviceRemoval : public cuda_engine::BulkHost {
         const Errc removed = removal_.remove(device_.store(), root_, *this, removal);
         EXPECT_TRUE(removed == Errc::ok || removed == Errc::canceled) << static_cast<int>(removed);
         const bool is_whole = removed == Errc::ok;
-        EXPECT_EQ(device_.download(), Errc::ok);
+        EXPECT_EQ(download(volume_->store(), device_.store()), Errc::ok);
         EXPECT_LE(removal.files, tree_.files);
         if (is_whole) {
             EXPECT_EQ(removal.files, tree_.files);

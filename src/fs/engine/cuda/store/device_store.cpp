@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Only the parts of the tables that are in use are copied: those of the frames from the volume's
-// start to the last one with memory, and of the data frames at its end. A kernel gathers dirty
-// blocks into pinned memory, slice by slice, while the host copies the slice before to its Store.
+// start to the last one with memory, and of the data frames at its end.
 #include "fs/engine/cuda/store/device_store.hpp"
 
 #include <algorithm>
@@ -21,8 +20,6 @@ namespace {
 constexpr u64 first_frames = 32;
 constexpr u64 first_frames_max = 256;
 constexpr u64 added_frames_max = 512;  // at once: 1 GiB
-constexpr u64 slice_blocks = 2048;     // gathered at once: 8 MiB
-constexpr u64 first_list = 64 * 1024;  // initial capacity of the list of dirty blocks
 constexpr u64 pinned_tables_max = 64 * mib;
 constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 
@@ -87,15 +84,11 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     WARREN_TRY(stream_.open());
     WARREN_TRY(begin_.open());
     WARREN_TRY(end_.open());
-    for (const gpu::Event& event : slice_done_)
-        WARREN_TRY(const_cast<gpu::Event&>(event).open());
     WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(open_tables());
     WARREN_TRY(state_.allocate(1));
-    WARREN_TRY(staging_.allocate(2 * slice_blocks));
+    WARREN_TRY(block_.allocate(1));
     WARREN_TRY(words_.allocate(host.frame_count / 64 + 1));
-    WARREN_TRY(list_.allocate(1 + first_list));
-    WARREN_TRY(host_list_.allocate(1 + first_list));
     if (meta_buffer_blocks != 0) {
         // Dirty blocks cannot be evicted from the buffer, and most of it must remain for reads.
         host.state->journal_room = std::min(host.state->journal_room, meta_buffer_blocks / 4);
@@ -103,7 +96,7 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     } else {
         WARREN_TRY(open_range());
     }
-    WARREN_TRY(copy_tables(Way::up, relaxed_load(host.state->data_frames_begin)));
+    WARREN_TRY(upload_tables());
     if (meta_buffer_blocks == 0) WARREN_TRY(upload_blocks());
     WARREN_TRY(end_.record(stream_));
     WARREN_TRY(stream_.wait());
@@ -125,47 +118,41 @@ Errc DeviceStore::map_frames(Frames frames) {
     });
 }
 
-Errc DeviceStore::copy(Way way, void* host, void* device, u64 bytes) const {
-    return way == Way::up ? stream_.copy(device, host, bytes) : stream_.copy(host, device, bytes);
-}
-
 /// Copies the parts of the frame table and the overlays for `frames`.
-Errc DeviceStore::copy_entries(Way way, Frames frames) const {
+Errc DeviceStore::upload_entries(Frames frames) const {
     if (frames.begin >= frames.end) return Errc::ok;
     const u64 first = frames.begin / format::frames_per_table_block;
     const u64 end = divide_up(frames.end, format::frames_per_table_block);
-    WARREN_TRY(copy(way, host_.frame_table + first, device_.frame_table + first,
-                    (end - first) * sizeof(format::FrameTableBlock)));
-    return copy(way, host_.overlays + frames.begin, device_.overlays + frames.begin,
-                (frames.end - frames.begin) * sizeof(core::FrameOverlay));
+    WARREN_TRY(stream_.copy(device_.frame_table + first, host_.frame_table + first,
+                            (end - first) * sizeof(format::FrameTableBlock)));
+    return stream_.copy(device_.overlays + frames.begin, host_.overlays + frames.begin,
+                        (frames.end - frames.begin) * sizeof(core::FrameOverlay));
 }
 
-/// Copies all tables except the versions, which only commands use, and the resident bits. On the
-/// way up, the state passes through state_.
-Errc DeviceStore::copy_tables(Way way, u64 data_frames_begin) const {
-    if (way == Way::up) {
-        std::memcpy(state_.data(), host_.state, sizeof(core::StoreState));
-        state_.data()->frames_with_memory = frames_with_memory_;
-        WARREN_TRY(stream_.copy(device_.state, state_.data(), sizeof(core::StoreState)));
-    }
+/// Copies all tables except the versions, which only commands use, and the resident bits. The state
+/// passes through state_.
+Errc DeviceStore::upload_tables() const {
+    std::memcpy(state_.data(), host_.state, sizeof(core::StoreState));
+    state_.data()->frames_with_memory = frames_with_memory_;
+    WARREN_TRY(stream_.copy(device_.state, state_.data(), sizeof(core::StoreState)));
     const bool has_range = device_.heads == nullptr;
     const u64 low =
         has_range ? frames_with_memory_ : relaxed_load(host_.state->metadata_frames_end);
-    const u64 high = std::max(low, data_frames_begin);
-    WARREN_TRY(copy_entries(way, {0, low}));
-    WARREN_TRY(copy_entries(way, {high, host_.frame_count}));
+    const u64 high = std::max(low, relaxed_load(host_.state->data_frames_begin));
+    WARREN_TRY(upload_entries({0, low}));
+    WARREN_TRY(upload_entries({high, host_.frame_count}));
     const u64 frame_bytes = (host_.frame_count / 64 + 1) * sizeof(u64);
-    WARREN_TRY(copy(way, host_.frames_free, device_.frames_free, frame_bytes));
+    WARREN_TRY(stream_.copy(device_.frames_free, host_.frames_free, frame_bytes));
     for (u32 kind = 0; kind < std::size(host_.frames_with_space); ++kind) {
-        WARREN_TRY(
-            copy(way, host_.frames_with_space[kind], device_.frames_with_space[kind], frame_bytes));
+        WARREN_TRY(stream_.copy(device_.frames_with_space[kind], host_.frames_with_space[kind],
+                                frame_bytes));
     }
-    WARREN_TRY(copy(way, host_.dirty_frames, device_.dirty_frames, frame_bytes));
-    return copy(way, host_.dirty, device_.dirty, low * words_per_frame * sizeof(u64));
+    WARREN_TRY(stream_.copy(device_.dirty_frames, host_.dirty_frames, frame_bytes));
+    return stream_.copy(device_.dirty, host_.dirty, low * words_per_frame * sizeof(u64));
 }
 
 /// Copies all metadata frames of which the host has a block in memory, and the resident bits.
-Errc DeviceStore::upload_blocks() {
+Errc DeviceStore::upload_blocks() const {
     const auto is_wanted = [&](u64 frame) {
         return holds_metadata(core::kind_of(host_, frame)) &&
                core::has_bit(host_.resident + frame * words_per_frame);
@@ -177,75 +164,6 @@ Errc DeviceStore::upload_blocks() {
     }));
     return stream_.copy(device_.resident, host_.resident,
                         frames_with_memory_ * words_per_frame * sizeof(u64));
-}
-
-Errc DeviceStore::upload_tables() {
-    std::lock_guard lock(mutex_);
-    WARREN_TRY(copy_tables(Way::up, relaxed_load(host_.state->data_frames_begin)));
-    return stream_.wait();
-}
-
-/// Lists the dirty blocks in list_, growing it and host_list_ as needed. Waits for all work queued
-/// on the stream.
-Errc DeviceStore::list_dirty_blocks(u64& count) {
-    for (;;) {
-        WARREN_TRY(stream_.fill(list_.data(), 0, sizeof(u64)));
-        WARREN_TRY(list_dirty(device_, frames_with_memory_, table_blocks_ * format::block_size,
-                              list_.data() + 1, list_.count() - 1, list_.data(), stream_.get()));
-        WARREN_TRY(stream_.copy(host_list_.data(), list_.data(), sizeof(u64)));
-        WARREN_TRY(stream_.wait());
-        count = host_list_.data()[0];
-        if (count < list_.count()) return Errc::ok;
-        WARREN_TRY(list_.reserve(1 + count));
-        WARREN_TRY(host_list_.reserve(1 + count));
-    }
-}
-
-/// Copies gathered blocks to their places in the host's Store.
-void DeviceStore::scatter(const u64* places, u64 count, const format::Block* from) const {
-    for (u64 i = 0; i < count; ++i) {
-        std::memcpy(host_.base + places[i], &from[i], sizeof from[i]);
-        const u64 block = places[i] / format::block_size;
-        // Release: pairs with the acquire in MetaLoader::pin().
-        device_atomic<u64>(host_.resident[block / 64])
-            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
-    }
-}
-
-/// Copies the `count` listed blocks to the host's Store.
-Errc DeviceStore::download_blocks(u64 count) {
-    const u64 slices = divide_up(count, slice_blocks);
-    const auto size_of = [&](u64 slice) {
-        return std::min(slice_blocks, count - slice * slice_blocks);
-    };
-    const u64* places = list_.data() + 1;
-    const u64* host_places = host_list_.data() + 1;
-    for (u64 slice = 0; slice <= slices; ++slice) {
-        if (slice < slices) {
-            WARREN_TRY(gather_blocks(device_, places + slice * slice_blocks, size_of(slice),
-                                     staging_.data() + slice % 2 * slice_blocks, stream_.get()));
-            WARREN_TRY(slice_done_[slice % 2].record(stream_));
-        }
-        if (slice == 0) continue;
-        const u64 before = slice - 1;
-        WARREN_TRY(slice_done_[before % 2].wait());
-        scatter(host_places + before * slice_blocks, size_of(before),
-                staging_.data() + before % 2 * slice_blocks);
-    }
-    return Errc::ok;
-}
-
-Errc DeviceStore::download() {
-    std::lock_guard lock(mutex_);
-    WARREN_TRY(stream_.copy(state_.data(), device_.state, sizeof(core::StoreState)));
-    u64 count = 0;
-    WARREN_TRY(list_dirty_blocks(count));
-    std::memcpy(host_.state, state_.data(), sizeof(core::StoreState));
-    host_.state->frames_with_memory = 0;  // not used there: all frames of the host have memory
-    WARREN_TRY(copy(Way::down, host_list_.data() + 1, list_.data() + 1, count * sizeof(u64)));
-    WARREN_TRY(copy_tables(Way::down, state_.data()->data_frames_begin));
-    WARREN_TRY(stream_.wait());
-    return download_blocks(count);
 }
 
 Errc DeviceStore::read_counters(core::StoreState& counters) {
@@ -260,8 +178,8 @@ Errc DeviceStore::show_block(u64 place) {
     std::lock_guard lock(mutex_);
     const u64 frame = place / format::frame_size;
     WARREN_TRY(map_frames({frame, frame + 1}));
-    std::memcpy(staging_.data(), host_.base + place, format::block_size);
-    WARREN_TRY(publish_block(device_, place, staging_.data(), stream_.get()));
+    std::memcpy(block_.data(), host_.base + place, format::block_size);
+    WARREN_TRY(publish_block(device_, place, block_.data(), stream_.get()));
     return stream_.wait();
 }
 

@@ -37,12 +37,6 @@ class DeviceStore {
     /// Requires: open() was called with `meta_buffer_blocks`.
     DeviceMetaBuffer& meta_buffer() { return meta_buffer_; }
 
-    // For programs that use the host's Store and this one alternately.
-    /// Updates the host's tables, and its copies of the blocks that are dirty here.
-    Errc download();
-    /// Updates the tables here from the host's.
-    Errc upload_tables();
-
     /// Reads the StoreState in device memory.
     Errc read_counters(core::StoreState& counters);
 
@@ -66,20 +60,15 @@ class DeviceStore {
         u64 begin;
         u64 end;
     };
-    enum class Way : u8 { up, down };
 
     template <class T>
     Errc mirror(T*& pointer, u64 count);
     Errc open_tables();
     Errc open_range();
     Errc map_frames(Frames frames);
-    Errc upload_blocks();
-    Errc copy(Way way, void* host, void* device, u64 bytes) const;
-    Errc copy_tables(Way way, u64 data_frames_begin) const;
-    Errc copy_entries(Way way, Frames frames) const;
-    Errc list_dirty_blocks(u64& count);
-    Errc download_blocks(u64 count);
-    void scatter(const u64* places, u64 count, const format::Block* from) const;
+    Errc upload_entries(Frames frames) const;
+    Errc upload_tables() const;
+    Errc upload_blocks() const;
 
     core::Store host_{};
     core::Store device_{};
@@ -93,13 +82,10 @@ class DeviceStore {
     gpu::Stream stream_;
     gpu::Event begin_;
     gpu::Event end_;
-    gpu::Event slice_done_[2];
     gpu::PinnedBuffer<core::StoreState> state_;
-    gpu::PinnedBuffer<format::Block> staging_;
+    gpu::PinnedBuffer<format::Block> block_;
     gpu::PinnedBuffer<u64> words_;
-    gpu::DeviceBuffer<u64> list_;       // the number of places, then the places
-    gpu::PinnedBuffer<u64> host_list_;  // the same on the host
-    mutable std::mutex mutex_;          // guards all of this
+    mutable std::mutex mutex_;  // guards all of this
     float upload_ms_ = 0;
 };
 
