@@ -22,7 +22,7 @@ void Gatherers::prepare(u64 blocks) {
     const Errc ready = or_no_memory([&] {
         if (thread_pool_ == nullptr) thread_pool_ = std::make_unique<ThreadPool>(width_);
         for (u64 i = 0; i < width_ * shares_per_thread; ++i)
-            tasks_.push_back({i, 0, nullptr});
+            tasks_.push_back({i, 0});
     });
     if (ready != Errc::ok) tasks_.clear();
 }

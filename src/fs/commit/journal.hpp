@@ -64,9 +64,6 @@ class Journal {
     /// and on disk are written by one request.
     Errc write_places(std::span<const SealedBlock> blocks);
 
-    /// Whether a write has failed, so that the journal cannot be used any more.
-    bool has_failed() const { return has_failed_; }
-
     /// Writes the blocks of all transactions that have to be replayed by the rule above to their
     /// home locations, and flushes. Returns the highest number, or 0 if there is none. Errc::io if
     /// the journal cannot be read or a home location not written. Invalid bytes count as no
@@ -103,8 +100,8 @@ class Journal {
     const u64 offset_;
     const u64 half_blocks_;
     u64 last_transaction_;
-    u32 half_ = 0;  // to which the next transaction is written
-    bool has_failed_ = false;
+    u32 half_ = 0;             // to which the next transaction is written
+    bool has_failed_ = false;  // then it cannot be used any more
     bool awaits_places_ = false;
     format::Block staging_[staging_blocks];
 };

@@ -75,7 +75,7 @@ class PoolTasks {
     /// As BulkQueue::push().
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
-        const Errc code = or_no_memory([&] { worker_.push({task.subject, task.part, nullptr}); });
+        const Errc code = or_no_memory([&] { worker_.push({task.subject, task.part}); });
         return code == Errc::ok;
     }
 
@@ -202,7 +202,7 @@ class HostSite {
         const ops::TreeTask* const left = room_.turn_over();
         std::vector<Task> tasks;
         for (u32 i = 0; i < state.spilled_count; ++i)
-            tasks.push_back({left[i].subject, left[i].part, nullptr});
+            tasks.push_back({left[i].subject, left[i].part});
         const ScanRef ref = this->ref();
         start_run(ref);
         const core::Store& store = volume_.store();

@@ -43,7 +43,7 @@ class TreeRemover::Step {
         if (task.kind() == ops::TreeTask::directory_kind) {
             remover_.detached_.fetch_add(1, std::memory_order_relaxed);
         }
-        const Errc pushed = or_no_memory([&] { worker_.push({task.subject, task.part, nullptr}); });
+        const Errc pushed = or_no_memory([&] { worker_.push({task.subject, task.part}); });
         const bool is_detached = task.kind() == ops::TreeTask::directory_kind;
         if (pushed != Errc::ok && is_detached) freed(task);
         return pushed == Errc::ok;
@@ -208,9 +208,9 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
         unfinished_.reserve(rooted_.size() + detached_max_ +
                             unfinished_by_worker * volume_.thread_pool().width());
         for (const u64 directory : rooted_)
-            tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0, nullptr});
+            tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0});
     }));
-    const Errc passed = entry.begin_apply({static_cast<u32>(credits), nullptr});
+    const Errc passed = entry.begin_apply({static_cast<u32>(credits)});
     if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
         return Errc::no_space;
     }

@@ -139,7 +139,7 @@ std::vector<Task> ThreadPool::ranges(u64 count) const {
     const u64 chunk = std::max<u64>(1, count / (u64{width()} * 8));
     std::vector<Task> tasks;
     for (u64 at = 0; at < count; at += chunk) {
-        tasks.push_back({at, std::min(at + chunk, count), nullptr});
+        tasks.push_back({at, std::min(at + chunk, count)});
     }
     return tasks;
 }

@@ -25,7 +25,6 @@ namespace warren {
 struct Task {
     u64 subject = 0;
     u64 place = 0;
-    void* context = nullptr;
 };
 
 class ThreadPool {

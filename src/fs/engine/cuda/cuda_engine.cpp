@@ -135,8 +135,8 @@ class CudaEngine final : public Engine,
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
     ring::RingPool pool_;
-    std::unique_ptr<ring::RingClient> client_;  // null: there is no server
-    cuda_engine::ResidentServer server_;        // last member: it stops before the others go
+    std::unique_ptr<ring::RingClient> client_;
+    cuda_engine::ResidentServer server_;  // last member: it stops before the others go
 };
 
 /// Calls the volume to load its metadata into host memory, from which they are then uploaded.
@@ -205,7 +205,7 @@ Errc CudaEngine::open(std::string& failure) {
     if (opened == Errc::ok) opened = area_.open();
     // Before the server starts, because allocating memory takes longer while it runs.
     if (opened == Errc::ok && has_all_metadata()) item_batch_.prepare_small();
-    if (opened == Errc::ok && options_.is_resident) opened = open_server();
+    if (opened == Errc::ok) opened = open_server();
     if (opened == Errc::ok && has_all_metadata()) take_memory_ahead();
     return opened == Errc::ok ? Errc::ok : tell(opened);
 }
@@ -218,10 +218,9 @@ Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops:
     return batches_.run(info_.index, store_.store(), commands, replies);
 }
 
-/// Runs one command on the resident server. Errc::busy if there is none or its ring is full.
+/// Runs one command on the resident server. Errc::busy if its ring is full.
 Errc CudaEngine::serve(const ops::Command& command, ops::Reply& reply) {
     constexpr u32 patience_ms = 1000;
-    if (client_ == nullptr) return Errc::busy;
     if (command.verb == ops::Verb::start_inode_frame) {
         WARREN_TRY(store_.prepare_inode_frame(command.from));
     }

@@ -36,8 +36,6 @@ struct CudaEngineFigures {
 };
 
 struct CudaEngineOptions {
-    /// Whether single commands go to a server that stays on the GPU; if not, each is a launch.
-    bool is_resident = true;
     /// Receives the message when the engine stops; if empty, it is printed to standard error.
     std::function<void(const std::string&)> report = {};
     /// How many metadata blocks may be in device memory; 0: no limit. With a limit the engine

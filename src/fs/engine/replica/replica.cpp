@@ -68,7 +68,6 @@ Errc Replica::send_version() {
     const auto take = [this] { taken_.take(); };
     for (u32 i = 0; i < rounds_max && taken_.marked() >= frozen_blocks_max; ++i) {
         freeze_(take);
-        ++figures_.rounds;
         WARREN_TRY(send_taken(for_each_));
     }
     // With the barrier closed no other thread is waited for.
@@ -79,9 +78,7 @@ Errc Replica::send_version() {
     Errc sent = Errc::ok;
     freeze_([&] {
         taken_.take();
-        const u64 before = figures_.blocks_sent;
         sent = send_taken(alone);
-        figures_.blocks_frozen += figures_.blocks_sent - before;
         end_version();
     });
     WARREN_TRY(sent);

@@ -22,8 +22,6 @@ namespace warren {
 struct ReplicaFigures {
     u64 versions = 0;
     u64 blocks_sent = 0;
-    u64 blocks_frozen = 0;  // of them, copied with the freeze barrier closed
-    u64 rounds = 0;         // of pre-copy, beside the last ones
     u64 complete_loads = 0;
 };
 
