@@ -104,16 +104,15 @@ class TableMove {
 
 /// Reads the superblock and replays the journal. `transaction` becomes the highest number in use.
 Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock, u64& transaction) {
-    SuperblockNotes notes;
-    WARREN_TRY(read_superblock(disk, path, superblock, &notes));
-    if (notes.must_stay_read_only) {
+    WARREN_TRY(read_superblock(disk, path, superblock));
+    if (must_stay_read_only(superblock)) {
         return {Errc::not_supported, path +
                                          ": uses features that this program cannot write; use a "
                                          "newer warren"};
     }
     const Result<u64> replayed = Journal::replay(disk, superblock);
     if (!replayed) return io_failure(path, replayed.code());
-    if (*replayed != 0) WARREN_TRY(read_superblock(disk, path, superblock, &notes));
+    if (*replayed != 0) WARREN_TRY(read_superblock(disk, path, superblock));
     transaction = std::max(*replayed, superblock.header.transaction);
     return {};
 }

@@ -91,9 +91,8 @@ class Checker {
 
     /// Reads the superblock and replays the journal; without a repair it overlays the journal.
     Failure open() {
-        SuperblockNotes notes;
-        WARREN_TRY(read_superblock(disk_, path_, superblock_, &notes));
-        if (notes.must_stay_read_only) {
+        WARREN_TRY(read_superblock(disk_, path_, superblock_));
+        if (must_stay_read_only(superblock_)) {
             return {Errc::not_supported, path_ +
                                              ": uses features that this program cannot check; "
                                              "use a newer warren"};

@@ -174,8 +174,7 @@ const char* find_foreign_file_system(Disk& disk) {
     return nullptr;
 }
 
-Failure read_superblock(Disk& disk, const std::string& path, Superblock& superblock,
-                        SuperblockNotes* notes) {
+Failure read_superblock(Disk& disk, const std::string& path, Superblock& superblock) {
     Superblock found;
     const Errc first = read_superblock_copy(disk, format::superblock_offset, found);
     Errc second = Errc::ok;
@@ -191,11 +190,6 @@ Failure read_superblock(Disk& disk, const std::string& path, Superblock& superbl
     }
     WARREN_TRY(validate_superblock(found, disk.size_bytes(), path));
     superblock = found;
-    if (notes != nullptr) {
-        notes->is_from_copy = first != Errc::ok;
-        notes->must_stay_read_only =
-            (superblock.features_read_only_compatible & ~format::read_only_compatible_known) != 0;
-    }
     return {};
 }
 

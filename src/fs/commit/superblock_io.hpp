@@ -13,20 +13,18 @@
 
 namespace warren {
 
-/// What read_superblock() found out in addition to the superblock itself.
-struct SuperblockNotes {
-    bool must_stay_read_only = false;  // has read-only compatible features unknown to this program
-    bool is_from_copy = false;         // the first copy is damaged, the second was used
-};
-
 /// Reads the copy at `place`. Errc::no_data: its magic number is missing; Errc::corrupt: it is
 /// there, but the copy is damaged.
 Errc read_superblock_copy(Disk& disk, u64 place, format::Superblock& superblock);
 
 /// Reads the first copy that is sound and checks it against the size of `disk`. The failure's
 /// message names `path`.
-Failure read_superblock(Disk& disk, const std::string& path, format::Superblock& superblock,
-                        SuperblockNotes* notes = nullptr);
+Failure read_superblock(Disk& disk, const std::string& path, format::Superblock& superblock);
+
+/// Whether the volume has read-only compatible features unknown to this program.
+inline bool must_stay_read_only(const format::Superblock& superblock) {
+    return (superblock.features_read_only_compatible & ~format::read_only_compatible_known) != 0;
+}
 
 enum class Copies : u8 { first, both };
 

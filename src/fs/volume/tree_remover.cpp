@@ -210,7 +210,7 @@ Errc TreeRemover::begin_step(CpuOperation& entry, std::vector<Task>& tasks) {
         for (const u64 directory : rooted_)
             tasks.push_back({ops::TreeTask::directory(directory, true).subject, 0});
     }));
-    const Errc passed = entry.begin_apply({static_cast<u32>(credits)});
+    const Errc passed = entry.begin_apply({static_cast<u32>(credits), nullptr});
     if (passed == Errc::need_commit && ++roomless_commits_ > ops::roomless_commits_max) {
         return Errc::no_space;
     }

@@ -28,9 +28,8 @@ static_assert(meta_buffer_min_bytes / format::block_size / 4 >= core::journal_ro
 /// locations.
 Failure prepare(std::unique_ptr<Disk>& disk, const std::string& path, const OpenOptions& options,
                 format::Superblock& superblock) {
-    SuperblockNotes notes;
-    WARREN_TRY(read_superblock(*disk, path, superblock, &notes));
-    if (notes.must_stay_read_only && !options.read_only) {
+    WARREN_TRY(read_superblock(*disk, path, superblock));
+    if (must_stay_read_only(superblock) && !options.read_only) {
         return {Errc::read_only,
                 path + ": has features that this program can only read; open it read-only"};
     }

@@ -29,9 +29,8 @@ TEST(SuperblockIo, anyFlippedByteMakesTheCopyBeUsed) {
         byte ^= static_cast<std::byte>(1u << at % 8);
         ASSERT_EQ(image->write(at, std::span(&byte, 1)), Errc::ok);
         Superblock found{};
-        SuperblockNotes notes;
-        ASSERT_EQ(load(*image, found, &notes).code, Errc::ok);
-        ASSERT_TRUE(notes.is_from_copy);
+        ASSERT_EQ(load(*image, found).code, Errc::ok);
+        ASSERT_EQ(found.header.place, format::superblock_copy_offset);
         ASSERT_EQ(std::memcmp(&found.magic, &expected.magic, block_size - sizeof found.header), 0);
         ASSERT_EQ(image->write(format::superblock_copy_offset + at, std::span(&byte, 1)), Errc::ok);
         const bool is_magic = at >= 48 && at < 56;
@@ -140,9 +139,8 @@ TEST(SuperblockIo, unknownReadOnlyFeaturesAreReported) {
     ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
     superblock.features_read_only_compatible = 2;
     ASSERT_EQ(write_superblock(*disk, superblock, 2, Copies::first), Errc::ok);
-    SuperblockNotes notes;
-    EXPECT_EQ(load(*disk, superblock, &notes).code, Errc::ok);
-    EXPECT_TRUE(notes.must_stay_read_only);
+    EXPECT_EQ(load(*disk, superblock).code, Errc::ok);
+    EXPECT_TRUE(must_stay_read_only(superblock));
     EXPECT_EQ(grow_volume_on(*disk, "image", 16 * mib).code, Errc::not_supported);
 }
 

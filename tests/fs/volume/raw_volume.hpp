@@ -40,8 +40,8 @@ inline std::unique_ptr<MemoryDisk> make_volume_disk(u64 size_bytes, u64 disk_byt
     return disk;
 }
 
-inline Failure load(Disk& disk, Superblock& superblock, SuperblockNotes* notes = nullptr) {
-    const Failure failure = read_superblock(disk, "some/image", superblock, notes);
+inline Failure load(Disk& disk, Superblock& superblock) {
+    const Failure failure = read_superblock(disk, "some/image", superblock);
     if (failure.code != Errc::ok) {
         EXPECT_TRUE(failure.message.starts_with("some/image: ")) << failure.message;
         EXPECT_EQ(failure.message.find('\n'), std::string::npos);
@@ -115,10 +115,9 @@ inline void expect_directory(Disk& disk, const Superblock& superblock, u64 numbe
 /// All that the format specifies about a volume without files.
 inline void expect_empty_volume(Disk& disk, u64 size_bytes) {
     Superblock superblock{};
-    SuperblockNotes notes;
-    const Failure failure = load(disk, superblock, &notes);
+    const Failure failure = load(disk, superblock);
     ASSERT_EQ(failure.code, Errc::ok) << failure.message;
-    EXPECT_FALSE(notes.must_stay_read_only);
+    EXPECT_FALSE(must_stay_read_only(superblock));
     EXPECT_EQ(superblock.size_bytes, size_bytes / frame_size * frame_size);
     EXPECT_EQ(superblock.clean, 1u);
     EXPECT_EQ(superblock.inodes_used, 2u);
