@@ -13,7 +13,7 @@ import sys
 
 TESTS = pathlib.Path(__file__).resolve().parent
 STARTS = re.compile(r"std::(jthread|thread|async)\b|\b(ThreadPool|Workers|run_once|Volume)\b"
-                    r"|\bLockstep\b|\bwalk\(\{|warren/(hash|chunk|walk)\.h|cuda/memory_ahead\.hpp")
+                    r"|\bLockstep\b|\bwalk\(\{|warren/(hash|chunk|walk)\.h")
 # Cases of a suite in a header carry the name of its instance.
 SUITE = re.compile(r"^\s*(?:(?:TYPED_)?TEST(?:_F|_P)?|INSTANTIATE_TYPED_TEST_SUITE_P)\(\s*(\w+)",
                    re.MULTILINE)

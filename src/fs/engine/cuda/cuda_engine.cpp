@@ -5,11 +5,11 @@
 #include "fs/engine/cuda/cuda_engine.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <vector>
 
 #include "base/fair_lock.hpp"
@@ -21,7 +21,6 @@
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 #include "fs/engine/cuda/launch/tree_removal.hpp"
-#include "fs/engine/cuda/memory_ahead.hpp"
 #include "fs/engine/cuda/server/server.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/engine/cuda/store/commit_area.hpp"
@@ -129,8 +128,8 @@ class CudaEngine final : public Engine,
     cuda_engine::ItemBatch item_batch_;
     std::mutex lookups_mutex_;  // held while a lookup stream is open
     cuda_engine::LookupSlots lookup_slots_{loss_};
-    cuda_engine::MemoryAhead memory_ahead_;  // of item_batch_ and lookup_slots_
-    std::mutex removal_mutex_;               // one removal at a time
+    std::jthread memory_ahead_;  // allocates that of item_batch_ and lookup_slots_
+    std::mutex removal_mutex_;   // one removal at a time
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     cuda_engine::DirectoryPacking packing_;
@@ -172,15 +171,22 @@ void CudaEngine::report_loss(const std::string& reason) const {
     }
 }
 
-/// Allocates the memory of large batches and then that of lookup streams in the background.
+/// Allocates the memory of large batches and then that of lookup streams in the background. One
+/// thread allocates all of it: the driver pins memory for one thread at a time. If the thread
+/// cannot be started, callers allocate the memory when they need it, as they do if they come before
+/// the thread.
 void CudaEngine::take_memory_ahead() {
     // A volume has no more files than this, so batches need not be larger.
     const u64 files = host_.block_count();
-    memory_ahead_.start([this, files](const std::atomic<bool>& must_stop) {
+    const auto take = [this, files](const std::stop_token& must_stop) {
         if (gpu::use_device(info_.index) != Errc::ok) return;
         item_batch_.prepare(std::min(ops::batch_items_max, files), must_stop);
         lookup_slots_.prepare(files, must_stop);
-    });
+    };
+    static_cast<void>(or_no_memory([&] {
+        memory_ahead_ = std::jthread(take);
+        return Errc::ok;
+    }));
 }
 
 Errc CudaEngine::open(std::string& failure) {

@@ -102,7 +102,7 @@ void ItemBatch::prepare_small() {
     static_cast<void>(small_.open());
 }
 
-void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
+void ItemBatch::prepare(u64 items, const std::stop_token& must_stop) {
     if (items <= small_items_max) return;
     const std::lock_guard lock(prepared_mutex_);
     static_cast<void>(prepare_room(items, must_stop));
@@ -110,9 +110,9 @@ void ItemBatch::prepare(u64 items, const std::atomic<bool>& must_stop) {
 
 /// Allocates for names of 16 bytes, or two of 8. Of the batches that change something, creations
 /// have the longest answers. Large numbers of lookups use streams instead (lookup_slots.hpp).
-Errc ItemBatch::prepare_room(u64 items, const std::atomic<bool>& must_stop) {
+Errc ItemBatch::prepare_room(u64 items, const std::stop_token& must_stop) {
     const Needs needs = needs_of(items, 2 * items, ops::BatchKind::create);
-    const auto goes_on = [&] { return !must_stop.load(std::memory_order_relaxed); };
+    const auto goes_on = [&] { return !must_stop.stop_requested(); };
     if (goes_on()) WARREN_TRY(prepared_.host_in.allocate(needs.in));
     if (goes_on()) WARREN_TRY(prepared_.in.allocate(needs.in));
     if (goes_on()) WARREN_TRY(prepared_.host_out.allocate(needs.out));

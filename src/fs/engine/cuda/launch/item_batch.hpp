@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 
 #include "fs/bulk/batch/batch.hpp"
 #include "fs/core/store.hpp"
@@ -37,8 +38,8 @@ class ItemBatch {
     void prepare_small();
     /// Allocates memory for batches of `items` items in advance, because that takes longer than
     /// running such a batch. A large batch that is opened meanwhile waits for it. Returns soon
-    /// after `must_stop` has become true. Call it once; any thread may.
-    void prepare(u64 items, const std::atomic<bool>& must_stop);
+    /// after `must_stop` asks for it. Call it once; any thread may.
+    void prepare(u64 items, const std::stop_token& must_stop);
     /// Makes room for a batch. Errc::no_memory.
     Errc open(const ops::BatchShape& shape, ops::BatchMemory& memory);
 
@@ -72,7 +73,7 @@ class ItemBatch {
 
     Errc make_room(u64 in_bytes, u64 out_bytes);
     void take_prepared();
-    Errc prepare_room(u64 items, const std::atomic<bool>& must_stop);
+    Errc prepare_room(u64 items, const std::stop_token& must_stop);
     Errc add_inodes_ahead(const core::Store& store, const AddFrames& add_frames);
     Errc lay_out(u64 records_max);
     Errc run_small(const core::Store& store, const ops::BatchWindow& window,

@@ -9,17 +9,14 @@
 
 namespace warren::cuda_engine {
 
-Errc LookupSlots::make_ready(const std::atomic<bool>* must_stop) {
+Errc LookupSlots::make_ready(const std::stop_token& must_stop) {
     return room_.ensure(TakenOnce::Clock::now, [&] { return take_room(must_stop); });
 }
 
 /// Allocates the buffers, streams and events that are missing.
-Errc LookupSlots::take_room(const std::atomic<bool>* must_stop) {
+Errc LookupSlots::take_room(const std::stop_token& must_stop) {
     const auto take = [&](auto& buffer, u64 count) {
-        if (must_stop != nullptr && must_stop->load(std::memory_order_relaxed)) {
-            return Errc::canceled;
-        }
-        return buffer.reserve(count);
+        return must_stop.stop_requested() ? Errc::canceled : buffer.reserve(count);
     };
     WARREN_TRY(take(host_in_, slots * in_bytes));
     WARREN_TRY(take(in_, slots * in_bytes));

@@ -8,8 +8,8 @@
 // but Errc::busy.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <stop_token>
 
 #include "fs/core/permission.hpp"
 #include "fs/core/store.hpp"
@@ -33,12 +33,12 @@ class LookupSlots final : public LookupStream {
     LookupSlots& operator=(const LookupSlots&) = delete;
 
     /// Calls make_ready() in advance, unless the volume has room for only a few files.
-    void prepare(u64 files, const std::atomic<bool>& must_stop) {
-        if (files >= slots * items_max) static_cast<void>(make_ready(&must_stop));
+    void prepare(u64 files, const std::stop_token& must_stop) {
+        if (files >= slots * items_max) static_cast<void>(make_ready(must_stop));
     }
-    /// Allocates the memory unless that was done. Stops with Errc::canceled when *must_stop becomes
-    /// true; `must_stop` may be null. Thread-safe.
-    Errc make_ready(const std::atomic<bool>* must_stop = nullptr);
+    /// Allocates the memory unless that was done. Stops with Errc::canceled when `must_stop` asks
+    /// for it. Thread-safe.
+    Errc make_ready(const std::stop_token& must_stop = {});
     /// Prepares lookups on behalf of `caller` in `store`, which outlives them. Requires:
     /// make_ready() returned ok.
     Errc open(const core::Store& store, const core::Credentials& caller);
@@ -59,7 +59,7 @@ class LookupSlots final : public LookupStream {
     static constexpr u64 codes_bytes = items_max * sizeof(Errc);
     static constexpr u64 out_bytes = codes_bytes + items_max * sizeof(Attributes);
 
-    Errc take_room(const std::atomic<bool>* must_stop);
+    Errc take_room(const std::stop_token& must_stop);
     Errc send(const gpu::Stream& stream, u32 slot, u64 items, u64 words);
 
     EngineLoss& loss_;
