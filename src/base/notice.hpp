@@ -16,4 +16,9 @@ void set_notice_sink(NoticeSink sink);
 
 void notice(const std::string& line);
 
+/// Passes the line to `sink`, or to notice() if that is empty.
+inline void notice_or(const NoticeSink& sink, const std::string& line) {
+    sink ? sink(line) : notice(line);
+}
+
 }  // namespace warren

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which engine an open volume has, and whether a GPU works beside it.
-#include <cstdio>
 #include <utility>
 #include <vector>
 
+#include "base/notice.hpp"
 #include "fs/volume/host_scan.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #if defined(WARREN_CUDA)
@@ -58,14 +58,6 @@ Errc VolumeImplementation::start_engine() {
     return Errc::ok;
 }
 
-void VolumeImplementation::warn(const std::string& line) const {
-    if (options_.warn) {
-        options_.warn(line);
-    } else {
-        std::fprintf(stderr, "warren: %s\n", line.c_str());
-    }
-}
-
 /// Puts a GPU beside the CPU engine, or says why not.
 void VolumeImplementation::start_replica() {
     std::string failure = "a meta buffer limits the metadata in memory";
@@ -83,7 +75,7 @@ void VolumeImplementation::start_replica() {
         options.for_each = [this](u64 count, const std::function<void(u64)>& body) {
             thread_pool_.for_each_at_once(count, body);
         };
-        options.report = [this](const std::string& line) { warn(line); };
+        options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
         if (auto replica = make_device_replica(store(), options, failure)) {
             use_replica(std::move(replica));
         }
@@ -93,7 +85,7 @@ void VolumeImplementation::start_replica() {
     }
     if (replica_ != nullptr) return;
     engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
-    warn(engine_failure_ + "; the CPU does all work");
+    notice_or(options_.warn, engine_failure_ + "; the CPU does all work");
 }
 
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {

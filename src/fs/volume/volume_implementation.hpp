@@ -437,7 +437,6 @@ class VolumeImplementation {
     void load_metadata();
     Errc start_engine();
     void start_replica();
-    void warn(const std::string& line) const;
     void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);

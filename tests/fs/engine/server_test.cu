@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/notice.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
@@ -218,15 +219,19 @@ class SlowStore {
     core::Store store_;
 };
 
-/// The counts that a server reports.
+/// Collects the notices of a server during its lifetime.
 class Told {
  public:
-    auto listener() {
-        return [this](const std::string& line) {
+    Told() {
+        set_notice_sink([this](const std::string& line) {
             const std::lock_guard lock(mutex_);
             text_ += line + "\n";
-        };
+        });
     }
+    ~Told() { set_notice_sink({}); }
+    Told(const Told&) = delete;
+    Told& operator=(const Told&) = delete;
+
     std::string text() {
         const std::lock_guard lock(mutex_);
         return text_;
@@ -244,7 +249,7 @@ class Told {
 
 TEST_F(Server, TellsOfACommandThatTakesTooLong) {
     Told told;
-    open({.watchdog_ms = 10, .report = told.listener()});
+    open({.watchdog_ms = 10});
     const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
     ASSERT_EQ(volume.server().resume(slow.store()), Errc::ok);
@@ -265,7 +270,7 @@ TEST_F(Server, TellsOfACommandThatTakesTooLong) {
 /// reports late commands, and hands out the others in a later epoch.
 TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     Told told;
-    open({.blocks = 1, .watchdog_ms = 10, .report = told.listener()});
+    open({.blocks = 1, .watchdog_ms = 10});
     const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
     constexpr u32 workers = cuda_engine::warps_per_block - 1;
@@ -363,10 +368,11 @@ TEST(ServerLossDeathTest, ALostDeviceIsAnError) {
         if (volume.server().resume(broken) != Errc::ok) _exit(3);
         ops::Reply reply;
         if (volume.execute(name_command(Verb::lookup, root, "x"), reply) != Errc::io) _exit(4);
-        if (!volume.server().statistics().is_lost) _exit(5);
+        const cuda_engine::ServerStatistics statistics = volume.server().statistics();
+        if (!statistics.is_lost || statistics.loss.empty()) _exit(5);
         _exit(volume.server().stop() == Errc::io ? 0 : 6);
     };
-    EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "the GPU is lost");
+    EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "");
 }
 
 TEST(ServerLossDeathTest, ABrokenInvariantLeavesWord) {

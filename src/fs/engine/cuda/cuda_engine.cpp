@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
 
 #include "base/fair_lock.hpp"
+#include "base/notice.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/engine_loss.hpp"
 #include "fs/engine/cuda/launch/command_batch.hpp"
@@ -152,23 +152,17 @@ Errc CudaEngine::open_server() {
     WARREN_TRY(pool_.create(1, ring::RingShape{}));
     const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
     if (!ring) return ring.code();
-    cuda_engine::ServerOptions options;
-    options.tells_of_loss = false;  // loss_.answer() reports it
-    WARREN_TRY(server_.start(store_.store(), pool_, options));
+    WARREN_TRY(server_.start(store_.store(), pool_, {}));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
     return Errc::ok;
 }
 
 void CudaEngine::report_loss(const std::string& reason) const {
-    const std::string line = "the GPU engine has stopped (" + reason +
-                             "); the volume is as its last commit left it: close it and open it "
-                             "again";
-    if (options_.report) {
-        options_.report(line);
-    } else {
-        std::fprintf(stderr, "warren: %s\n", line.c_str());
-    }
+    notice_or(options_.report,
+              "the GPU engine has stopped (" + reason +
+                  "); the volume is as its last commit left it: close it and open it "
+                  "again");
 }
 
 /// Allocates the memory of large batches and then that of lookup streams in the background. One

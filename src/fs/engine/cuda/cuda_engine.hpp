@@ -36,7 +36,7 @@ struct CudaEngineFigures {
 };
 
 struct CudaEngineOptions {
-    /// Receives the message when the engine stops; if empty, it is printed to standard error.
+    /// Receives the message when the engine stops; if empty, notice() does.
     std::function<void(const std::string&)> report = {};
     /// How many metadata blocks may be in device memory; 0: no limit. With a limit the engine
     /// refuses bulk commands and batches of items, and the volume runs them as single commands.

@@ -6,9 +6,9 @@
 #include "fs/engine/cuda/server/server.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
+#include "base/notice.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/engine/cuda/server/server_kernel.hpp"
 #include "fs/ring/parking.hpp"
@@ -94,14 +94,6 @@ Errc ResidentServer::show_rings() {
     return stream_.wait();
 }
 
-void ResidentServer::tell(const std::string& line) const {
-    if (options_.report) {
-        options_.report(line);
-    } else {
-        std::fprintf(stderr, "warren: %s\n", line.c_str());
-    }
-}
-
 bool ResidentServer::epoch_has_ended() const {
     // Acquire: pairs with the release in close_epoch().
     return system_atomic<u64>(report_.data()->ended_epoch).load(hd::memory_order_acquire) == epoch_;
@@ -141,9 +133,9 @@ void ResidentServer::watch(u64& reported) {
     const u64 ticket = look(report.oldest_ticket);
     if (age_ms < options_.watchdog_ms || reported == ticket + 1) return;
     reported = ticket + 1;
-    tell("command " + std::to_string(ticket) + " of ring " +
-         std::to_string(look(report.oldest_ring)) + " has been running on the GPU for " +
-         std::to_string(age_ms) + " ms");
+    notice("command " + std::to_string(ticket) + " of ring " +
+           std::to_string(look(report.oldest_ring)) + " has been running on the GPU for " +
+           std::to_string(age_ms) + " ms");
     const std::lock_guard lock(mutex_);
     ++statistics_.late;
 }
@@ -167,7 +159,7 @@ bool ResidentServer::wait_for_end() {
         }
         if (now > overdue && !told) {
             told = true;
-            tell("the server on the GPU does not end its epoch");
+            notice("the server on the GPU does not end its epoch");
         }
         if (now + last_stretch < due || now > due + last_stretch) {
             std::unique_lock lock(mutex_);
@@ -219,7 +211,6 @@ void ResidentServer::park() {
 void ResidentServer::lose() {
     std::string reason = broken_invariant();
     if (reason.empty()) reason = cudaGetErrorString(cudaPeekAtLastError());
-    if (options_.tells_of_loss) tell("the GPU is lost: " + reason);
     const std::lock_guard lock(mutex_);
     statistics_.is_lost = true;
     statistics_.loss = reason;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,14 +26,10 @@ namespace warren::cuda_engine {
 
 struct ServerOptions {
     int device = 0;
-    u32 blocks = 8;             // each occupies a multiprocessor while the server is awake
-    u32 epoch_us = 5'000;       // the longest that a cudaFree elsewhere in the program waits
-    u32 idle_us = 2'000;        // time without commands after which the server parks
-    u32 watchdog_ms = 5'000;    // commands that run longer are reported
-    bool tells_of_loss = true;  // report a lost device, not only note it in the statistics
-    /// Receives messages about slow commands and a lost device; if empty, they are printed to
-    /// standard error.
-    std::function<void(const std::string&)> report = {};
+    u32 blocks = 8;           // each occupies a multiprocessor while the server is awake
+    u32 epoch_us = 5'000;     // the longest that a cudaFree elsewhere in the program waits
+    u32 idle_us = 2'000;      // time without commands after which the server parks
+    u32 watchdog_ms = 5'000;  // commands that run longer are reported by notice()
 };
 
 struct ServerStatistics {
@@ -104,7 +99,6 @@ class ResidentServer {
     void park();
     bool any_ring_has_command() const;
     void lose();
-    void tell(const std::string& line) const;
     void ask_for_end();
     Errc change(Request request);
 
