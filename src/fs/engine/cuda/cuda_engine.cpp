@@ -16,7 +16,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/engine_loss.hpp"
 #include "fs/engine/cuda/launch/command_batch.hpp"
-#include "fs/engine/cuda/launch/directory_packing.hpp"
+#include "fs/engine/cuda/launch/directory_rebuild.hpp"
 #include "fs/engine/cuda/launch/item_batch.hpp"
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
@@ -129,10 +129,12 @@ class CudaEngine final : public Engine,
     std::mutex lookups_mutex_;  // held while a lookup stream is open
     cuda_engine::LookupSlots lookup_slots_{loss_};
     std::jthread memory_ahead_;  // allocates that of item_batch_ and lookup_slots_
-    std::mutex removal_mutex_;   // one removal at a time
+    // One removal and one rebuild at a time. Lock it before steps_, which they release for commits.
+    std::mutex removal_mutex_;
+    std::mutex rebuild_mutex_;
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
-    cuda_engine::DirectoryPacking packing_;
+    std::unique_ptr<cuda_engine::DirectoryRebuild> rebuild_;
     ring::RingPool pool_;
     std::unique_ptr<ring::RingClient> client_;
     cuda_engine::ResidentServer server_;  // last member: it stops before the others go
@@ -444,7 +446,7 @@ Errc CudaEngine::run_bulk(const Body& body) {
     WARREN_TRY(loss_.enter_device());
     BulkCalls calls(*this, lock);
     const Errc code = or_no_memory([&] { return body(calls); });
-    return reading_.is_sound() && packing_.is_sound() ? code : loss_.answer(Errc::io);
+    return reading_.is_sound() ? code : loss_.answer(Errc::io);
 }
 
 Errc CudaEngine::scan(const ScanCall& call) {
@@ -452,9 +454,15 @@ Errc CudaEngine::scan(const ScanCall& call) {
 }
 
 Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 blocks) {
-    const std::lock_guard turn(packing_.turn());
+    const std::lock_guard turn(rebuild_mutex_);
     return run_bulk([&](BulkCalls& host) {
-        return packing_.rebuild(store_.store(), host, caller, directory, blocks);
+        if (rebuild_ == nullptr) {
+            auto made = std::make_unique<cuda_engine::DirectoryRebuild>();
+            WARREN_TRY(made->open());
+            rebuild_ = std::move(made);
+        }
+        const Errc code = rebuild_->rebuild(store_.store(), caller, directory, blocks, host);
+        return code == Errc::io && !rebuild_->is_sound() ? loss_.answer(code) : code;
     });
 }
 
