@@ -74,9 +74,7 @@ class HostReplica final : public ReplicaMemory {
             const u64 frame = block / format::blocks_per_frame;
             const format::FrameKind kind = core::kind_of(image(), frame);
             if (kind != format::FrameKind::inodes && kind != format::FrameKind::metadata) continue;
-            const u64 bits =
-                device_atomic<u64>(of_.resident[block / 64]).load(hd::memory_order_acquire);
-            if ((bits >> block % 64 & 1) == 0) continue;
+            if (!core::is_resident(of_, block * format::block_size)) continue;
             if (!core::test_bit(image().frame(frame).used, block % format::blocks_per_frame))
                 continue;
             const u64 place = block * format::block_size;

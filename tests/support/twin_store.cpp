@@ -67,10 +67,7 @@ void TwinStore::fill_block(u64 place, const format::Block* from) {
     auto& block = *reinterpret_cast<format::Block*>(mine.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
         relaxed_store(block.words[i], from == nullptr ? 0 : relaxed_load(from->words[i]));
-    const u64 number = place / format::block_size;
-    // Release: pairs with the acquire in Operation::pin().
-    device_atomic<u64>(mine.resident[number / 64])
-        .fetch_or(u64{1} << number % 64, hd::memory_order_release);
+    core::make_resident(mine, place);
 }
 
 void TwinStore::show_block(u64 place) {

@@ -240,9 +240,7 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     if (!is_inode_number(store, number)) return LaneFate::damaged;
     LaneOperation op(ThreadTeam{}, store);
     const u64 place = number * format::inode_size;
-    InodeRef inode;
-    inode.number = number;
-    inode.at = reinterpret_cast<Inode*>(store.base + place);
+    const InodeRef inode = inode_at(store, number);
     // Both loads are issued before either result is used.
     const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);

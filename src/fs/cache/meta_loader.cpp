@@ -35,10 +35,7 @@ void copy_in(const core::Store& store, u64 place, const Block& block) {
     auto& mine = *reinterpret_cast<Block*>(store.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
         relaxed_store(mine.words[i], block.words[i]);
-    const u64 number = place / format::block_size;
-    // Release: pairs with the acquire in MetaLoader::pin().
-    device_atomic<u64>(store.resident[number / 64])
-        .fetch_or(u64{1} << number % 64, hd::memory_order_release);
+    core::make_resident(store, place);
 }
 
 u64 frame_place_of(u64 place) {
@@ -396,13 +393,7 @@ void MetaLoader::load_frame(u64 frame) {
     const FrameKind kind = core::kind_of(store_, frame);
     if (kind != FrameKind::inodes && kind != FrameKind::metadata) return;
     auto* memory = reinterpret_cast<Block*>(store_.base + first_place);
-    u64* resident = store_.resident + frame * (blocks / 64);
-    if (core::has_bit(resident)) return;
-    const auto show = [&](u32 block) {
-        // Release: pairs with the acquire in Operation::pin().
-        device_atomic<u64>(resident[block / 64])
-            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
-    };
+    if (core::has_bit(store_.resident + frame * (blocks / 64))) return;
     u32 begin = 0;
     if (kind == FrameKind::inodes) {
         if (load(first_place) != Errc::ok) return;
@@ -422,11 +413,13 @@ void MetaLoader::load_frame(u64 frame) {
         const Result<Expected> expected = expect(place);
         if (expected && expected->is_written) {
             // A block that fails the check is read again by the operation that needs it.
-            if (accept(place, *expected, memory[block]) == Errc::ok) show(block);
+            if (accept(place, *expected, memory[block]) == Errc::ok) {
+                core::make_resident(store_, place);
+            }
             continue;
         }
         if (was_read) std::memset(&memory[block], 0, sizeof memory[block]);
-        if (kind == FrameKind::inodes) show(block);
+        if (kind == FrameKind::inodes) core::make_resident(store_, place);
     }
 }
 
@@ -461,12 +454,8 @@ Result<u32> MetaLoader::find_victim() {
 
 Block* MetaLoader::pin(u64 place) {
     if (store_.heads == nullptr) {
-        const u64 block = place / format::block_size;
-        // Acquire: pairs with the releases in copy_in(), load_frame() and ops::end_showing().
-        const u64 bits =
-            device_atomic<u64>(store_.resident[block / 64]).load(hd::memory_order_acquire);
-        return (bits >> block % 64 & 1) != 0 ? reinterpret_cast<Block*>(store_.base + place)
-                                             : nullptr;
+        return core::is_resident(store_, place) ? reinterpret_cast<Block*>(store_.base + place)
+                                                : nullptr;
     }
     const u32 head = core::link_head(*store_.heads, place);
     return head == core::head_none ? nullptr : &store_.heads->blocks[head];

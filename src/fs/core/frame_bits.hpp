@@ -25,6 +25,22 @@ WARREN_HD inline bool test_bit(const u64* words, u64 index) {
     return (relaxed_load(words[index / 64]) >> index % 64 & 1) != 0;
 }
 
+/// Makes the filled block at `place` resident in a fully resident store.
+WARREN_HD inline void make_resident(const Store& store, u64 place) {
+    const u64 block = place / format::block_size;
+    // Release: pairs with the acquire in is_resident().
+    device_atomic<u64>(store.resident[block / 64])
+        .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+}
+/// Whether the block at `place` is resident in a fully resident store; then the caller also sees
+/// its contents.
+WARREN_HD inline bool is_resident(const Store& store, u64 place) {
+    const u64 block = place / format::block_size;
+    // Acquire: pairs with the release in make_resident().
+    const u64 bits = device_atomic<u64>(store.resident[block / 64]).load(hd::memory_order_acquire);
+    return (bits >> block % 64 & 1) != 0;
+}
+
 /// The first set bit in [begin, end), or `end`.
 WARREN_HD inline u64 find_bit_up(const u64* words, u64 begin, u64 end) {
     for (u64 index = begin; index < end; index = (index / 64 + 1) * 64) {

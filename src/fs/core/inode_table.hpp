@@ -30,6 +30,14 @@ struct InodeRef {
     }
 };
 
+/// The inode with this number where a fully resident store has it, whether it is in memory or not.
+WARREN_HD inline InodeRef inode_at(const Store& store, u64 number) {
+    InodeRef inode;
+    inode.at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+    inode.number = number;
+    return inode;
+}
+
 /// Blocks that are dirty after a change of nothing but an inode: the inode's block.
 inline constexpr u32 inode_blocks_max = 1;
 

@@ -15,6 +15,7 @@
 #include "base/check.hpp"
 #include "fs/core/change_marks.hpp"
 #include "fs/core/fence.hpp"
+#include "fs/core/frame_bits.hpp"
 #include "fs/core/gather.hpp"
 #include "fs/core/head_table.hpp"
 #include "fs/core/journal_credits.hpp"
@@ -88,14 +89,8 @@ class Operation {
     /// since the pointer was read.
     WARREN_HD Result<format::Block*> pin(u64 place) {
         if (place % format::block_size != 0 || place >= store.size_bytes) return Errc::corrupt;
-        const u64 block = place / format::block_size;
         if (store.heads == nullptr) {
-            // Acquire: pairs with the release of the loader that filled the block.
-            const u64 bits = once(team, [&] {
-                return device_atomic<u64>(store.resident[block / 64])
-                    .load(hd::memory_order_acquire);
-            });
-            if ((bits >> block % 64 & 1) == 0) return need_block(place);
+            if (!once(team, [&] { return is_resident(store, place); })) return need_block(place);
             return reinterpret_cast<format::Block*>(store.base + place);
         }
         WARREN_CHECK(pin_count_ < pins_max);
@@ -110,11 +105,7 @@ class Operation {
     WARREN_HD format::Block* pinned(u64 place) const {
         return once(team, [&]() -> format::Block* {
             if (store.heads == nullptr) {
-                const u64 block = place / format::block_size;
-                // Acquire: pairs with the release of the loader that filled the block.
-                const u64 bits =
-                    device_atomic<u64>(store.resident[block / 64]).load(hd::memory_order_acquire);
-                if ((bits >> block % 64 & 1) == 0) return nullptr;
+                if (!is_resident(store, place)) return nullptr;
                 return reinterpret_cast<format::Block*>(store.base + place);
             }
             for (u32 i = 0; i < pin_count_; ++i) {

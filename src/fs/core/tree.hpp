@@ -162,12 +162,7 @@ WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     WARREN_LET(reserved, reserve_metadata(op));
     const u64 place = *reserved;
     if (store.heads == nullptr) {
-        once(op.team, [&] {
-            const u64 block = place / format::block_size;
-            // Release: pairs with the acquire in Operation::pin().
-            device_atomic<u64>(store.resident[block / 64])
-                .fetch_or(u64{1} << block % 64, hd::memory_order_release);
-        });
+        once(op.team, [&] { make_resident(store, place); });
     }
     WARREN_LET(block, op.pin(place));
     return FreshBlock{place, *block};

@@ -42,10 +42,7 @@ WARREN_HD inline Showing begin_showing(const Store& store, u64 place) {
 
 /// Makes a block resident that the caller has filled. One lane.
 WARREN_HD inline void end_showing(const Store& store, u64 place, const Showing& showing) {
-    const u64 block = place / format::block_size;
-    // Release: pairs with the acquire in Operation::pin().
-    device_atomic<u64>(store.resident[block / 64])
-        .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+    make_resident(store, place);
     note_loaded(store, place);
     if (showing.is_reserved) unreserve(store, place, 1);
 }

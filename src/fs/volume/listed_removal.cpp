@@ -131,12 +131,7 @@ class ListedTree {
     }
 
  private:
-    core::InodeRef root_ref() const {
-        core::InodeRef root;
-        root.number = root_;
-        root.at = reinterpret_cast<format::Inode*>(store_.base + root_ * format::inode_size);
-        return root;
-    }
+    core::InodeRef root_ref() const { return core::inode_at(store_, root_); }
     /// Whether a block or an inode that the list was made of may have changed since.
     bool is_changed() const {
         const u64 root_block = root_ref().block_place() / format::block_size;

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "fs/core/store.hpp"
+#include "fs/core/frame_bits.hpp"
 #include "gpu/stream.hpp"
 #include "team/team.hpp"
 
@@ -60,9 +60,7 @@ inline Errc download(const core::Store& host, const core::Store& device) {
             if (place >= host.frame_table_offset && place < table_end) continue;
             WARREN_TRY(stream.copy(host.base + place, device.base + place, format::block_size));
             WARREN_TRY(stream.wait());
-            // Release: pairs with the acquire in MetaLoader::pin().
-            device_atomic<u64>(host.resident[w])
-                .fetch_or(bits & (~bits + 1), hd::memory_order_release);
+            core::make_resident(host, place);
         }
     }
     return Errc::ok;

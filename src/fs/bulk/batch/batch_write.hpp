@@ -27,10 +27,7 @@ struct ClearBlocks : Phase {
 struct UseBlocks : Phase {
     WARREN_HD void operator()(u64 k) const {
         const u64 place = b.places[k];
-        const u64 block = place / format::block_size;
-        // Release: pairs with the acquire in Operation::pin().
-        device_atomic<u64>(store.resident[block / 64])
-            .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+        make_resident(store, place);
         LaneOperation op(ThreadTeam{}, store);
         use_blocks(op, place, 1);
         op.mark_dirty(place);
@@ -277,10 +274,7 @@ struct StampMoved : Phase {
 struct FreeRemoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
-        const u64 place = (b.targets[item] & BatchOperand::number_mask) * format::inode_size;
-        InodeRef inode;
-        inode.number = place / format::inode_size;
-        inode.at = reinterpret_cast<Inode*>(store.base + place);
+        const InodeRef inode = inode_at(store, b.targets[item] & BatchOperand::number_mask);
         const InodeParts seen(*inode.at);
         const InodeBit bit = inode_bit(inode.number);
         auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
@@ -296,7 +290,7 @@ struct FreeRemoved : Phase {
         if (tally.blocks > 0) {
             device_atomic<u64>(state.blocks_used).fetch_sub(tally.blocks, hd::memory_order_relaxed);
         }
-        change_version(store, place);
+        change_version(store, inode.number * format::inode_size);
     }
 };
 

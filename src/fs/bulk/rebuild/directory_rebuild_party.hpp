@@ -71,11 +71,9 @@ class RebuildParty {
         return *reinterpret_cast<format::Inode*>(store_.base + inode_place());
     }
     WARREN_HD core::InodeRef inode_ref() const {
-        core::InodeRef inode_at;
-        inode_at.at = &inode();
-        inode_at.number = number_;
-        inode_at.generation = load(team_, state_.generation);
-        return inode_at;
+        core::InodeRef inode = core::inode_at(store_, number_);
+        inode.generation = load(team_, state_.generation);
+        return inode;
     }
 
     /// Passes the freeze barrier. One lane.

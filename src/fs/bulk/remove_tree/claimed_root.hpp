@@ -56,13 +56,6 @@ struct Claim {
     u32 height = 0;
 };
 
-WARREN_HD inline InodeRef lane_ref(const Store& store, u64 number) {
-    InodeRef inode;
-    inode.number = number;
-    inode.at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
-    return inode;
-}
-
 /// Locks an inode, waiting for the current holder. One lane, which holds no other lock.
 template <class Step>
 WARREN_HD u64 lock_inode(const Store& store, Step& step, u64 number) {
@@ -87,7 +80,7 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     Claim root;
     const u64 bitmap_place = inode_bit(number).bitmap_place;
     if (!is_inode_number(store, number)) return {Errc::corrupt};
-    const InodeRef inode = lane_ref(store, number);
+    const InodeRef inode = inode_at(store, number);
     const u64 block = inode.block_place();
     // Both loads are issued before either result is used.
     const FrameKind frame = kind_of(store, number / format::inodes_per_frame);
@@ -127,7 +120,7 @@ template <class Step>
 WARREN_HD void restore_directory(const Store& store, Step& step, u64 number, ClaimedRoot root,
                                  u32 kept) {
     const u64 version = lock_inode(store, step, number);
-    const InodeRef inode = lane_ref(store, number);
+    const InodeRef inode = inode_at(store, number);
     relaxed_store(inode.at->area_count, static_cast<u16>(kept));
     relaxed_store(inode.at->height, static_cast<u8>(kept == 0 ? 0 : root.height()));
     relaxed_store(inode.at->device, 0);

@@ -70,7 +70,7 @@ class TreeReclaimer {
     WARREN_HD TreeNode& node_at(u64 place) const {
         return *reinterpret_cast<TreeNode*>(store_.base + place);
     }
-    WARREN_HD InodeRef ref_of(u64 number) const { return lane_ref(store_, number); }
+    WARREN_HD InodeRef ref_of(u64 number) const { return core::inode_at(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
 
     /// Sets the parent of a claimed directory. One lane.

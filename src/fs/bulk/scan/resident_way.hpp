@@ -197,9 +197,7 @@ class ResidentWay {
     WARREN_HD Errc read_inode(u32 slot, bool whole, Attributes& attributes) const {
         const u64 number = leaf().slots[slot].inode();
         if (!core::is_inode_number(store_, number)) return Errc::stale;
-        core::InodeRef inode;
-        inode.number = number;
-        inode.at = reinterpret_cast<format::Inode*>(store_.base + number * format::inode_size);
+        core::InodeRef inode = core::inode_at(store_, number);
         const u64& word = store_.versions[core::stripe_of(number * format::inode_size)];
         // Both loads are issued before either result is used.
         const auto kind = core::kind_of(store_, number / format::inodes_per_frame);
@@ -262,7 +260,7 @@ class ResidentWay {
             const u64 number = leaf().slots[r * Team::width + team_.lane()].inode();
             if (!core::is_inode_number(store_, number)) continue;
             const u64 block = number * format::inode_size / format::block_size;
-            if ((relaxed_load(store_.resident[block / 64]) >> block % 64 & 1) == 0) {
+            if (!core::test_bit(store_.resident, block)) {
                 if (!core::is_inode_slot(store_, number)) continue;
                 blocks_.want(block * format::block_size);
                 is_missing = true;

@@ -65,9 +65,7 @@ WARREN_HD inline void add_block(const TreeMasks& masks, u64 place) {
 /// directory. Errc::not_supported if it cannot be freed at once. One lane.
 WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks, u64 number,
                                 bool is_directory) {
-    core::InodeRef inode;
-    inode.number = number;
-    inode.at = reinterpret_cast<format::Inode*>(image.base + number * format::inode_size);
+    const core::InodeRef inode = core::inode_at(image, number);
     ops::InodeParts seen(*inode.at);
     const bool is_noted = number / format::inodes_per_frame < masks.inode_frames;
     if (!is_noted || seen.generation == 0 || seen.is_directory() != is_directory) {

@@ -162,10 +162,7 @@ const format::Block* Replica::source_of(u64 place) const {
     const u64 frame = block / format::blocks_per_frame;
     const u64 in_frame = block % format::blocks_per_frame;
     const bool is_used = core::test_bit(store_.frame(frame).used, in_frame);
-    // Acquire: pairs with the release of the thread that made the block resident.
-    const u64 resident =
-        device_atomic<u64>(store_.resident[block / 64]).load(hd::memory_order_acquire);
-    if (!is_used || (resident >> block % 64 & 1) == 0) return nullptr;
+    if (!is_used || !core::is_resident(store_, place)) return nullptr;
     return reinterpret_cast<const format::Block*>(store_.base + place);
 }
 

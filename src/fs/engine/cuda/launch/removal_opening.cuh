@@ -19,7 +19,7 @@ inline constexpr u32 list_margin = 1u << 17;  // entries that warps may add unti
 /// How many blocks the orphan directory has; a very large number if its inode is not in memory.
 /// Called by one lane.
 __device__ inline u64 count_orphan_blocks(const core::Store& store) {
-    const core::InodeRef orphans = ops::lane_ref(store, store.orphan_directory);
+    const core::InodeRef orphans = core::inode_at(store, store.orphan_directory);
     const u64 place = orphans.block_place();
     // Both loads are issued before either result is used.
     const bool resident = ops::are_resident(store, place, place);

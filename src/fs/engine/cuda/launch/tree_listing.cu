@@ -132,7 +132,7 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
         ref.listing.reached[index] = 0;
         ref.listing.above[index] = index;
         ref.listing.parents[index] = TreeListing::rank_none;
-        if ((relaxed_load(store.resident[block / 64]) >> block % 64 & 1) == 0) continue;
+        if (!core::test_bit(store.resident, block)) continue;
         u64 parent = 0;
         const u32 generation = read_directory(store, number, parent);
         if (generation == 0) continue;
