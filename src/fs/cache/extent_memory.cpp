@@ -29,23 +29,15 @@ size_t class_of(u64 blocks) {
 
 ExtentMemory::ExtentMemory(u64 limit_blocks, u64 extent_blocks_max)
     : limit_blocks_(limit_blocks), classes_(class_of(extent_blocks_max) + 1) {
-    u64 blocks = 0;
     for (size_t i = 0; i < classes_.size(); ++i) {
-        classes_[i].first_block = blocks;
+        classes_[i].first_block = blocks_;
         classes_[i].slots = ((2 * limit_blocks) >> i) + spare_slots;
-        blocks += classes_[i].slots << i;
+        blocks_ += classes_[i].slots << i;
     }
-    reserved_bytes_ = blocks * block_size;
-    void* range = ::mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) return;
-    base_ = static_cast<Block*>(range);
+    range_ = ReservedRange(blocks_ * block_size);
+    base_ = range_.as<Block>();
     // A huge page for an extent of one block would use memory beyond the limit.
-    ::madvise(base_, reserved_bytes_, MADV_NOHUGEPAGE);
-}
-
-ExtentMemory::~ExtentMemory() {
-    if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
+    if (base_ != nullptr) ::madvise(base_, blocks_ * block_size, MADV_NOHUGEPAGE);
 }
 
 /// Returns memory of free slots to the system while more than the limit is held.
@@ -102,8 +94,7 @@ Block* ExtentMemory::take(u64 blocks) {
 }
 
 void ExtentMemory::give_back(Block* memory, u64 blocks) {
-    const bool is_ours =
-        base_ != nullptr && memory >= base_ && memory < base_ + reserved_bytes_ / block_size;
+    const bool is_ours = base_ != nullptr && memory >= base_ && memory < base_ + blocks_;
     if (!is_ours) {
         delete[] memory;
         return;

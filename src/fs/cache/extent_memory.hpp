@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fs/cache/block_memory.hpp"
+#include "fs/engine/cpu/store_memory.hpp"
 
 namespace warren {
 
@@ -20,7 +21,6 @@ class ExtentMemory final : public BlockMemory {
  public:
     /// Extents have at most `extent_blocks_max` blocks.
     ExtentMemory(u64 limit_blocks, u64 extent_blocks_max);
-    ~ExtentMemory() override;
 
     format::Block* take(u64 blocks) override;
     void give_back(format::Block* memory, u64 blocks) override;
@@ -43,9 +43,10 @@ class ExtentMemory final : public BlockMemory {
 
     const u64 limit_blocks_;
     std::vector<Class> classes_;  // by the binary logarithm of the slot length
-    format::Block* base_ = nullptr;
-    u64 reserved_bytes_ = 0;
-    u64 held_blocks_ = 0;  // the sum of `touched` of all classes
+    ReservedRange range_;
+    format::Block* base_ = nullptr;  // of all classes, or null
+    u64 blocks_ = 0;                 // of all slots
+    u64 held_blocks_ = 0;            // the sum of `touched` of all classes
 };
 
 }  // namespace warren

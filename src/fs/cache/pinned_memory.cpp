@@ -23,22 +23,11 @@ PinnedMemory::PinnedMemory(u64 limit_blocks, u64 extent_blocks_max, PinRange pin
     WARREN_CHECK(extent_blocks_max <= piece_blocks);
     // A little more, so that pieces begin at multiples of a huge page.
     constexpr u64 piece_bytes = piece_blocks * block_size;
-    void* range = ::mmap(nullptr, end_ * block_size + piece_bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) return;
-    const u64 address = reinterpret_cast<u64>(range);
-    const u64 begin = (address + piece_bytes - 1) / piece_bytes * piece_bytes;
-    const u64 stop = begin + end_ * block_size;
-    if (begin > address) ::munmap(range, begin - address);
-    if (address + piece_bytes > begin)
-        ::munmap(reinterpret_cast<void*>(stop), address + piece_bytes - begin);
-    base_ = reinterpret_cast<Block*>(begin);
+    range_ = ReservedRange(end_ * block_size + piece_bytes);
+    if (range_.data() == nullptr) return;
+    const u64 address = reinterpret_cast<u64>(range_.data());
+    base_ = reinterpret_cast<Block*>((address + piece_bytes - 1) / piece_bytes * piece_bytes);
     ::madvise(base_, end_ * block_size, MADV_HUGEPAGE);
-}
-
-PinnedMemory::~PinnedMemory() {
-    pins_.clear();
-    if (base_ != nullptr) ::munmap(base_, end_ * block_size);
 }
 
 void PinnedMemory::push(u64 first, u32 length) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fs/cache/block_memory.hpp"
+#include "fs/engine/cpu/store_memory.hpp"
 
 namespace warren {
 
@@ -26,7 +27,6 @@ class PinnedMemory final : public BlockMemory {
  public:
     /// Extents have at most `extent_blocks_max` blocks.
     PinnedMemory(u64 limit_blocks, u64 extent_blocks_max, PinRange pin);
-    ~PinnedMemory() override;
 
     /// Where no piece is long enough, and no more can be pinned, the blocks are not pinned. After a
     /// refusal the next attempt comes after as many blocks as an area has, so that not every call
@@ -57,11 +57,12 @@ class PinnedMemory final : public BlockMemory {
 
     const PinRange pin_;
     const u64 end_;
+    ReservedRange range_;
     format::Block* base_ = nullptr;
     u64 pinned_ = 0;   // blocks from the start on
     u64 unasked_ = 0;  // after a refusal: blocks to take from other memory before asking again
-    std::vector<std::shared_ptr<void>> pins_;
-    std::array<Free*, lengths> free_{};  // by the binary logarithm of the length
+    std::vector<std::shared_ptr<void>> pins_;  // go before the range does
+    std::array<Free*, lengths> free_{};        // by the binary logarithm of the length
     std::vector<u8> length_at_;  // for each block: 1 + that of a free piece that begins there, or 0
 };
 
