@@ -4,7 +4,6 @@
 #include "fs/check/check_extents.hpp"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "fs/check/check_trees.hpp"
 #include "fs/format/check_structure.hpp"
@@ -133,21 +132,10 @@ class Claiming final : public ExtentReader {
     u64 end_ = 0;
 };
 
-/// Reads extents without claiming tree blocks. A tree block that is found twice is read once.
-class Collecting : public ExtentReader {
- public:
-    using ExtentReader::ExtentReader;
-    bool take(u64 place) override { return seen_.insert(place).second; }
-    void flaw(const std::string&, bool) override {}
-
- private:
-    std::unordered_set<u64> seen_;
-};
-
-class Releasing final : public Collecting {
+class Releasing final : public ExtentReader {
  public:
     Releasing(Context& context, u32 ordinal, u64 count)
-        : Collecting(context, ordinal), left_(count) {}
+        : ExtentReader(context, ordinal), left_(count) {}
     bool is_done() const override { return left_ == 0; }
 
  protected:
@@ -160,10 +148,10 @@ class Releasing final : public Collecting {
     u64 left_;
 };
 
-class Saving final : public Collecting {
+class Saving final : public ExtentReader {
  public:
-    using Collecting::Collecting;
-    using Collecting::is_behind_end;
+    using ExtentReader::ExtentReader;
+    using ExtentReader::is_behind_end;
     std::vector<Extent> extents;
     u64 refused = 0;
 

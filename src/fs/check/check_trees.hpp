@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 
 #include "fs/check/check_context.hpp"
 #include "fs/format/tree.hpp"
@@ -38,13 +39,17 @@ class TreeVisitor {
  public:
     virtual ~TreeVisitor() = default;
     /// Called for each sound block; false if the block at `place` must not be used, because it was
-    /// seen before or has another owner. Then nothing below it is visited.
-    virtual bool take(u64 place) = 0;
+    /// seen before or has another owner. Then nothing below it is visited. A visitor that claims no
+    /// blocks takes each once.
+    virtual bool take(u64 place) { return seen_.insert(place).second; }
     virtual void leaf(const TreeLeaf& leaf) = 0;
     /// Called for each flaw. `loses`: the tree below it cannot be reached.
-    virtual void flaw(const std::string& text, bool loses) = 0;
+    virtual void flaw(const std::string& /*text*/, bool /*loses*/) {}
     /// Whether to end the walk.
     virtual bool is_done() const { return false; }
+
+ private:
+    std::unordered_set<u64> seen_;
 };
 
 /// Walks the tree whose root is in `inode`.

@@ -35,14 +35,12 @@ class Collecting final : public TreeVisitor {
     Collecting(Context& context, u32 directory, std::string& arena)
         : context_(context), directory_(directory), arena_(arena) {}
 
-    bool take(u64 place) override { return seen_.insert(place).second; }
     void leaf(const TreeLeaf& leaf) override {
         const bool is_believed = leaf.is_sound || context_.damaged_leaves.contains(leaf.place);
         if (leaf.block == nullptr || !is_believed) return;
-        if (!leaf.is_sound && !seen_.insert(leaf.place).second) return;
+        if (!leaf.is_sound && !take(leaf.place)) return;
         read(leaf.place, *leaf.block);
     }
-    void flaw(const std::string&, bool) override {}
 
     void read(u64 place, const Block& block) {
         LeafEntries entries;
@@ -75,7 +73,6 @@ class Collecting final : public TreeVisitor {
     Context& context_;
     const u32 directory_;
     std::string& arena_;
-    std::unordered_set<u64> seen_;
 };
 
 /// Adds the new names, with ".2", ".3" and so on appended if they are taken.
@@ -126,17 +123,15 @@ class BlockList final : public TreeVisitor {
  public:
     explicit BlockList(Context& context) : context_(context) {}
     bool take(u64 place) override {
-        if (!seen_.insert(place).second) return false;
+        if (!TreeVisitor::take(place)) return false;
         if (context_.frames.is_owned(place)) places.push_back(place);
         return true;
     }
     void leaf(const TreeLeaf&) override {}
-    void flaw(const std::string&, bool) override {}
     std::vector<u64> places;
 
  private:
     Context& context_;
-    std::unordered_set<u64> seen_;
 };
 
 }  // namespace
