@@ -54,13 +54,10 @@ WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocati
     WARREN_TRY(op.will_write(file.inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     set_inline(op, file.inode, static_cast<u32>(begin), static_cast<u32>(end), nullptr);
-    once(op.team, [&] {
+    end_contents(op, file.inode, what.now, [&] {
         const bool grows = what.end() <= area && !what.keeps_size() && what.end() > file.size;
         if (grows) relaxed_store(file.inode.at->size, what.end());
-        touch_contents(file.inode, what.now);
     });
-    op.mark_dirty(file.inode.block_place());
-    op.end_apply();
     return Errc::ok;
 }
 
@@ -86,9 +83,7 @@ WARREN_HD Result<u64> punch(Operation<Team>& op, const File& file, const Allocat
     const u64 done = cut.is_finished ? what.length : what.done(cut.range.end);
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(cut_dirties(cut))));
     apply_cut(op, file, cut);
-    once(op.team, [&] { touch_contents(file.inode, what.now); });
-    op.mark_dirty(file.inode.block_place());
-    op.end_apply();
+    end_contents(op, file.inode, what.now, [] {});
     return done;
 }
 

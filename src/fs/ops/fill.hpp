@@ -64,6 +64,18 @@ WARREN_HD inline void touch_contents(const InodeRef& inode, i64 now) {
     relaxed_store(inode.at->changed, now);
 }
 
+/// Ends a change of contents: sets the file's times, and in its inode what set() sets, which one
+/// lane calls.
+template <class Team, class Set>
+WARREN_HD void end_contents(Operation<Team>& op, const InodeRef& inode, i64 now, const Set& set) {
+    once(op.team, [&] {
+        set();
+        touch_contents(inode, now);
+    });
+    op.mark_dirty(inode.block_place());
+    op.end_apply();
+}
+
 /// Applies `change` to the file of `spot`. Requires: the list of `spot` covers the extent.
 template <class Team>
 WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const ContentChange& change) {
@@ -89,12 +101,9 @@ WARREN_HD Errc apply_change(Operation<Team>& op, const Spot& spot, const Content
     if (change.has_extent) {
         change_extents(op, inode, spot.home, extent.file_block, end_of(extent), &extent);
     }
-    once(op.team, [&] {
+    end_contents(op, inode, change.now, [&] {
         if (change.end_bytes > spot.file.size) relaxed_store(inode.at->size, change.end_bytes);
-        touch_contents(inode, change.now);
     });
-    op.mark_dirty(inode.block_place());
-    op.end_apply();
     return Errc::ok;
 }
 
@@ -329,12 +338,9 @@ WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offs
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
     set_inline(op, inode, static_cast<u32>(offset), static_cast<u32>(end), bytes);
-    once(op.team, [&] {
+    end_contents(op, inode, now, [&] {
         if (end > file->size) relaxed_store(inode.at->size, end);
-        touch_contents(inode, now);
     });
-    op.mark_dirty(inode.block_place());
-    op.end_apply();
     return true;
 }
 

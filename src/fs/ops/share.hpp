@@ -166,12 +166,9 @@ WARREN_HD Errc apply_sharing(Operation<Team>& op, const Sharing& what, const Spo
     if (!from.is_shared) mark_shared(op, from);
     change_extents(op, inode, to.home, extent.file_block, end_of(extent), &extent);
     const u64 end = what.end_after(extent.length);
-    once(op.team, [&] {
+    end_contents(op, inode, what.now, [&] {
         if (end > to.file.size) relaxed_store(inode.at->size, end);
-        touch_contents(inode, what.now);
     });
-    op.mark_dirty(inode.block_place());
-    op.end_apply();
     return Errc::ok;
 }
 

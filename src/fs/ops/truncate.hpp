@@ -21,13 +21,10 @@ WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_siz
     if (new_size < format::area_bytes) {
         set_inline(op, inode, static_cast<u32>(new_size), format::area_bytes, nullptr);
     }
-    once(op.team, [&] {
+    end_contents(op, inode, now, [&] {
         if (new_size > format::area_bytes) clear_area(inode, AreaKind::extents);
         relaxed_store(inode.at->size, new_size);
-        touch_contents(inode, now);
     });
-    op.mark_dirty(inode.block_place());
-    op.end_apply();
     return Errc::ok;
 }
 
@@ -62,13 +59,10 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
     }
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(cut_dirties(cut))));
     apply_cut(op, *file, cut);
-    once(op.team, [&] {
+    end_contents(op, inode, now, [&] {
         if (cut.is_finished && new_size == 0) clear_area(inode, AreaKind::bytes);
         relaxed_store(inode.at->size, size);
-        touch_contents(inode, now);
     });
-    op.mark_dirty(inode.block_place());
-    op.end_apply();
     return cut.is_finished;
 }
 
