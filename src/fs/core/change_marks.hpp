@@ -9,7 +9,7 @@
 // marking it dirty calls one of these functions.
 #pragma once
 
-#include "fs/core/store.hpp"
+#include "fs/core/frame_bits.hpp"
 
 namespace warren::core {
 
@@ -19,15 +19,9 @@ WARREN_HD inline void note_changed([[maybe_unused]] const Store& store,
 #if !defined(__CUDA_ARCH__)
     if (store.changed == nullptr) [[likely]]
         return;
-    const auto set = [](u64* words, u64 index) {
-        const u64 bit = u64{1} << index % 64;
-        device_atomic<u64> word(words[index / 64]);
-        // A mark that is set stays set until this apply ends: the swap waits for it.
-        if ((word.load(hd::memory_order_relaxed) & bit) == 0)
-            word.fetch_or(bit, hd::memory_order_relaxed);
-    };
-    set(store.changed, place / format::block_size);
-    set(store.changed_frames, place / format::frame_size);
+    // A mark that is set stays set until this apply ends: the swap waits for it.
+    set_bit(store.changed, place / format::block_size);
+    set_bit(store.changed_frames, place / format::frame_size);
 #endif
 }
 
@@ -37,14 +31,10 @@ WARREN_HD inline void note_loaded([[maybe_unused]] const Store& store, [[maybe_u
 #if !defined(__CUDA_ARCH__)
     if (store.changed == nullptr) [[likely]]
         return;
-    const auto set = [](u64* words, u64 index) {
-        // Release: pairs with the acquire in ChangeSet::take(). Unconditional: a mark that was set
-        // earlier may be taken at any moment, without this change.
-        device_atomic<u64>(words[index / 64])
-            .fetch_or(u64{1} << index % 64, hd::memory_order_release);
-    };
-    set(store.changed, place / format::block_size);
-    set(store.changed_frames, place / format::frame_size);
+    // Pairs with the acquire in ChangeSet::take(). A mark that was set earlier may be taken at any
+    // moment, without this change.
+    release_bit(store.changed, place / format::block_size);
+    release_bit(store.changed_frames, place / format::frame_size);
 #endif
 }
 

@@ -21,16 +21,19 @@ WARREN_HD inline bool clear_bit(u64* words, u64 index) {
     if ((word.load(hd::memory_order_relaxed) & bit) == 0) return false;
     return (word.fetch_and(~bit, hd::memory_order_relaxed) & bit) != 0;
 }
+/// Sets bit `index`, even if it seems to be set: a thread that then acquires the word sees what the
+/// caller has written before.
+WARREN_HD inline void release_bit(u64* words, u64 index) {
+    device_atomic<u64>(words[index / 64]).fetch_or(u64{1} << index % 64, hd::memory_order_release);
+}
 WARREN_HD inline bool test_bit(const u64* words, u64 index) {
     return (relaxed_load(words[index / 64]) >> index % 64 & 1) != 0;
 }
 
 /// Makes the filled block at `place` resident in a fully resident store.
 WARREN_HD inline void make_resident(const Store& store, u64 place) {
-    const u64 block = place / format::block_size;
-    // Release: pairs with the acquire in is_resident().
-    device_atomic<u64>(store.resident[block / 64])
-        .fetch_or(u64{1} << block % 64, hd::memory_order_release);
+    // Pairs with the acquire in is_resident().
+    release_bit(store.resident, place / format::block_size);
 }
 /// Whether the block at `place` is resident in a fully resident store; then the caller also sees
 /// its contents.
@@ -91,10 +94,9 @@ WARREN_HD inline u64* space_hints(const Store& store, format::FrameKind kind) {
 /// Sets the free-space hint of `frame`, even if it seems to be set, so that searches for blocks or
 /// inodes include the frame. One lane.
 WARREN_HD inline void set_space_hint(const Store& store, format::FrameKind kind, u64 frame) {
-    // Release: pairs with the acquire in clear_space_hint(), so that a thread that clears the hint
-    // sees the freed bits.
-    device_atomic<u64>(space_hints(store, kind)[frame / 64])
-        .fetch_or(u64{1} << frame % 64, hd::memory_order_release);
+    // Pairs with the acquire in clear_space_hint(), so that a thread that clears the hint sees the
+    // freed bits.
+    release_bit(space_hints(store, kind), frame);
 }
 
 /// Clears the free-space hint, so that searches skip the frame. The caller then checks the frame
