@@ -258,6 +258,10 @@ class RebuildReader : protected RebuildParty<Team> {
             mine.entries += sizes[i].entries;
             mine.words += sizes[i].words;
         }
+        return total_of(mine);
+    }
+    /// The sum of what the lanes have.
+    WARREN_HD LeafSize total_of(const LeafSize& mine) const {
         LeafSize all{0, 0};
         for (u32 lane = 0; lane < Team::width; ++lane) {
             const LeafSize one = team_.broadcast(mine, lane);
@@ -312,12 +316,7 @@ class RebuildReader : protected RebuildParty<Team> {
             }
         }
         const bool is_damaged = team_.ballot(!is_sound) != 0;
-        LeafSize all{0, 0};
-        for (u32 lane = 0; lane < Team::width; ++lane) {
-            const LeafSize one = team_.broadcast(size, lane);
-            all.entries += one.entries;
-            all.words += one.words;
-        }
+        const LeafSize all = total_of(size);
         const bool is_single = is_reached_once(index, all.entries);
         once(team_, [&] {
             const bool is_possible = is_single && all.words <= format::leaf_heap_bytes / 8;

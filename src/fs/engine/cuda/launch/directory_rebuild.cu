@@ -104,8 +104,7 @@ Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials
     const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
     const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
     if (caller.group_count > core::groups_max) return Errc::invalid;
-    const u64 group_bytes = u64{caller.group_count} * sizeof(u32);
-    if (group_bytes > 0) WARREN_TRY(stream_.copy(groups_.data(), caller.groups, group_bytes));
+    WARREN_TRY(stream_.copy(groups_.data(), caller.groups, u64{caller.group_count} * sizeof(u32)));
     struct Between {
         DirectoryRebuild& rebuild;
         BulkHost& host;

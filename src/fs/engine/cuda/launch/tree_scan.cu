@@ -239,10 +239,8 @@ float TreeScan::kernel_ms() const {
 Errc TreeScan::begin(const core::Store& store, const ScanPlan& plan) {
     plan_ = plan;
     if (plan.caller.group_count > core::groups_max) return Errc::invalid;
-    const u64 group_bytes = u64{plan.caller.group_count} * sizeof(u32);
-    if (group_bytes > 0) {
-        WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups, group_bytes));
-    }
+    WARREN_TRY(stream_.copy(groups_.data(), plan.caller.groups,
+                            u64{plan.caller.group_count} * sizeof(u32)));
     plan_.caller.groups = groups_.data();
     const bool lists = plan.purpose == ScanPurpose::list;
     if (lists) {

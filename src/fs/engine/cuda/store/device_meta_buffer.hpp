@@ -20,8 +20,6 @@ class DeviceMetaBuffer {
     /// lie in device memory already.
     Errc open(u64 blocks, core::Store& store);
 
-    u64 blocks() const { return blocks_.count(); }
-
     /// See MetaBuffer::place_block().
     Errc place_block(const core::Store& store, u64 place, const format::Block& block,
                      ops::Evicted& evicted);
