@@ -55,6 +55,15 @@ Errc describe_device(int index, DeviceInfo& info) {
     return Errc::ok;
 }
 
+Errc choose_device(DeviceInfo& info) {
+    if (device_count() == 0) {
+        return fail(Errc::no_device, "this machine has no GPU that CUDA can use");
+    }
+    WARREN_TRY(describe_device(0, info));
+    if (info.has_virtual_memory) return Errc::ok;
+    return fail(Errc::not_supported, info.name + " has no virtual memory management");
+}
+
 DeviceScope::DeviceScope(int index) {
     int now = index;
     code_ = check(cudaGetDevice(&now), "cudaGetDevice");

@@ -47,7 +47,7 @@ class CudaEngine final : public Engine,
     CudaEngine(const core::Store& host, const CudaEngineOptions& options)
         : host_(host), options_(options) {}
 
-    Errc open(std::string& failure);
+    Errc open();
 
     std::string_view name() const override { return "cuda"; }
     void attempt(const ops::Command& command, ops::Reply& reply) override;
@@ -185,31 +185,19 @@ void CudaEngine::take_memory_ahead() {
     }));
 }
 
-Errc CudaEngine::open(std::string& failure) {
-    const auto tell = [&](Errc code) {
-        failure = gpu::last_failure().message;
-        return code;
-    };
-    if (gpu::device_count() == 0) {
-        failure = "this machine has no GPU that CUDA can use";
-        return Errc::no_device;
-    }
-    Errc opened = gpu::describe_device(0, info_);
-    if (opened != Errc::ok) return tell(opened);
-    if (!info_.has_virtual_memory) {
-        failure = info_.name + " has no virtual memory management";
-        return Errc::not_supported;
-    }
+/// After an error gpu::last_failure() has the reason.
+Errc CudaEngine::open() {
+    WARREN_TRY(gpu::choose_device(info_));
     loss_.set_device(info_.index);
-    opened = cuda_engine::prepare_fault_record();
-    if (opened == Errc::ok) load_metadata();
-    if (opened == Errc::ok) opened = store_.open(host_, options_.meta_buffer_blocks);
-    if (opened == Errc::ok) opened = area_.open();
+    WARREN_TRY(cuda_engine::prepare_fault_record());
+    load_metadata();
+    WARREN_TRY(store_.open(host_, options_.meta_buffer_blocks));
+    WARREN_TRY(area_.open());
     // Before the server starts, because allocating memory takes longer while it runs.
-    if (opened == Errc::ok && has_all_metadata()) item_batch_.prepare_small();
-    if (opened == Errc::ok) opened = open_server();
-    if (opened == Errc::ok && has_all_metadata()) take_memory_ahead();
-    return opened == Errc::ok ? Errc::ok : tell(opened);
+    if (has_all_metadata()) item_batch_.prepare_small();
+    WARREN_TRY(open_server());
+    if (has_all_metadata()) take_memory_ahead();
+    return Errc::ok;
 }
 
 Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
@@ -486,8 +474,9 @@ CudaEngineFigures CudaEngine::figures() const {
 std::unique_ptr<Engine> make_cuda_engine(const core::Store& host, std::string& failure,
                                          const CudaEngineOptions& options) {
     auto engine = std::make_unique<CudaEngine>(host, options);
-    if (engine->open(failure) != Errc::ok) return nullptr;
-    return engine;
+    if (engine->open() == Errc::ok) return engine;
+    failure = gpu::last_failure().message;
+    return nullptr;
 }
 
 CudaEngineFigures figures_of(const Engine& engine) {

@@ -68,10 +68,7 @@ class DeviceReader final : public ImageReader {
     }
 
     Errc open() {
-        WARREN_TRY(gpu::describe_device(0, info_));
-        if (!info_.has_virtual_memory) {
-            return gpu::fail(Errc::not_supported, info_.name + " has no virtual memory management");
-        }
+        WARREN_TRY(gpu::choose_device(info_));
         return cuda_engine::prepare_fault_record();
     }
     int device() const { return info_.index; }
@@ -150,10 +147,6 @@ Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
 std::unique_ptr<ReplicaQueries> make_device_replica(const core::Store& store,
                                                     const ReplicaOptions& options,
                                                     std::string& failure) {
-    if (gpu::device_count() == 0) {
-        failure = "this machine has no GPU that CUDA can use";
-        return nullptr;
-    }
     std::unique_ptr<ReplicaQueries> replica;
     const Errc opened = or_no_memory([&] { return open_on_device(store, options, replica); });
     if (opened != Errc::ok) failure = reason_of_failure();
