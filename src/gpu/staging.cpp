@@ -10,8 +10,8 @@
 
 namespace warren::gpu {
 
-Errc Staging::open() {
-    WARREN_TRY(stream_.open());
+Errc Staging::open(bool is_urgent) {
+    WARREN_TRY(stream_.open(is_urgent));
     for (Buffer& buffer : buffers_) {
         WARREN_TRY(buffer.copied.open());
         WARREN_TRY(buffer.memory.reserve(buffer_bytes + pieces_max * gather_alignment));

@@ -31,8 +31,8 @@ class Staging {
         Event copied;  // behind the last copy queued from or to the memory
     };
 
-    /// Allocates what is not there yet. Errc::no_memory.
-    Errc open();
+    /// Allocates what is not there yet. `is_urgent`: see Stream::open(). Errc::no_memory.
+    Errc open(bool is_urgent = false);
     /// Waits until the copies of the next buffer have ended. It is the one used least recently.
     Errc next(Buffer*& buffer);
     /// To be called when copies from or to the buffer have been queued.

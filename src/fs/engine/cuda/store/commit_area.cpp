@@ -5,7 +5,6 @@
 // memory: then commands wait longer, but nothing is lost.
 #include "fs/engine/cuda/store/commit_area.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
@@ -16,20 +15,16 @@
 namespace warren::cuda_engine {
 namespace {
 
-constexpr u64 blocks_min = 4096;    // 16 MiB
-constexpr u64 slice_blocks = 1024;  // copied to the host at once: 4 MiB
+constexpr u64 blocks_min = 4096;  // 16 MiB
 
 }  // namespace
 
 Errc CommitArea::open() {
     WARREN_TRY(load_commit_kernels());
-    WARREN_TRY(stream_.open(true));
-    for (gpu::Event& event : slice_done_)
-        WARREN_TRY(event.open());
+    WARREN_TRY(staging_.open(true));
     WARREN_TRY(device_header_.allocate(1));
     WARREN_TRY(header_.allocate(1));
     WARREN_TRY(state_.allocate(1));
-    WARREN_TRY(staging_.allocate(2 * slice_blocks));
     WARREN_TRY(frames_.reserve(publish_max));
     WARREN_TRY(empty_.reserve(publish_max));
     WARREN_TRY(one_.allocate(1));
@@ -105,26 +100,13 @@ Errc CommitArea::cut(const core::Store& store, const Givers& givers,
     return copied == Errc::ok && stream_.wait() == Errc::ok ? Errc::ok : Errc::io;
 }
 
-Errc CommitArea::fetch(format::Block* blocks) const {
-    const u64 count = header_.data()->count;
-    const u64 slices = (count + slice_blocks - 1) / slice_blocks;
-    const auto size_of = [&](u64 slice) {
-        return std::min(slice_blocks, count - slice * slice_blocks) * sizeof(format::Block);
-    };
-    // While one slice is being copied to the staging memory, the one before is copied to `blocks`.
-    for (u64 slice = 0; slice <= slices; ++slice) {
-        if (slice < slices) {
-            WARREN_TRY(stream_.copy(staging_.data() + slice % 2 * slice_blocks,
-                                    blocks_ + slice * slice_blocks, size_of(slice)));
-            WARREN_TRY(slice_done_[slice % 2].record(stream_));
-        }
-        if (slice == 0) continue;
-        const u64 before = slice - 1;
-        WARREN_TRY(slice_done_[before % 2].wait());
-        std::memcpy(blocks + before * slice_blocks, staging_.data() + before % 2 * slice_blocks,
-                    size_of(before));
-    }
-    return Errc::ok;
+Errc CommitArea::fetch(format::Block* blocks) {
+    const u64 bytes = header_.data()->count * sizeof(format::Block);
+    return staging_.get(reinterpret_cast<const std::byte*>(blocks_), bytes,
+                        [&](u64 at, std::span<const std::byte> piece) {
+                            std::memcpy(blocks + at / sizeof *blocks, piece.data(), piece.size());
+                            return Errc::ok;
+                        });
 }
 
 Errc CommitArea::release(const core::Store& store) const {

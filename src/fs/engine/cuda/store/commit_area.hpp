@@ -14,7 +14,7 @@
 #include "fs/engine/cuda/server/server.hpp"
 #include "fs/engine/engine_memory.hpp"
 #include "gpu/buffer.hpp"
-#include "gpu/stream.hpp"
+#include "gpu/staging.hpp"
 
 namespace warren::cuda_engine {
 
@@ -38,7 +38,7 @@ class CommitArea {
         return static_cast<float>(held_ns_.load(std::memory_order_relaxed)) / 1e6f;
     }
     /// Copies the last snapshot to the host.
-    Errc fetch(format::Block* blocks) const;
+    Errc fetch(format::Block* blocks);
 
     /// See EngineMemory::release_cut().
     Errc release(const core::Store& store) const;
@@ -57,7 +57,8 @@ class CommitArea {
     Errc take_alone(const core::Store& store, const Givers& givers,
                     const std::function<void()>& at_rest, CommitSnapshot& cut);
 
-    gpu::Stream stream_;
+    gpu::Staging staging_;
+    const gpu::Stream& stream_ = staging_.stream();
     format::Block* blocks_ = nullptr;  // that of device_blocks_ or host_blocks_
     u64 capacity_ = 0;
     gpu::DeviceBuffer<format::Block> device_blocks_;
@@ -68,8 +69,6 @@ class CommitArea {
     gpu::PinnedBuffer<core::StoreState> state_;
     gpu::PinnedBuffer<u32> one_;
     gpu::PinnedBuffer<u64> limit_;
-    gpu::PinnedBuffer<format::Block> staging_;  // two slices
-    gpu::Event slice_done_[2];
     gpu::DeviceBuffer<ops::CommittedFrame> frames_;
     gpu::DeviceBuffer<u64> empty_;
     std::atomic<u64> blocks_cut_{0};
