@@ -25,7 +25,7 @@ one file apart. In braces:
     {...; A vs B}                how many times as fast A is as B, in bold if it is slower
     {...; A / B}                 the time of A over that of B; either may be a time, as in `100 us`
     {...; A as each}             the time of one item; also `for 1,000,000`, and `TB/s`, `GB/s`,
-                                 `G/s`, `M/s`: items by time
+                                 `G/s`, `M/s`: items by time; `MB`: what is in a column `bytes`
     {...; A ±}                   with the larger distance of the extremes from the median
     {source}, {source FILE}      command, machine, date, commit, and how many bounds were kept
     {note FILE; NAME}            the text behind NAME in a comment of the file
@@ -56,7 +56,7 @@ LABEL = "$"
 BLOCK = re.compile(r"^<!-- figures ([^\n]+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"^<!-- (figures .*|end -->)$", re.MULTILINE)
 REFERENCE = re.compile(r"\{([^{}]+)\}")
-SUBJECT = re.compile(r"(.*?)(?: as (each|for [\d,]+|\S+/s))?( ±)?")
+SUBJECT = re.compile(r"(.*?)(?: as (each|for [\d,]+|\S+/s|MB))?( ±)?")
 TIME = re.compile(r"([\d.]+) (s|ms|us|ns)")
 FIGURE = re.compile(r"\d\s?(s|ms|us|ns|[TGM]B/s|[GM]/s|x|%)(?![\w/])")
 
@@ -192,6 +192,8 @@ class Reference:
         return f"**{text}**" if round(other / one, 2) < 1 else text
 
     def figure(self, row):
+        if self.form == "MB":
+            return f"{float(row['bytes']) / 1e6:,.0f} MB"
         median, fastest, slowest = (float(row[name]) for name in COLUMNS)
         items = float(row["items"])
         if self.form in RATE_UNITS:
@@ -204,7 +206,8 @@ class Reference:
             text = time_text(median / items * float(self.form[4:].replace(",", "")))
         else:
             raise Mistake(f"{{{self.text}}}: '{self.form}' is no unit; "
-                          f"use one of {', '.join(RATE_UNITS)}, 'each' or 'for N'")
+                          f"use one of {', '.join(RATE_UNITS)}, 'MB', 'each' or "
+                          "'for N'")
         if self.spread:
             text += f" ±{100 * max(slowest - median, median - fastest) / median:.0f}%"
         return text
