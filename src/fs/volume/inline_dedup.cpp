@@ -86,8 +86,7 @@ class InlineDedup::Writing {
         if (stop - from < run_bytes_min) return Errc::ok;
         WARREN_TRY(write_until(from));
         const Errc code = volume_.zero_locked(file_, from, stop - from, now_);
-        // The list of extents has no room: they are written.
-        if (code == Errc::no_space) return Errc::ok;
+        if (code == Errc::no_space) return write_until(stop);
         WARREN_TRY(code);
         dedup_.zero_bytes_.fetch_add(stop - from, std::memory_order_relaxed);
         written_ = stop;

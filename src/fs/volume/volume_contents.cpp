@@ -125,19 +125,25 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     });
 }
 
-Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
-    WARREN_TRY(zero_tail(*this, file, size));
+/// Sets the size and frees the blocks beyond it. Mappings of the file stay as they are.
+static Errc set_size(VolumeImplementation& volume, Handle file, u64 size, i64 now) {
     ops::Command command = command_on(file);
     command.from = size;
     command.now = now;
     command.may_use_reserve = true;
     Result<bool> done = false;
-    const DataRoom room(*this, 0);
+    const DataRoom room(volume, 0);
     WARREN_TRY(room.code());
     while (done && !*done)
-        done = ask<Verb::truncate>(command, moving_writer(*this));
+        done = volume.ask<Verb::truncate>(command, moving_writer(volume));
+    return done.code();
+}
+
+Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
+    WARREN_TRY(zero_tail(*this, file, size));
+    const Errc code = set_size(*this, file, size, now);
     const Errc shown = mapped_files_.reload(file, size, format::file_size_max);
-    return done ? shown : done.code();
+    return code == Errc::ok ? shown : code;
 }
 
 Errc VolumeImplementation::grow_locked(Handle file, u64 size, i64 now) {
@@ -154,8 +160,19 @@ Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64
 }
 
 Errc VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
+    const u64 end = offset + length;
+    WARREN_LET(found, attributes(file));
+    if (found->size < end) {
+        // To raise the size frees blocks that are reserved beyond it.
+        const u64 block = end / format::block_size;
+        WARREN_LET(behind, map_block(file, block));
+        const bool is_last = behind->kind == ops::MappingKind::bytes ||
+                             (behind->kind == ops::MappingKind::hole &&
+                              behind->blocks >= format::file_size_max / format::block_size - block);
+        if (!is_last) return Errc::no_space;
+    }
     WARREN_TRY(punch_locked(file, offset, length, now));
-    return grow_locked(file, offset + length, now);
+    return found->size < end ? set_size(*this, file, end, now) : Errc::ok;
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {

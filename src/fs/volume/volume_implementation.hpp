@@ -266,7 +266,9 @@ class VolumeImplementation {
     /// Makes the blocks that a range covers completely holes. Zeroes the range if it is in the
     /// inode.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
-    /// Makes whole blocks a hole of the file, also beyond its end.
+    /// Makes whole blocks a hole of the file, also beyond its end. Its mappings stay as they are.
+    /// Errc::no_space if a part of it must be written: the list of extents has no room, or blocks
+    /// are reserved beyond the end. Requires: zero_tail() is done, if the file grows.
     Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);

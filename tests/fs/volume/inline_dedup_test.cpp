@@ -263,6 +263,29 @@ TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
     volume_.close_and_check();
 }
 
+TEST_P(Deduplicated, ZerosOfAMappingBeforeItsDataKeepThese) {
+    const Handle file = open_new("mapped");
+    std::unique_ptr<MappedFile> mapped;
+    ASSERT_EQ(volume_->map_file(file, {.length = 4 * run}, mapped), Errc::ok);
+    Bytes bytes(4 * run);
+    const Bytes data = random_bytes(random_, run);
+    std::ranges::copy(data, bytes.begin() + 2 * run);
+    ASSERT_EQ(mapped->copy_in(0, bytes), Errc::ok);
+    ASSERT_EQ(mapped->write_back(0, bytes.size()), Errc::ok);
+    EXPECT_EQ(contents(*volume_, file), bytes);
+    mapped.reset();
+    volume_.close_and_check();
+}
+
+TEST_P(Deduplicated, ZerosLeaveWhatIsReservedBehindTheEnd) {
+    const Handle file = open_new("reserved");
+    ASSERT_EQ(volume_->allocate(file, Allocate::reserve_keep_size, 0, 4 * run), Errc::ok);
+    put(*volume_, file, 0, Bytes(2 * run));
+    EXPECT_EQ(contents(*volume_, file), Bytes(2 * run));
+    EXPECT_EQ(volume_->attributes(file)->blocks, 4 * run / block);
+    volume_.close_and_check();
+}
+
 TEST_P(Deduplicated, AFullVolumeTakesZeros) {
     const Handle full = fill_data();
     const Handle file = open_new("zeros");

@@ -179,10 +179,7 @@ void CudaEngine::take_memory_ahead() {
         item_batch_.prepare(std::min(ops::batch_items_max, files), must_stop);
         lookup_slots_.prepare(files, must_stop);
     };
-    static_cast<void>(or_no_memory([&] {
-        memory_ahead_ = std::jthread(take);
-        return Errc::ok;
-    }));
+    static_cast<void>(or_no_memory([&] { memory_ahead_ = std::jthread(take); }));
 }
 
 /// After an error gpu::last_failure() has the reason.
