@@ -50,11 +50,13 @@ Errc OrphanReclaimer::list() {
     const Result<Handle> directory = volume_.handle_of(volume_.store().orphan_directory);
     if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
     directory_ = *directory;
-    return volume_.read_directory(directory_, 0, [this](const DirectoryEntry& entry) {
-        if (orphans_.size() == orphans_max) return false;
-        orphans_.push_back({entry.inode, entry.type == format::entry_type(format::type_directory)});
-        return true;
+    const Errc visited = volume_.visit_orphans([this](const format::DirectorySlot& slot) {
+        if (orphans_.size() == orphans_max) return Errc::overflow;
+        orphans_.push_back(
+            {slot.inode(), slot.type() == format::entry_type(format::type_directory)});
+        return Errc::ok;
     });
+    return visited == Errc::overflow ? Errc::ok : visited;
 }
 
 void OrphanReclaimer::stop() {
