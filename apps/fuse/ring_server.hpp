@@ -16,7 +16,7 @@
 
 #include "apps/fuse/ring_commands.hpp"
 #include "base/check.hpp"
-#include "fs/engine/cpu/store_memory.hpp"
+#include "base/reserved_range.hpp"
 #include "fs/ring/pool.hpp"
 
 namespace warren::fuse {

@@ -12,8 +12,8 @@
 
 #include <vector>
 
+#include "base/reserved_range.hpp"
 #include "fs/cache/block_memory.hpp"
-#include "fs/engine/cpu/store_memory.hpp"
 
 namespace warren {
 

@@ -15,8 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/reserved_range.hpp"
 #include "fs/cache/block_memory.hpp"
-#include "fs/engine/cpu/store_memory.hpp"
 
 namespace warren {
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/fair_lock.hpp"
+#include "base/reserved_range.hpp"
 #include "fs/cache/file_buffer.hpp"
 #include "fs/cache/meta_loader.hpp"
 #include "fs/commit/free_publisher.hpp"
@@ -27,7 +28,6 @@
 #include "fs/commit/journal.hpp"
 #include "fs/core/store.hpp"
 #include "fs/disk/disk.hpp"
-#include "fs/engine/cpu/store_memory.hpp"
 #include "fs/engine/engine_memory.hpp"
 #include "fs/format/superblock.hpp"
 #include "warren/volume.hpp"

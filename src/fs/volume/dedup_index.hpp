@@ -7,7 +7,7 @@
 // number and 34 bits of a block number in the file.
 #pragma once
 
-#include "fs/engine/cpu/store_memory.hpp"
+#include "base/reserved_range.hpp"
 #include "fs/volume/dedup_digest.hpp"
 
 namespace warren {

@@ -85,9 +85,8 @@ class InlineDedup::Writing {
         const u64 stop = end_of_zeros(from);
         if (stop - from < run_bytes_min) return Errc::ok;
         WARREN_TRY(write_until(from));
-        const Errc code = volume_.zero_locked(file_, from, stop - from, now_);
-        if (code == Errc::no_space) return write_until(stop);
-        WARREN_TRY(code);
+        WARREN_LET(is_hole, volume_.make_hole_locked(file_, from, stop - from, now_));
+        if (!*is_hole) return write_until(stop);
         dedup_.zero_bytes_.fetch_add(stop - from, std::memory_order_relaxed);
         written_ = stop;
         return Errc::ok;

@@ -101,6 +101,20 @@ Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offse
     return progress;
 }
 
+/// Sets the size and frees the blocks beyond it. Mappings of the file stay as they are.
+Errc set_size(VolumeImplementation& volume, Handle file, u64 size, i64 now) {
+    ops::Command command = command_on(file);
+    command.from = size;
+    command.now = now;
+    command.may_use_reserve = true;
+    Result<bool> done = false;
+    const DataRoom room(volume, 0);
+    WARREN_TRY(room.code());
+    while (done && !*done)
+        done = volume.ask<Verb::truncate>(command, moving_writer(volume));
+    return done.code();
+}
+
 }  // namespace
 
 Result<ops::Mapping> VolumeImplementation::map_block(Handle file, u64 block) {
@@ -125,20 +139,6 @@ Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
     });
 }
 
-/// Sets the size and frees the blocks beyond it. Mappings of the file stay as they are.
-static Errc set_size(VolumeImplementation& volume, Handle file, u64 size, i64 now) {
-    ops::Command command = command_on(file);
-    command.from = size;
-    command.now = now;
-    command.may_use_reserve = true;
-    Result<bool> done = false;
-    const DataRoom room(volume, 0);
-    WARREN_TRY(room.code());
-    while (done && !*done)
-        done = volume.ask<Verb::truncate>(command, moving_writer(volume));
-    return done.code();
-}
-
 Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
     WARREN_TRY(zero_tail(*this, file, size));
     const Errc code = set_size(*this, file, size, now);
@@ -159,20 +159,22 @@ Errc VolumeImplementation::punch_locked(Handle file, u64 offset, u64 length, i64
     return run_steps<Verb::allocate>(*this, command, offset, length, moving_writer(*this)).code;
 }
 
-Errc VolumeImplementation::zero_locked(Handle file, u64 offset, u64 length, i64 now) {
+Result<bool> VolumeImplementation::make_hole_locked(Handle file, u64 offset, u64 length, i64 now) {
     const u64 end = offset + length;
     WARREN_LET(found, attributes(file));
     if (found->size < end) {
-        // To raise the size frees blocks that are reserved beyond it.
+        // Raising the size would free blocks that are reserved beyond it.
         const u64 block = end / format::block_size;
         WARREN_LET(behind, map_block(file, block));
         const bool is_last = behind->kind == ops::MappingKind::bytes ||
                              (behind->kind == ops::MappingKind::hole &&
                               behind->blocks >= format::file_size_max / format::block_size - block);
-        if (!is_last) return Errc::no_space;
+        if (!is_last) return false;
     }
-    WARREN_TRY(punch_locked(file, offset, length, now));
-    return found->size < end ? set_size(*this, file, end, now) : Errc::ok;
+    Errc code = punch_locked(file, offset, length, now);
+    if (code == Errc::ok && found->size < end) code = set_size(*this, file, end, now);
+    if (code == Errc::no_space) return false;  // the list of extents cannot grow
+    return code == Errc::ok ? Result<bool>(true) : code;
 }
 
 Result<u64> Volume::read(Handle file, u64 offset, std::span<std::byte> target) {

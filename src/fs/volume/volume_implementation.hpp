@@ -269,9 +269,10 @@ class VolumeImplementation {
     /// inode.
     Errc punch_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Makes whole blocks a hole of the file, also beyond its end. Its mappings stay as they are.
-    /// Errc::no_space if a part of it must be written: the list of extents has no room, or blocks
-    /// are reserved beyond the end. Requires: zero_tail() is done, if the file grows.
-    Errc zero_locked(Handle file, u64 offset, u64 length, i64 now);
+    /// False if zeros must be written instead: there is no space for the list of extents, or blocks
+    /// are reserved beyond the end. Requires: what lies between the end of the file and of its last
+    /// block is zero.
+    Result<bool> make_hole_locked(Handle file, u64 offset, u64 length, i64 now);
     /// Where block `block` of the file is.
     Result<ops::Mapping> map_block(Handle file, u64 block);
     /// Whether `blocks` blocks of the file are still at `place`, so that bytes read there belong to

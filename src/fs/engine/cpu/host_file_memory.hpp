@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "fs/engine/cpu/store_memory.hpp"
+#include "base/reserved_range.hpp"
 #include "fs/engine/file_memory.hpp"
 
 namespace warren {

@@ -2,8 +2,8 @@
 // The blocks that were marked as changed, taken from a Store in one swap.
 #pragma once
 
+#include "base/reserved_range.hpp"
 #include "fs/core/frame_bits.hpp"
-#include "fs/engine/cpu/store_memory.hpp"
 #include "fs/ops/commit_snapshot.hpp"
 
 namespace warren {
