@@ -241,6 +241,7 @@ def test_read_into(gpu: warren.Volume, tmp_path: Path, engine: str) -> None:
         with volume.open("/f", "r+") as file:
             target = torch.zeros(size + 100, dtype=torch.uint8, device="cuda")
             stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())  # for the zeros
             assert file.read_into(target, stream=stream) == size
             with torch.cuda.stream(stream):
                 target += 1  # behind the copies, which need not be done
@@ -293,6 +294,7 @@ def test_read_many(gpu: warren.Volume, tmp_path: Path, host_memory: int) -> None
             assert np.diff(found.offsets).tolist() == sizes[order].tolist()
             out = torch.zeros(len(wanted) + 10, dtype=torch.uint8, device="cuda")
             stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())  # for the zeros
             with torch.cuda.stream(stream):
                 out += 5  # the reads come behind this, and go before what follows
                 volume.read_many(handles[order], out=out, stream=stream, strict=True)
