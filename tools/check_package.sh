@@ -88,7 +88,8 @@ if [[ -n $cuda ]]; then
     state=$(inside dpkg-query -W -f '${db:Status-Status} ' warren warren-cuda)
     [[ $state == 'config-files installed ' ]] || die "warren and warren-cuda are: $state"
     told=$(inside warren doctor --quick || true)
-    [[ $told == *'engine cuda for'* ]] || die "the program of warren-cuda has no CUDA engine"
+    engine='engine cuda for sm_80 sm_90 sm_100 sm_120 PTX_120,'
+    [[ $told == *"$engine"* ]] || die "'$engine' is not in what doctor says: $told"
     inside sh /packages/demo
     names+=(warren-cuda)
 fi
