@@ -105,8 +105,9 @@ if(TARGET warren_mount_ring)
     warren_c_library(mount_ring
         DESCRIPTION "Many names of a mounted Warren volume at once, without a system call for each"
         SYMBOLS warren_mount_ring_*
-        HEADERS mount_ring.hpp mount_ring.h volume.hpp volume_modes.hpp mapped_file.hpp failure.hpp
-                disk_refusal.hpp held_contents.hpp result.hpp scan_table.hpp types.hpp
+        HEADERS mount_ring.hpp mount_ring.h volume.hpp volume_modes.hpp volume_results.hpp
+                mapped_file.hpp file_view.hpp failure.hpp disk_refusal.hpp held_contents.hpp
+                result.hpp types.hpp
         BELOW fs gpu base
         SYSTEM ${system_uring} ${system_cuda})
 endif()

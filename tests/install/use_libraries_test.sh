@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The installed libraries serve programs outside of the tree: each one from C and from C++, shared
-# and as an archive, found by pkg-config (the C libraries each installed alone) and by CMake. The
-# shared ones export what their header declares and nothing else.
+# and as an archive, found by pkg-config (the C libraries each installed alone) and by CMake. C++
+# interfaces are shared by libwarren.so alone. The shared C libraries export what their header
+# declares and nothing else.
 #
 # WARREN_PREFIX names what is tested if it is installed already, as by packages.
 set -euo pipefail
@@ -71,11 +72,15 @@ run() {
 # By pkg-config, with what is installed in $place: link NAME LIBRARY COMPILER...
 link() {
     local name=$1 library=$2 flags
-    shift 2
     read -ra flags <<<"$(PKG_CONFIG_PATH=$place/$within/pkgconfig \
         pkg-config --cflags --libs "$library")"
-    "$@" -o "$folder/program" "${flags[@]}"
-    run "$name" "shared by pkg-config with $1" "$folder/program"
+    "${@:3}" -o "$folder/program" "${flags[@]}"
+    run "$name" "shared by pkg-config with $3" "$folder/program"
+    link_archive "$@"
+}
+link_archive() {
+    local name=$1 library=$2 flags
+    shift 2
     rm -rf "$folder/archives"
     cp -r "$place" "$folder/archives"
     rm "$folder/archives/$within"/*.so*
@@ -92,16 +97,22 @@ for name in hash chunk walk mount_ring; do
     fi
     link $name warren_$name cc -std=c99 -D_GNU_SOURCE -Wall -Werror "$programs/$name.c"
     link $name warren_$name c++ -std=c++11 -Wall -Werror -x c++ "$programs/$name.c" -x none
+    [[ ! -f $programs/$name.cpp ]] ||
+        link_archive $name warren_$name c++ -std=c++20 -Wall -Werror "$programs/$name.cpp"
 done
 place=$prefix
-link volume warren c++ -std=c++20 -Wall -Werror "$programs/volume.cpp"
+for name in chunk walk mount_ring volume; do
+    link $name warren c++ -std=c++20 -Wall -Werror "$programs/$name.cpp"
+done
 
 # By CMake.
 cmake -S "$programs" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix" >"$folder/log" 2>&1 &&
     cmake --build "$folder/build" >"$folder/log" 2>&1 || fail "$(<"$folder/log")"
-for name in hash chunk walk mount_ring volume; do
-    run $name "shared by CMake" "$folder/build/$name"
-    run $name "archive by CMake" "$folder/build/${name}_static"
+for program in {hash,chunk,walk,mount_ring}{,_as_cxx} {chunk,walk,mount_ring,volume}_cpp; do
+    name=${program%_as_cxx}
+    name=${name%_cpp}
+    run $name "shared by CMake as $program" "$folder/build/$program"
+    run $name "archive by CMake as $program" "$folder/build/${program}_static"
 done
 
 # What the libraries export, against the functions that the headers declare.
