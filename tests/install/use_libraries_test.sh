@@ -3,7 +3,7 @@
 # The installed libraries serve programs outside of the tree: each one from C and from C++, shared
 # and as an archive, found by pkg-config (the C libraries each installed alone) and by CMake. C++
 # interfaces are shared by libwarren.so alone. The shared C libraries export what their header
-# declares and nothing else.
+# declares and nothing else. Licence and notices are installed with all of them.
 #
 # WARREN_PREFIX names what is tested if it is installed already, as by packages.
 set -euo pipefail
@@ -29,6 +29,10 @@ if [[ -z $prefix ]]; then
         { echo "a program would need the sanitizers of the libraries"; exit 77; }
     prefix=$folder/usr
     install_to "$prefix"
+    for text in LICENSE NOTICE; do
+        cmp "$programs/../../../$text" "$prefix/share/doc/warren/$text" ||
+            fail "$text is not installed as it is in the sources"
+    done
     nvcc=$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$cache")
     [[ -z $nvcc ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib64
 fi
