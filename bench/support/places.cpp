@@ -166,11 +166,16 @@ void drop_caches(int what) {
     std::ofstream("/proc/sys/vm/drop_caches") << what << "\n";
 }
 
-u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise) {
-    for (int i = 1; i + 1 < argument_count; ++i) {
-        if (arguments[i] == "--" + name) return std::strtoull(arguments[i + 1], nullptr, 10);
-    }
+std::string option(int argument_count, char** arguments, const std::string& name,
+                   const char* otherwise) {
+    for (int i = 1; i + 1 < argument_count; ++i)
+        if (arguments[i] == "--" + name) return arguments[i + 1];
     return otherwise;
+}
+
+u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise) {
+    const std::string given = option(argument_count, arguments, name, "");
+    return given.empty() ? otherwise : std::strtoull(given.c_str(), nullptr, 10);
 }
 
 void raise_open_file_limit() {
