@@ -26,8 +26,8 @@ EngineFaults::Outcome EngineFaults::run(const OperationCase& operation, u64 nth)
     outcome.calls = calls_.fail(0);
     outcome.has_failed = nth != 0 && outcome.calls >= nth;
 
-    static_cast<void>(volume->release(at.file));
-    static_cast<void>(volume->release(at.small));
+    for (const Handle file : {at.file, at.small, at.shared})
+        static_cast<void>(volume->release(file));
     const Errc later = volume->create(anybody, at.root, "later", {}).code();
     EXPECT_EQ(later == Errc::ok, told.empty()) << static_cast<int>(later) << " " << told;
     const Errc gone = volume->unlink(anybody, at.root, "later");

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "base/random.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/memory_volume.hpp"
@@ -23,14 +26,41 @@ using Operation = OperationCase;
 
 const std::vector<std::byte> block_bytes(9000, std::byte{'w'});
 const std::vector<std::byte> large_bytes(300'000, std::byte{'l'});
+const std::vector<std::byte> zero_bytes(64 * kib);
 const std::string long_name(200, 'n');
 const std::string long_target(1000, 't');
+
+constexpr u64 block = format::block_size;
+constexpr u64 shared_blocks = 20;  // enough for deduplication to share or zero half of them
+
+/// The contents of the file whose blocks others share: no block equals another.
+const std::vector<std::byte> distinct_bytes = [] {
+    std::vector<std::byte> bytes(shared_blocks * block);
+    Random random(1);
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random.next());
+    return bytes;
+}();
 
 Errc resize(Place& at, Handle file, u64 size) {
     AttributeChange change;
     change.which = AttributeChange::size;
     change.new_size = size;
     return at.volume.set_attributes(anybody, file, change).code();
+}
+
+/// As an error of a call that tells by a short count that it has failed.
+Errc told(const Result<u64>& done, u64 wanted) {
+    return done && *done < wanted ? Errc::no_memory : done.code();
+}
+
+Errc write(Place& at, Handle file, u64 offset, std::span<const std::byte> bytes) {
+    return told(at.volume.write(file, offset, bytes), bytes.size());
+}
+
+Errc share(Place& at, Handle source, Handle target) {
+    const u64 size = large_bytes.size();
+    return told(at.volume.share_range(source, 0, target, 0, size), size);
 }
 
 std::vector<Operation> name_operations() {
@@ -71,18 +101,16 @@ std::vector<Operation> name_operations() {
 
 std::vector<Operation> content_operations() {
     return {
-        {"write", [](Place& at) { return at.volume.write(at.file, 0, block_bytes).code(); }, false},
+        {"write", [](Place& at) { return write(at, at.file, 0, block_bytes); }, false},
         {"write new",
          [](Place& at) {
              const std::span<const std::byte> in_a_block = std::span(block_bytes).first(1000);
-             return at.volume.write(at.file, 400'001, in_a_block).code();
+             return write(at, at.file, 400'001, in_a_block);
          }},
-        {"write new blocks",
-         [](Place& at) { return at.volume.write(at.file, 400'001, block_bytes).code(); }, false},
-        {"write much",
-         [](Place& at) { return at.volume.write(at.file, 400'001, large_bytes).code(); }, false},
-        {"outgrow", [](Place& at) { return at.volume.write(at.small, 60, block_bytes).code(); },
+        {"write new blocks", [](Place& at) { return write(at, at.file, 400'001, block_bytes); },
          false},
+        {"write much", [](Place& at) { return write(at, at.file, 400'001, large_bytes); }, false},
+        {"outgrow", [](Place& at) { return write(at, at.small, 60, block_bytes); }, false},
         {"read",
          [](Place& at) {
              static std::vector<std::byte> bytes(300'000);
@@ -111,9 +139,9 @@ std::vector<Operation> content_operations() {
         {"sync_file", [](Place& at) { return at.volume.sync_file(at.file); }},
         {"write, sync",
          [](Place& at) {
-             const Result<u64> written = at.volume.write(at.small, 0, block_bytes);
+             const Errc written = write(at, at.small, 0, block_bytes);
              const Errc synced = at.volume.sync();
-             return written ? synced : written.code();
+             return written == Errc::ok ? synced : written;
          },
          false},
         {"shrink, sync",
@@ -126,11 +154,7 @@ std::vector<Operation> content_operations() {
 }
 
 std::vector<Operation> sharing_operations() {
-    return {{"share",
-             [](Place& at) {
-                 return at.volume.share_range(at.file, 0, at.small, 0, large_bytes.size()).code();
-             },
-             false},
+    return {{"share", [](Place& at) { return share(at, at.file, at.small); }, false},
             {"dedupe",
              [](Place& at) {
                  const u64 half = large_bytes.size() / 2 / 4096 * 4096;
@@ -149,6 +173,77 @@ std::vector<Operation> sharing_operations() {
                  if (!tree) return tree.code();
                  return at.volume.clone(anybody, tree->handle, at.directory, "clone", cloned);
              }}};
+}
+
+/// A directory of the root; the root if it cannot be looked up.
+Handle directory_of(Place& at, std::string_view name) {
+    const auto found = at.volume.lookup(anybody, at.root, name);
+    return found ? found->handle : at.root;
+}
+
+/// What drops references to shared blocks: some of a block's, or the last.
+std::vector<Operation> dropping_operations() {
+    return {
+        {"write to shared", [](Place& at) { return write(at, at.shared, 100, block_bytes); },
+         false},
+        {"overwrite shared", [](Place& at) { return write(at, at.shared, 0, large_bytes); }, false},
+        {"punch shared",
+         [](Place& at) {
+             return at.volume.allocate(at.shared, Allocate::punch_hole, 10 * block,
+                                       shared_blocks * block);
+         }},
+        {"shrink shared", [](Place& at) { return resize(at, at.shared, 1000); }},
+        {"share over shared", [](Place& at) { return share(at, at.file, at.shared); }, false},
+        {"unlink shared",
+         [](Place& at) { return at.volume.unlink(anybody, directory_of(at, "origin"), "blocks"); }},
+        {"unlink scattered shared",
+         [](Place& at) {
+             return at.volume.unlink(anybody, directory_of(at, "copy"), "scattered");
+         }},
+        {"replace shared",
+         [](Place& at) {
+             return at.volume.rename(anybody, directory_of(at, "copy"), "blocks",
+                                     directory_of(at, "origin"), "scattered");
+         }},
+        {"remove_tree shared",
+         [](Place& at) {
+             Removal removal;
+             return at.volume.remove_tree(anybody, at.root, "copy", removal);
+         }},
+        {"drop the last references",
+         [](Place& at) {
+             Removal removal;
+             Errc code = resize(at, at.shared, 0);
+             for (const char* const name : {"copy", "origin"}) {
+                 if (code == Errc::ok)
+                     code = at.volume.remove_tree(anybody, at.root, name, removal);
+             }
+             return code;
+         },
+         false}};
+}
+
+/// Writes of which deduplication shares or zeroes a part, into a hole and over shared blocks.
+std::vector<Operation> deduplicated_operations() {
+    return {{"write duplicates",
+             [](Place& at) { return write(at, at.file, 100 * block, distinct_bytes); }, false},
+            {"write duplicates to shared",
+             [](Place& at) { return write(at, at.shared, 10 * block, distinct_bytes); }, false},
+            {"write zeros", [](Place& at) { return write(at, at.file, 100 * block, zero_bytes); },
+             false},
+            {"write zeros to shared",
+             [](Place& at) { return write(at, at.shared, 2 * block, zero_bytes); }, false},
+            {"write zeros, new bytes and duplicates",
+             [](Place& at) {
+                 static const std::vector<std::byte> bytes = [] {
+                     std::vector<std::byte> all = zero_bytes;
+                     all.insert(all.end(), block_bytes.begin(), block_bytes.begin() + 2 * block);
+                     all.insert(all.end(), distinct_bytes.begin(), distinct_bytes.end());
+                     return all;
+                 }();
+                 return write(at, at.shared, 0, bytes);
+             },
+             false}};
 }
 
 /// Enough names that bulk commands share them among workers, and the arguments of these commands.
@@ -229,6 +324,40 @@ std::vector<Operation> bulk_operations() {
             {"many", work_on_many, false, true}};
 }
 
+/// A file with so many extents that they are in a tree of their own.
+void make_scattered(Volume& volume, Handle directory) {
+    const Handle scattered = make_file(volume, directory, "scattered");
+    ASSERT_EQ(volume.open_file(scattered), Errc::ok);
+    for (u64 i = 0; i < 12; ++i)
+        ASSERT_TRUE(volume.write(scattered, 4 * i * block, block_bytes));
+    ASSERT_EQ(volume.release(scattered), Errc::ok);
+}
+
+/// The directories `origin` and `copy` share their files, and the file `shared` has all blocks of
+/// one of these files twice. They are in a block group of their own, so that sharing the other
+/// files' blocks has to create counts.
+void make_shared_files(Volume& volume) {
+    const Handle reserved = make_file(volume, volume.root(), "reserved");
+    ASSERT_EQ(volume.open_file(reserved), Errc::ok);
+    ASSERT_EQ(volume.allocate(reserved, Allocate::reserve_keep_size, 0, format::frame_size),
+              Errc::ok);
+    ASSERT_EQ(volume.release(reserved), Errc::ok);
+    const Handle origin = make_directory(volume, volume.root(), "origin");
+    make_scattered(volume, origin);
+    const Handle blocks = make_file(volume, origin, "blocks");
+    const Handle shared = make_file(volume, volume.root(), "shared");
+    const u64 size = distinct_bytes.size();
+    for (const Handle file : {blocks, shared})
+        ASSERT_EQ(volume.open_file(file), Errc::ok);
+    ASSERT_TRUE(volume.write(blocks, 0, distinct_bytes));
+    for (const u64 at : {u64{0}, size})
+        ASSERT_TRUE(volume.share_range(blocks, 0, shared, at, size));
+    for (const Handle file : {blocks, shared})
+        ASSERT_EQ(volume.release(file), Errc::ok);
+    ClonedTree cloned;
+    ASSERT_EQ(volume.clone(anybody, origin, volume.root(), "copy", cloned), Errc::ok);
+}
+
 }  // namespace
 
 void make_operation_base(Volume& volume) {
@@ -250,37 +379,45 @@ void make_operation_base(Volume& volume) {
         ASSERT_TRUE(volume.write(file, 0, bytes));
         ASSERT_EQ(volume.release(file), Errc::ok);
     }
-    // So many extents that they are in a tree of their own.
-    const Handle scattered = make_file(volume, volume.root(), "scattered");
-    ASSERT_EQ(volume.open_file(scattered), Errc::ok);
-    for (u64 i = 0; i < 12; ++i)
-        ASSERT_TRUE(volume.write(scattered, 4 * i * format::block_size, block_bytes));
-    ASSERT_EQ(volume.release(scattered), Errc::ok);
+    make_scattered(volume, volume.root());
     ASSERT_EQ(
         volume.create(anybody, volume.root(), "link", {.mode = 0120777, .target = long_target})
             .code(),
         Errc::ok);
+    make_shared_files(volume);
 }
 
 OperationPlace open_operation_place(Volume& volume) {
-    OperationPlace at{volume, volume.root(), {}, {}, {}};
+    while (volume.dedup_statistics().is_filling)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    OperationPlace at{volume, volume.root(), {}, {}, {}, {}};
     at.directory = volume.lookup(anybody, at.root, "directory")->handle;
     at.file = volume.lookup(anybody, at.root, "file")->handle;
     at.small = volume.lookup(anybody, at.root, "small")->handle;
-    EXPECT_EQ(volume.open_file(at.file), Errc::ok);
-    EXPECT_EQ(volume.open_file(at.small), Errc::ok);
+    at.shared = volume.lookup(anybody, at.root, "shared")->handle;
+    for (const Handle file : {at.file, at.small, at.shared})
+        EXPECT_EQ(volume.open_file(file), Errc::ok);
     return at;
 }
 
 void release_operation_place(OperationPlace& place) {
-    EXPECT_EQ(place.volume.release(place.file), Errc::ok);
-    EXPECT_EQ(place.volume.release(place.small), Errc::ok);
+    for (const Handle file : {place.file, place.small, place.shared})
+        EXPECT_EQ(place.volume.release(file), Errc::ok);
 }
 
-std::vector<OperationCase> operation_cases() {
-    std::vector<OperationCase> all = name_operations();
-    for (const auto& more : {content_operations(), sharing_operations(), bulk_operations()})
+std::vector<OperationCase> operation_cases(Dedup dedup) {
+    std::vector<OperationCase> all;
+    const auto add = [&](const std::vector<OperationCase>& more) {
         all.insert(all.end(), more.begin(), more.end());
+    };
+    add(content_operations());
+    if (dedup == Dedup::on) {
+        add(deduplicated_operations());
+        return all;
+    }
+    for (const auto& more :
+         {name_operations(), sharing_operations(), dropping_operations(), bulk_operations()})
+        add(more);
     return all;
 }
 

@@ -18,8 +18,9 @@ struct OperationPlace {
     Volume& volume;
     Handle root;
     Handle directory;
-    Handle file;   // open, in blocks
-    Handle small;  // open, in the inode
+    Handle file;    // open, in blocks
+    Handle small;   // open, in the inode
+    Handle shared;  // open, in blocks that other files have too, and twice in this one
 };
 
 struct OperationCase {
@@ -32,11 +33,13 @@ struct OperationCase {
 
 /// Creates the objects that the operations work on.
 void make_operation_base(Volume& volume);
-/// Finds these objects again, and opens the files.
+/// Finds these objects again, and opens the files. With deduplication, waits until the index knows
+/// the volume's contents.
 OperationPlace open_operation_place(Volume& volume);
 void release_operation_place(OperationPlace& place);
 
-std::vector<OperationCase> operation_cases();
+/// The operations to run on a volume opened with `dedup`: all, or those that write contents.
+std::vector<OperationCase> operation_cases(Dedup dedup = Dedup::off);
 
 /// Everything that a volume shows, as text.
 std::string shown_by(Volume& volume);
@@ -47,6 +50,9 @@ struct OperationWay {
     std::string engine;
     OpenOptions options;
 };
+
+/// For OpenOptions::dedup_fill_bytes: no volume here is read too fast.
+inline constexpr u64 fill_at_once = u64{1} << 40;
 
 /// A disk with the objects that the operations work on; each operation runs on a copy.
 class OperationBase {

@@ -37,16 +37,50 @@ Errc DataWriter::write(const ops::Piece& piece) const {
     // On the stack, because a writer runs within an operation, which must not allocate memory.
     std::array<std::byte, staged_blocks_max * format::block_size> room;
     const std::span<std::byte> staged = std::span(room).first(end - start);
-    WARREN_TRY(read_old(piece, start, staged));
+    for (u64 at = start; at < end; at += format::block_size) {
+        const bool is_covered = begin <= at && at + format::block_size <= stop;
+        if (is_covered) continue;
+        WARREN_TRY(read_old(piece, at, staged.subspan(at - start).first<format::block_size>()));
+    }
     if (!bytes.empty()) std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
     return volume_.write_data(piece.place, staged);
 }
 
-/// Reads the file's bytes from byte `at` on into `target`: from the old place of the piece, or from
-/// the inode; otherwise sets zeros.
-Errc DataWriter::read_old(const ops::Piece& piece, u64 at, std::span<std::byte> target) const {
+Errc DataWriter::keep_block(Handle file, u64 block) {
+    if (volume_.works_on_host()) return Errc::ok;
+    WARREN_LET(mapping, volume_.map_block(file, block));
+    if (!mapping->is_shared || mapping->kind != ops::MappingKind::data) return Errc::ok;
+    KeptBlock& kept = kept_[kept_count_];
+    kept.block = block;
+    const u64 place = mapping->place;
+    WARREN_TRY(volume_.read_data(place, kept.bytes, place + format::block_size));
+    ++kept_count_;
+    return Errc::ok;
+}
+
+Errc DataWriter::keep_edges(Handle file, u64 size) {
+    const u64 end = offset_ + source_.size();
+    u64 newest = ~u64{0};
+    for (const u64 edge : {offset_, end}) {
+        const u64 block = edge / format::block_size;
+        const bool is_inside = edge % format::block_size != 0 && block * format::block_size < size;
+        if (!is_inside || block == newest) continue;
+        WARREN_TRY(keep_block(file, block));
+        newest = block;
+    }
+    return Errc::ok;
+}
+
+/// Reads the file's block that begins at byte `at`: from the old place of the piece, or from the
+/// inode; otherwise sets zeros.
+Errc DataWriter::read_old(const ops::Piece& piece, u64 at, BlockSpan target) const {
     const u64 start = piece.file_block * format::block_size;
     if (piece.old_place != 0) {
+        for (u32 i = 0; i < kept_count_; ++i) {
+            if (kept_[i].block != at / format::block_size) continue;
+            std::ranges::copy(kept_[i].bytes, target.begin());
+            return Errc::ok;
+        }
         const u64 place = piece.old_place + (at - start);
         return volume_.read_data(place, target, place + target.size());
     }

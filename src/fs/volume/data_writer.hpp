@@ -2,6 +2,7 @@
 // Writes a caller's bytes to the disk between the plan and the apply of an operation.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "fs/volume/volume_implementation.hpp"
@@ -22,16 +23,33 @@ class DataWriter {
     /// So the commit that makes the bytes visible flushes them first.
     Errc operator()(const ops::Piece& piece) const;
 
+    /// Reads a block of the file if it is shared: a piece that replaces it then needs no read. The
+    /// blocks of an engine with memory of its own are written when they are visible, and a read
+    /// that fails then could not be told without harm. Requires: exclusive access to the file's
+    /// data; at most two blocks.
+    Errc keep_block(Handle file, u64 block);
+    /// keep_block() for the blocks of a file of `size` bytes that [offset, offset + source.size())
+    /// covers in part.
+    Errc keep_edges(Handle file, u64 size);
+
  private:
+    using BlockSpan = std::span<std::byte, format::block_size>;
+    struct KeptBlock {
+        u64 block;
+        std::array<std::byte, format::block_size> bytes;
+    };
+
     Errc write(const ops::Piece& piece) const;
     Errc write_large(const ops::Piece& piece, u64 begin, u64 stop) const;
     Errc write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const;
-    Errc read_old(const ops::Piece& piece, u64 at, std::span<std::byte> target) const;
+    Errc read_old(const ops::Piece& piece, u64 at, BlockSpan target) const;
 
     VolumeImplementation& volume_;
     const u64 offset_;
     const std::span<const std::byte> source_;
     const Replaces replaces_;
+    u32 kept_count_ = 0;
+    std::array<KeptBlock, 2> kept_;  // kept_count_ of them
 };
 
 /// A writer without bytes of a caller: it only moves contents of the file to other blocks.

@@ -40,7 +40,9 @@ Errc unshare_block(VolumeImplementation& volume, Handle file, u64 block) {
     ops::Command command = command_on(file);
     command.from = block;
     command.length = 1;
-    return volume.ask<Verb::unshare>(command, moving_writer(volume)).code();
+    DataWriter writer = moving_writer(volume);
+    WARREN_TRY(writer.keep_block(file, block));
+    return volume.ask<Verb::unshare>(command, writer).code();
 }
 
 /// Zeroes the part of one block that the bytes [begin, end) of a file cover, if the block holds
@@ -249,7 +251,8 @@ Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
     ops::Command fill = command_on(file);
     fill.now = now;
     const bool replaces = offset + source.size() <= size;
-    const DataWriter writer(*this, offset, source, replaces ? Replaces::yes : Replaces::no);
+    DataWriter writer(*this, offset, source, replaces ? Replaces::yes : Replaces::no);
+    WARREN_TRY(writer.keep_edges(file, size));
     const Progress progress = run_steps<Verb::fill>(*this, fill, offset, source.size(), writer);
     return progress.done > 0 || progress.code == Errc::ok ? Result<u64>(progress.done)
                                                           : Result<u64>(progress.code);

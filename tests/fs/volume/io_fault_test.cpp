@@ -30,6 +30,13 @@ const OperationWay ways[] = {
       .file_buffer_bytes = 256 * kib,
       .errors = ErrorMode::go_on}},
     {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
+    {"Deduplicating", "cpu", {.workers = 2, .dedup = Dedup::on, .dedup_fill_bytes = fill_at_once}},
+    {"DeduplicatingOwnSmallBuffer",
+     engine_of_its_own(),
+     {.workers = 2,
+      .meta_buffer_bytes = small_meta_buffer,
+      .dedup = Dedup::on,
+      .dedup_fill_bytes = fill_at_once}},
     {"OwnMemory", engine_of_its_own(), {.workers = 2}},
     {"OwnSmallBuffer",
      engine_of_its_own(),
@@ -61,11 +68,11 @@ class Faults {
             const bool is_told = outcome.code != Errc::ok || outcome.synced != Errc::ok;
             const bool must_tell = plan.writes && way_.options.errors == ErrorMode::remount_ro;
             EXPECT_TRUE(is_told || !must_tell);
+            EXPECT_TRUE(is_told || outcome.shown == whole.shown);
             if (!operation.is_whole) continue;
             EXPECT_TRUE(outcome.shown == base_.before() || outcome.shown == whole.shown)
                 << "neither as before nor as after, but:\n"
                 << outcome.shown.substr(0, 300);
-            EXPECT_TRUE(is_told || outcome.shown == whole.shown);
         }
     }
     u64 runs() const { return runs_; }
@@ -115,13 +122,36 @@ class Faults {
 
 void fail_requests(const OperationWay& way, u64 most) {
     Faults faults(way, most);
-    for (const OperationCase& operation : operation_cases()) {
+    for (const OperationCase& operation : operation_cases(way.options.dedup)) {
         for (const FaultPlan& plan : {reads, writes})
             faults.fail_each(operation, plan);
     }
     EXPECT_GT(faults.runs(), 100u);
     std::printf("%s: %llu requests failed\n", way.name,
                 static_cast<unsigned long long>(faults.runs()));
+}
+
+/// Otherwise the ways with deduplication would be as those without.
+TEST(OperationCases, ofDeduplicationShareAndZero) {
+    for (const OperationWay& way : ways) {
+        if (way.options.dedup != Dedup::on) continue;
+        SCOPED_TRACE(way.name);
+        const OperationBase base(way);
+        u64 shared = 0, zeros = 0;
+        for (const OperationCase& operation : operation_cases(Dedup::on)) {
+            const auto disk = base.copy();
+            const auto volume = base.open(*disk);
+            OperationPlace at = open_operation_place(*volume);
+            EXPECT_EQ(operation.run(at), Errc::ok) << operation.name;
+            const DedupStatistics done = volume->dedup_statistics();
+            shared += done.shared_bytes >= 32 * kib ? 1 : 0;
+            zeros += done.zero_bytes >= 32 * kib ? 1 : 0;
+            release_operation_place(at);
+            EXPECT_EQ(volume->close(), Errc::ok);
+        }
+        EXPECT_GE(shared, 3u);
+        EXPECT_GE(zeros, 3u);
+    }
 }
 
 std::string name_of_way(const testing::TestParamInfo<OperationWay>& way) {
