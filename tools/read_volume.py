@@ -13,6 +13,7 @@ import stat
 import sys
 
 from volume_image import AREA_TARGET, FEATURE_DEDUP, TYPES, Damage, Volume, require
+from volume_references import check_counts
 
 
 def text(data):
@@ -84,6 +85,11 @@ class Lister:
             if links != self.names.get(number, 0):
                 self.damage.append(f'{text(path)}: {self.names.get(number, 0)} names, '
                                    f'but it counts {links}')
+        if not self.damage:  # else some extents may be unknown
+            try:
+                check_counts(self.volume)
+            except Damage as damage:
+                self.damage.append(str(damage))
 
     def children(self, path, inode):
         children = []

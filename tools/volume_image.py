@@ -17,11 +17,13 @@ SUPERBLOCK_FIELDS = '<QIIQQQ16s32s10QqIIQQQQQ'  # behind the block header
 MAGIC = 0x0A314E4552524157
 COPY_PLACE = FRAME - BLOCK
 FEATURE_DEDUP = 1  # compatible
+FEATURE_SHARED_BLOCKS = 1  # read-only compatible
 FRAME_INODES, FRAME_METADATA, FRAME_DATA = 2, 3, 4
 (SUPERBLOCK, FRAME_TABLE, INODE_BITMAP, DIRECTORY_LEAF, DIRECTORY_NODE, EXTENT_LEAF, EXTENT_NODE,
  ATTRIBUTES, JOURNAL_DESCRIPTOR, JOURNAL_COMMIT, LINK_TARGET,
  REFERENCE_COUNTS) = range(1, 13)
 AREA_BYTES, AREA_EXTENTS, AREA_TREE, AREA_TARGET = 0, 1, 2, 3
+EXTENT_UNWRITTEN, EXTENT_SHARED = 1, 2
 HEIGHT_MAX = 12
 KEY_END = MASK
 TYPES = {stat.S_IFREG: 'file', stat.S_IFDIR: 'directory', stat.S_IFLNK: 'link',
@@ -220,17 +222,6 @@ class Volume:
             place += count * BLOCK
             blocks -= count
 
-    def require_counts(self, place, blocks, what):
-        """Reads the reference counts of the frames in which an extent's shared blocks lie."""
-        for number in range(place // FRAME, (place + blocks * BLOCK - 1) // FRAME + 1):
-            index, entry = divmod(number, 31)
-            self.frame(number)
-            (raw,) = struct.unpack_from('<Q', self.table_blocks[index], 128 + entry * 128 + 72)
-            if raw != 0:
-                counts = self.pointer(raw, what)
-                self.require_used(counts, 1, FRAME_METADATA, what)
-                self.sound(counts, REFERENCE_COUNTS, number)
-
     def inode_exists(self, number):
         frame, slot = divmod(number, 8192)
         if slot < 16 or frame >= self.superblock.frames or self.frame(frame)[0] != FRAME_INODES:
@@ -250,6 +241,13 @@ class Volume:
         require(inode.generation != 0, f'inode {number}: has no generation')
         require(inode.kind in TYPES, f'inode {number}: mode {inode.mode:o} names no type')
         return inode
+
+    def inodes(self):
+        """All inodes that exist, orphans included."""
+        for frame in range(self.superblock.frames):
+            if self.frame(frame)[0] == FRAME_INODES:
+                numbers = range(frame * 8192 + 16, (frame + 1) * 8192)
+                yield from map(self.inode, filter(self.inode_exists, numbers))
 
     # Trees.
 
@@ -364,15 +362,17 @@ class Volume:
                 block, raw, length, flags = struct.unpack_from('<QQII', data, at + i * 24)
                 place = self.pointer(raw, what)
                 require(1 <= length <= 1 << 30 and flags & ~3 == 0, f'{what}: an odd extent')
-                if flags & 2:
-                    self.require_counts(place, length, what)
+                require(not flags & EXTENT_SHARED or self.may_share(), f'{what}: a shared extent')
                 require(block >= max(end, low) and block + length <= high,
                         f'{what}: an extent at block {block} that is out of order')
                 self.require_used(place, length, FRAME_DATA, what)
-                require(flags & 1 or block * BLOCK < inode.size,
+                require(flags & EXTENT_UNWRITTEN or block * BLOCK < inode.size,
                         f'{what}: written blocks behind its end')
                 end = block + length
-                yield block, place, length, bool(flags & 1)
+                yield block, place, length, flags
+
+    def may_share(self):
+        return self.superblock.read_only_compatible & FEATURE_SHARED_BLOCKS != 0
 
     def extent_arrays(self, inode):
         if inode.area_kind == AREA_EXTENTS:
@@ -393,13 +393,13 @@ class Volume:
             yield inode.area[:inode.size]
             return
         at = owned = 0
-        for block, place, length, unwritten in self.extents(inode):
+        for block, place, length, flags in self.extents(inode):
             owned += length
             begin, end = block * BLOCK, min((block + length) * BLOCK, inode.size)
             if not wants_bytes or begin >= end:
                 continue
             yield from zeros(begin - at)
-            if unwritten:
+            if flags & EXTENT_UNWRITTEN:
                 yield from zeros(end - begin)
             else:
                 for piece in range(begin, end, 1 << 20):

@@ -22,6 +22,7 @@ TOOL = os.path.join(HERE, '..', '..', '..', 'tools', 'read_volume.py')
 sys.path.insert(0, os.path.dirname(TOOL))
 import read_volume  # noqa: E402
 import volume_image  # noqa: E402
+import volume_references  # noqa: E402
 
 WARREN = os.environ.get('WARREN', '')
 BLOCK = 4096
@@ -229,6 +230,104 @@ class ReadVolumeTest(unittest.TestCase):
         self.assertTrue(read_image(self.image)['dedup'])
         self.compare_with_host()
 
+    def share_blocks(self):
+        """Makes two files of the same blocks and a clone of both."""
+        path = os.path.join(self.folder.name, 'file')
+        with open(path, 'wb') as file:
+            file.write(contents(1, 3_000_000))
+        at = self.image + ':/'
+        warren('mkdir', at + 'tree')
+        warren('cp', path, at + 'tree/first')
+        warren('cp', '--reflink=always', at + 'tree/first', at + 'tree/second')
+        warren('clone', at + 'tree', at + 'clone')
+
+    def extents_naming(self, path):
+        """How many extents name the blocks of a file, block by block."""
+        with open(self.image, 'rb') as file:
+            volume = volume_image.Volume(file)
+            number = self.number_of(volume, path)
+            shared = volume_references.check_counts(volume)
+            return [shared.get(place + i * BLOCK, 1)
+                    for _, place, length, _ in volume.extents(volume.inode(number))
+                    for i in range(length)]
+
+    def test_shared_blocks(self):
+        self.share_blocks()
+        self.assertEqual(self.extents_naming('/clone/first'), [4] * 733)
+        found = [record.get('sha256') for record in read_image(self.image)['entries']]
+        self.assertEqual(len(set(found) - {None}), 1)
+        at = self.image + ':/'
+        warren('rm', at + 'tree/second')
+        self.assertEqual(self.extents_naming('/clone/first'), [3] * 733)
+        # The flags and the counts, all of them 0, stay with the last of the four files.
+        warren('rm', '-r', at + 'tree', at + 'clone/second')
+        self.assertEqual(self.extents_naming('/clone/first'), [1] * 733)
+        read_image(self.image)
+        self.check()
+
+    def damage_sharing(self, change):
+        """Calls change(inode, table, entry, counts) with the bytes of a file's inode, a block of
+        the frame table, the offset there of the frame with the file's end, and its counts."""
+        with open(self.image, 'r+b') as file:
+            volume = volume_image.Volume(file)
+            number = self.number_of(volume, '/tree/first')
+            inode = volume.inode(number)
+            *_, (_, place, length, _) = volume.extents(inode)
+            index, entry = divmod((place + (length - 1) * BLOCK) // volume_image.FRAME, 31)
+            entry = 128 + entry * 128
+            table_place = volume.superblock.table + index * BLOCK
+            table = bytearray(volume.block(table_place))
+            counts_place = volume.pointer(struct.unpack_from('<Q', table, entry + 72)[0], '')
+            counts = bytearray(volume.block(counts_place))
+            inodes_place, at = number * 256 // BLOCK * BLOCK, number * 256 % BLOCK
+            inodes = bytearray(volume.block(inodes_place))
+            raw = inodes[at:at + 256]
+            change(raw, table, entry, counts)
+            self.seal_inode(raw, volume, number)
+            inodes[at:at + 256] = raw
+            for place, data in ((table_place, table), (counts_place, counts)):
+                struct.pack_into('<I', data, 0, volume_image.crc32c(bytes(4) + data[4:]))
+                file.seek(place)
+                file.write(data)
+            file.seek(inodes_place)
+            file.write(inodes)
+
+    def test_wrong_counts(self):
+        """A count, or the flag of an extent, that does not fit what else the volume holds."""
+        def set_count(is_used, count):
+            def change(_, table, entry, counts):
+                used = int.from_bytes(table[entry + 8:entry + 72], 'little')
+                block = next(i for i in range(512) if used >> i & 1 == is_used)
+                struct.pack_into('<I', counts, 2048 + 4 * block, count)
+            return change
+
+        def lose_pointer(_, table, entry, __):
+            struct.pack_into('<Q', table, entry + 72, 0)
+
+        def lose_flag(inode, *_):
+            struct.pack_into('<I', inode, 128 + 20, 0)
+
+        def change_owner(_, __, ___, counts):
+            struct.pack_into('<Q', counts, 24, 1)
+
+        self.share_blocks()
+        with open(self.image, 'rb') as file:
+            sound = file.read()
+        for change, text in ((set_count(1, 4), 'by 4 extents, but its count says 5'),
+                             (set_count(1, 2), 'by 4 extents, but its count says 3'),
+                             (set_count(0, 1), 'by 1 extents, but its count says 2'),
+                             (lose_pointer, 'by 4 extents, but its count says 1'),
+                             (lose_flag, '4 extents name it, 1 of them without the flag shared'),
+                             (change_owner, 'belongs to inode 1.0')):
+            with self.subTest(text):
+                with open(self.image, 'wb') as file:
+                    file.write(sound)
+                self.damage_sharing(change)
+                with self.assertRaisesRegex(AssertionError, text):
+                    read_image(self.image)
+                warren('fsck', self.image, codes=(4,))
+                self.repair(self.image)
+
     def test_tree(self):
         self.fill()
         self.compare_with_host()
@@ -261,21 +360,31 @@ class ReadVolumeTest(unittest.TestCase):
         self.compare_with_host()
         self.check()
 
+    @staticmethod
+    def number_of(volume, path):
+        """The inode number of a file."""
+        return next(record['inode'] for record in read_volume.Lister(volume, False).walk()
+                    if record['path'] == path)
+
+    @staticmethod
+    def seal_inode(inode, volume, number):
+        struct.pack_into('<I', inode, 0, 0)
+        identity = struct.pack('<QQ', volume.superblock.volume, number)
+        struct.pack_into('<I', inode, 0, volume_image.crc32c(identity + inode))
+
     def log_owner(self, path, owner):
         """Puts a transaction into the journal that gives a file another owner."""
         with open(self.image, 'r+b') as file:
             volume = volume_image.Volume(file)
-            number = next(record['inode'] for record in read_volume.Lister(volume, False).walk()
-                          if record['path'] == path)
+            number = self.number_of(volume, path)
             transaction = volume.superblock.transaction + 1
             place = number * 256 // BLOCK * BLOCK
             inodes = bytearray(volume.block(place))
             at = number * 256 % BLOCK
-            struct.pack_into('<I', inodes, at + 32, owner)
-            struct.pack_into('<I', inodes, at, 0)
-            identity = struct.pack('<QQ', volume.superblock.volume, number)
-            struct.pack_into('<I', inodes, at,
-                             volume_image.crc32c(identity + inodes[at:at + 256]))
+            inode = inodes[at:at + 256]
+            struct.pack_into('<I', inode, 32, owner)
+            self.seal_inode(inode, volume, number)
+            inodes[at:at + 256] = inode
             superblock = bytearray(volume.block(0))
             struct.pack_into('<I', superblock, 224, 0)
             self.seal(superblock, volume, 0, volume_image.SUPERBLOCK, transaction)
