@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread reads from the disk itself, so that it evicts nothing from the file buffer. It skips
-// files created after the volume was opened, because their writers have added them to the index.
+// files created after the volume was opened, because their writers have added them to the index. If
+// the clock was set back, it takes older files for such files, and they are not shared.
 //
 // If the volume has more anchors than the index has entries, every n-th anchor of each file is
 // added, starting with the first.
@@ -82,7 +83,8 @@ bool DedupFiller::add_frame(u64 frame) {
 bool DedupFiller::add_file(u64 inode) {
     const Result<Attributes> found = volume_.attributes_of(inode);
     const bool is_file = found && format::is_regular(found->mode);
-    if (!is_file || found->born >= opened_) return true;
+    // At opened_ itself a file may have been created before: the clock is coarse.
+    if (!is_file || found->born > opened_) return true;
     anchors_seen_ = 0;
     for (u64 at = 0; at < found->size;) {
         if (stop_.stop_requested()) return false;

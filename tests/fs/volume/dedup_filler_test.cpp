@@ -88,6 +88,19 @@ TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
     close_and_check();
 }
 
+/// Times are those of a clock that ticks every few milliseconds.
+TEST_P(DedupFilling, AFileIsReadThoughItWasMadeInTheTickOfTheOpening) {
+    reopen(filling(0, GetParam()));
+    for (u64 files = 1; files <= 20; ++files) {
+        EXPECT_EQ(volume_->release(write_new(std::to_string(files), random_bytes(random_, block))),
+                  Errc::ok);
+        reopen(filling(unlimited, GetParam()));
+        wait_until_filled();
+        ASSERT_EQ(statistics().filled_bytes, files * block);
+    }
+    close_and_check();
+}
+
 /// The index knows one anchor in two, yet nothing of long runs is lost.
 TEST_P(DedupFilling, AVolumeThatIsLargerThanTheIndexIsSampled) {
     reopen(filling(0, GetParam()));
