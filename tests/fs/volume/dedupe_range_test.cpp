@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fs/format/check_block.hpp"
@@ -326,7 +328,8 @@ Script make_workload(u64 seed, u64 steps) {
     return script;
 }
 
-CutRecording record_workload(const Script& script, const OpenOptions& options) {
+CutRecording record_workload(const Script& script, const OpenOptions& options,
+                             DedupStatistics* statistics = nullptr) {
     CutRecording out;
     out.log = make_memory_disk(16 * mib);
     const auto volume = open_on(out.disk(), options);
@@ -345,6 +348,7 @@ CutRecording record_workload(const Script& script, const OpenOptions& options) {
         add_state();
         if (step.is_sync) out.note_sync();
     }
+    if (statistics != nullptr) *statistics = volume->dedup_statistics();
     EXPECT_EQ(volume->close(), Errc::ok);
     out.disk().stop_recording();
     EXPECT_GT(out.disk().event_count(), 0u) << "nothing was recorded";
@@ -371,6 +375,43 @@ TEST(DedupeCuts, NoContentsAreLost) {
     EXPECT_GT(figures.cuts, 60u);
     std::printf("%llu cuts, %llu states\n", static_cast<unsigned long long>(figures.cuts),
                 static_cast<unsigned long long>(figures.states));
+}
+
+/// Of the only file with certain bytes the blocks are freed, and the same bytes are written to
+/// another file before a commit.
+TEST(DedupeCuts, BlocksThatWereFreedAreNotShared) {
+    const Seed seed;
+    constexpr u64 length = 8 * block;
+    const std::string source = "/directory/source";
+    const std::pair<const char*, std::function<void(Script&)>> ways[] = {
+        {"they stay", [](Script&) {}},
+        {"unlink", [&](Script& script) { add_unlink(script, source); }},
+        {"remove tree", [](Script& script) { add_remove_tree(script, "/directory"); }},
+        {"rename", [&](Script& script) { add_rename(script, "/other", source); }},
+        {"truncate", [&](Script& script) { add_resize(script, source, 0); }},
+        {"share", [&](Script& script) { add_share(script, "/other", source, length); }},
+        {"punch",
+         [&](Script& script) { add_allocate(script, source, Allocate::punch_hole, 0, length); }}};
+    for (const auto& [way, free_blocks] : ways) {
+        SCOPED_TRACE(way);
+        Script script;
+        add_create(script, "/directory", 040755);
+        for (const std::string& path : {source, std::string("/other"), std::string("/target")})
+            add_create(script, path);
+        add_write(script, source, 0, length, 'a');
+        add_write(script, "/other", 0, length, 'b');
+        script.add_sync();
+        free_blocks(script);
+        add_write(script, "/target", 0, length, 'a');
+        script.add_sync();
+        DedupStatistics statistics;
+        const CutRecording recording = record_workload(
+            script, {.workers = 1, .dedup = Dedup::on, .dedup_fill_bytes = 0}, &statistics);
+        EXPECT_EQ(statistics.shared_bytes, way == ways[0].first ? length : 0);
+        for_each_cut(
+            recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
+            [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
+    }
 }
 
 }  // namespace
