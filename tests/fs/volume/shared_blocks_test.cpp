@@ -4,14 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "fs/check/check.hpp"
-#include "fs/format/check_block.hpp"
-#include "fs/format/frame.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
@@ -160,133 +156,6 @@ TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
     EXPECT_EQ(*volume_->share_range(source, 3 * block, target, 3 * block, block), 10u);
     EXPECT_EQ(volume_->attributes(target)->size, 3 * block + 10);
     volume_.close_and_check();
-}
-
-/// Damages the counts of the first block group that has some; `change` gets the address of the
-/// counts and the block of the frame table.
-void damage_counts(
-    Disk& disk,
-    const std::function<void(format::ReferenceBlock& counts, format::FrameEntry& entry)>& change) {
-    const auto bytes_of = [](auto& from) { return std::as_writable_bytes(std::span(&from, 1)); };
-    format::Block first;
-    ASSERT_EQ(disk.read(0, bytes_of(first)), Errc::ok);
-    const auto& superblock = reinterpret_cast<const format::Superblock&>(first);
-    const u64 volume = superblock.header.volume;
-    for (u64 i = 0; i < superblock.frame_table_blocks; ++i) {
-        const u64 table_place = superblock.frame_table_offset + i * block;
-        format::Block table;
-        ASSERT_EQ(disk.read(table_place, bytes_of(table)), Errc::ok);
-        for (format::FrameEntry& entry :
-             reinterpret_cast<format::FrameTableBlock&>(table).entries) {
-            if (entry.references == 0) continue;
-            const u64 place = format::BlockPointer{entry.references}.offset();
-            format::Block counts;
-            ASSERT_EQ(disk.read(place, bytes_of(counts)), Errc::ok);
-            change(reinterpret_cast<format::ReferenceBlock&>(counts), entry);
-            format::seal_block(counts, volume, place, superblock.header.transaction);
-            format::seal_block(table, volume, table_place, superblock.header.transaction);
-            ASSERT_EQ(disk.write(place, bytes_of(counts)), Errc::ok);
-            ASSERT_EQ(disk.write(table_place, bytes_of(table)), Errc::ok);
-            return;
-        }
-    }
-    FAIL() << "no frame has counts";
-}
-
-TEST_P(SharedBlocks, DamagedCountsAreFoundAndCountedAgain) {
-    using format::FrameEntry;
-    using format::ReferenceBlock;
-    const auto lose_block = [](ReferenceBlock& counts, FrameEntry&) { counts.header.owner = 1; };
-    const auto lose_pointer = [](ReferenceBlock&, FrameEntry& entry) { entry.references = 0; };
-    const auto spoil_pointer = [](ReferenceBlock&, FrameEntry& entry) { entry.references = 12345; };
-    const auto count_wrong = [](ReferenceBlock& counts, FrameEntry&) { ++counts.extra[511]; };
-    const std::pair<std::function<void(ReferenceBlock&, FrameEntry&)>, std::string> damages[] = {
-        {lose_block, "its reference counts are damaged"},
-        {lose_pointer, "reference counts that are wrong"},
-        {spoil_pointer, "its pointer to reference counts makes no sense"},
-        {count_wrong, "reference counts that are wrong: 1"}};
-    const Bytes bytes = random_bytes(random_, 3 * mib);
-    const Handle source = open_new("source");
-    put(*volume_, source, 0, bytes);
-    const Handle target = open_new("target");
-    share(source, target);
-    for (const auto& [change, text] : damages) {
-        SCOPED_TRACE(text);
-        ASSERT_EQ(volume_->release(source), Errc::ok);
-        ASSERT_EQ(volume_->release(target), Errc::ok);
-        volume_.close();
-        EXPECT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
-        damage_counts(volume_.disk(), change);
-        const test::Outcome found = test::expect_equal_looks(volume_.disk());
-        EXPECT_TRUE(found.says(text)) << found.all();
-        const test::Outcome repaired = test::check_once(volume_.disk(), true, false);
-        EXPECT_EQ(repaired.failure.code, Errc::ok) << repaired.all();
-        EXPECT_EQ(test::expect_equal_looks(volume_.disk()).result.problems, 0u);
-        volume_.open();
-        ASSERT_EQ(volume_->open_file(source), Errc::ok);
-        ASSERT_EQ(volume_->open_file(target), Errc::ok);
-        EXPECT_EQ(contents(*volume_, source), bytes);
-        put(*volume_, target, 0, Bytes(block, std::byte{9}));
-        EXPECT_EQ(contents(*volume_, source), bytes) << "written through the other file";
-        share(source, target);
-    }
-    volume_.close_and_check();
-}
-
-/// Without readable counts, operations that need them change nothing.
-TEST_P(SharedBlocks, DamagedCountsAreAnErrorUntilTheyAreRepaired) {
-    const Bytes bytes = random_bytes(random_, mib);
-    const Handle source = open_new("source");
-    put(*volume_, source, 0, bytes);
-    const Handle target = open_new("target");
-    share(source, target);
-    ASSERT_EQ(volume_->release(source), Errc::ok);
-    ASSERT_EQ(volume_->release(target), Errc::ok);
-    volume_.close();
-    damage_counts(volume_.disk(), [](format::ReferenceBlock& counts, format::FrameEntry&) {
-        counts.header.owner = 1;
-    });
-    volume_.open();
-    ASSERT_EQ(volume_->open_file(target), Errc::ok);
-    EXPECT_EQ(volume_->write(target, 0, Bytes(10, std::byte{1})).code(), Errc::corrupt);
-    EXPECT_EQ(volume_->allocate(target, Allocate::punch_hole, 0, mib), Errc::corrupt);
-    EXPECT_EQ(contents(*volume_, target), bytes);
-    ASSERT_EQ(volume_->release(target), Errc::ok);
-    volume_.close();
-    EXPECT_EQ(test::check_once(volume_.disk(), true, false).failure.code, Errc::ok);
-    EXPECT_TRUE(expect_clean(volume_.disk()));
-    volume_.open();
-}
-
-/// The count neither wraps around nor changes; other counts of the block may have every bit.
-TEST_P(SharedBlocks, ACountThatIsFullIsNotRaised) {
-    const Handle source = open_new("source");
-    put(*volume_, source, 0, Bytes(8 * block, std::byte{1}));
-    const Handle target = open_new("target");
-    share(source, target);
-    for (const u32 full : {~u32{0}, ~u32{0} - 1}) {
-        ASSERT_EQ(volume_->release(source), Errc::ok);
-        ASSERT_EQ(volume_->release(target), Errc::ok);
-        volume_.close();
-        damage_counts(volume_.disk(), [&](format::ReferenceBlock& counts, format::FrameEntry&) {
-            u32* const first = std::ranges::find_if(counts.extra, [](u32 n) { return n != 0; });
-            first[3] = full;
-        });
-        volume_.open();
-        ASSERT_EQ(volume_->open_file(source), Errc::ok);
-        ASSERT_EQ(volume_->open_file(target), Errc::ok);
-        const Handle third = open_new("third");
-        const Result<u64> shared = volume_->share_range(source, 0, third, 0, 8 * block);
-        EXPECT_EQ(shared.code(), full == ~u32{0} ? Errc::too_many_links : Errc::ok);
-        EXPECT_EQ(volume_->space_of(third)->shared, full == ~u32{0} ? 0u : 8u);
-        remove(third, "third");
-    }
-    ASSERT_EQ(volume_->release(source), Errc::ok);
-    ASSERT_EQ(volume_->release(target), Errc::ok);
-    volume_.close();
-    EXPECT_EQ(test::check_once(volume_.disk(), true, false).failure.code, Errc::ok);
-    EXPECT_TRUE(expect_clean(volume_.disk()));
-    volume_.open();
 }
 
 /// The expected contents of a file, and its handle.
