@@ -87,11 +87,15 @@ void add_dedupe(Script& script, const std::string& from, const std::string& to, 
 }
 
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value) {
+    add_write(script, path, offset, std::vector(length, static_cast<std::byte>(value)));
+}
+
+void add_write(Script& script, const std::string& path, u64 offset,
+               const std::vector<std::byte>& bytes) {
     const std::string what =
-        "write " + std::to_string(length) + " bytes at " + std::to_string(offset) + " of";
-    script.add_on(what, path, [=](auto& system, Handle file) {
-        return system.write(file, offset, std::vector(length, static_cast<std::byte>(value)));
-    });
+        "write " + std::to_string(bytes.size()) + " bytes at " + std::to_string(offset) + " of";
+    script.add_on(what, path,
+                  [=](auto& system, Handle file) { return system.write(file, offset, bytes); });
 }
 
 void add_resize(Script& script, const std::string& path, u64 size) {

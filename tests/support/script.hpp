@@ -106,6 +106,9 @@ void add_share(Script& script, const std::string& from, const std::string& to, u
 void add_dedupe(Script& script, const std::string& from, const std::string& to, u64 length);
 /// Writes `length` bytes of this value.
 void add_write(Script& script, const std::string& path, u64 offset, u64 length, int value);
+/// Writes these bytes.
+void add_write(Script& script, const std::string& path, u64 offset,
+               const std::vector<std::byte>& bytes);
 void add_resize(Script& script, const std::string& path, u64 size);
 void add_allocate(Script& script, const std::string& path, Allocate how, u64 offset, u64 length);
 void add_change(Script& script, const std::string& path, const AttributeChange& change);

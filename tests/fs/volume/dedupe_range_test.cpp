@@ -14,6 +14,7 @@
 
 #include "fs/format/check_block.hpp"
 #include "fs/format/superblock.hpp"
+#include "fs/volume/inline_dedup.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/sanitized.hpp"
@@ -293,23 +294,56 @@ void add_dedupe(Script& script, const std::string& from, u64 offset, const std::
 }
 
 constexpr u64 cut_files = 4;
+constexpr u64 first_bytes = 12 * block;  // of each file
+constexpr u64 run_blocks_min = InlineDedup::run_bytes_min / block;
+constexpr u64 run_blocks_max = 2 * run_blocks_min;
 std::string path_of(u64 number) {
     return "/f" + std::to_string(number);
 }
 
-/// Steps on files of few different bytes: most dedupe, some write or truncate a file.
-Script make_workload(u64 seed, u64 steps) {
+/// Writes blocks of the text to a file, sometimes from the middle of a block on.
+void add_run(Script& script, const std::string& file, u64 offset, const Bytes& text,
+             Random& random) {
+    const u64 length = run_blocks_min + random.below(run_blocks_max - run_blocks_min + 1);
+    const u64 first = random.below(run_blocks_max - length + 1) * block;
+    const u64 skipped = random.one_in(3) ? 100 : 0;
+    add_write(script, file, offset + skipped,
+              Bytes(&text[first + skipped], text.data() + first + length * block));
+}
+
+/// Bytes that another file has, and zeros, over blocks that files share and such as one has alone.
+void add_overwrites_by_runs(Script& script, const Bytes (&texts)[2]) {
+    add_write(script, path_of(0), 0, texts[0]);
+    script.add_sync();
+    // In place: nothing but the sharing of these blocks makes a commit wait for their bytes.
+    add_write(script, path_of(0), 0, texts[1]);
+    add_write(script, path_of(1), block, texts[1]);
+    script.add_sync();
+    add_write(script, path_of(2), 0, texts[0]);
+    add_write(script, path_of(2), block, texts[1]);
+    add_write(script, path_of(0), block, run_blocks_min * block, 0);
+}
+
+enum class Runs : bool { no, yes };
+
+/// Steps on files of few different bytes: most dedupe, some write to a file. With `runs`,
+/// others write what deduplication of writes does not store.
+Script make_workload(u64 seed, u64 steps, Runs runs) {
     Script script;
     Random random(seed);
+    const Bytes texts[] = {random_bytes(random, run_blocks_max * block),
+                           random_bytes(random, run_blocks_max * block)};
+    const Bytes zeros(run_blocks_max * block);
     for (u64 i = 0; i < cut_files; ++i) {
         add_create(script, path_of(i));
-        add_write(script, path_of(i), 0, 12 * block, 'a');
+        add_write(script, path_of(i), 0, first_bytes, 'a');
     }
     script.add_sync();
+    if (runs == Runs::yes) add_overwrites_by_runs(script, texts);
     for (u64 i = 0; i < steps; ++i) {
         const std::string file = path_of(random.below(cut_files));
         const u64 offset = random.below(8) * block;
-        switch (random.below(8)) {
+        switch (random.below(runs == Runs::yes ? 12 : 8)) {
             case 0:
                 add_write(script, file, offset, 4 * block, 'a' + static_cast<int>(random.below(2)));
                 break;
@@ -318,6 +352,14 @@ Script make_workload(u64 seed, u64 steps) {
                 break;
             case 2:
                 script.add_sync();
+                break;
+            case 8:
+            case 9:
+            case 10:
+                add_run(script, file, offset, texts[random.below(2)], random);
+                break;
+            case 11:
+                add_run(script, file, offset, zeros, random);
                 break;
             default:
                 add_dedupe(script, path_of(random.below(cut_files)), random.below(8) * block, file,
@@ -328,8 +370,9 @@ Script make_workload(u64 seed, u64 steps) {
     return script;
 }
 
+/// Sets `dedup` to what deduplication of writes has done.
 CutRecording record_workload(const Script& script, const OpenOptions& options,
-                             DedupStatistics* statistics = nullptr) {
+                             DedupStatistics& dedup) {
     CutRecording out;
     out.log = make_memory_disk(16 * mib);
     const auto volume = open_on(out.disk(), options);
@@ -348,7 +391,7 @@ CutRecording record_workload(const Script& script, const OpenOptions& options,
         add_state();
         if (step.is_sync) out.note_sync();
     }
-    if (statistics != nullptr) *statistics = volume->dedup_statistics();
+    dedup = volume->dedup_statistics();
     EXPECT_EQ(volume->close(), Errc::ok);
     out.disk().stop_recording();
     EXPECT_GT(out.disk().event_count(), 0u) << "nothing was recorded";
@@ -366,8 +409,16 @@ TEST(DedupeCuts, NoContentsAreLost) {
     u64 part = 0;
     for (const OpenOptions& options : ways) {
         SCOPED_TRACE(name_of(options.data));
-        const CutRecording recording =
-            record_workload(make_workload(seed.part(part++), 30 * test_load()), options);
+        DedupStatistics dedup;
+        const bool is_inline = options.dedup == Dedup::on;
+        const Script script =
+            make_workload(seed.part(part++), 30 * test_load(), is_inline ? Runs::yes : Runs::no);
+        const CutRecording recording = record_workload(script, options, dedup);
+        if (is_inline) {
+            // The files are equal at first.
+            EXPECT_GT(dedup.shared_bytes, (cut_files - 1) * first_bytes);
+            EXPECT_GT(dedup.zero_bytes, 0u);
+        }
         figures += for_each_cut(
             recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
             [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
@@ -404,10 +455,10 @@ TEST(DedupeCuts, BlocksThatWereFreedAreNotShared) {
         free_blocks(script);
         add_write(script, "/target", 0, length, 'a');
         script.add_sync();
-        DedupStatistics statistics;
+        DedupStatistics dedup;
         const CutRecording recording = record_workload(
-            script, {.workers = 1, .dedup = Dedup::on, .dedup_fill_bytes = 0}, &statistics);
-        EXPECT_EQ(statistics.shared_bytes, way == ways[0].first ? length : 0);
+            script, {.workers = 1, .dedup = Dedup::on, .dedup_fill_bytes = 0}, dedup);
+        EXPECT_EQ(dedup.shared_bytes, way == ways[0].first ? length : 0);
         for_each_cut(
             recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
             [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
