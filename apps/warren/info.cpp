@@ -79,6 +79,11 @@ std::string note_on_engine(const fuse::MountInfo& info) {
     return info.engine_note.empty() ? "" : " (" + info.engine_note + ")";
 }
 
+/// What writes did not have to store.
+u64 saved_bytes(const DedupStatistics& dedup) {
+    return dedup.shared_bytes + dedup.zero_bytes;
+}
+
 void print_info(const fuse::MountInfo& info) {
     const Statistics& statistics = info.statistics;
     const u64 used = statistics.blocks - statistics.blocks_free;
@@ -95,10 +100,11 @@ void print_info(const fuse::MountInfo& info) {
     }
     if (info.dedup.is_on) {
         const DedupStatistics& dedup = info.dedup;
-        print_line({"Dedup:      ", long_size(dedup.shared_bytes), " shared, ",
-                    long_size(dedup.zero_bytes), " of zeros not written; ",
-                    grouped(dedup.looked_up), " blocks looked up, ", grouped(dedup.found),
-                    " runs found; an index of ", long_size(dedup.index_bytes), ", ",
+        print_line({"Dedup:      ", long_size(saved_bytes(dedup)), " saved (",
+                    long_size(dedup.shared_bytes), " shared, ", long_size(dedup.zero_bytes),
+                    " of zeros); ", counted(dedup.looked_up, "block", "blocks"), " looked up, ",
+                    counted(dedup.found, "run", "runs"), " found; an index of ",
+                    long_size(dedup.index_bytes), ", ",
                     dedup.is_filling ? "being filled: " : "filled from ",
                     long_size(dedup.filled_bytes), " that the volume had"});
     } else if (info.dedup.is_default) {
@@ -130,6 +136,7 @@ void add_info(Json& json, const fuse::MountInfo& info) {
     json.member("looked_up", info.dedup.looked_up).member("found", info.dedup.found);
     json.member("shared_bytes", info.dedup.shared_bytes);
     json.member("zero_bytes", info.dedup.zero_bytes);
+    json.member("saved_bytes", saved_bytes(info.dedup));
     json.member("filled_bytes", info.dedup.filled_bytes);
     json.key("filling").boolean(info.dedup.is_filling);
     json.close_object();

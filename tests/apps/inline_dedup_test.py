@@ -108,6 +108,34 @@ class InlineDedup(MountedTest):
         self.assertEqual(self.statistics()["zero_bytes"] - was, 1 << 20)
 
 
+class Figures(MountedTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.volume = Volume()
+        cls.volume.mount("-o", "dedup,dedup_fill=0")
+
+    def test_info_shows_what_was_looked_up_found_shared_and_saved(self):
+        data = random.randbytes(1 << 20)
+        for name, piece in (("first", data), ("second", data), ("zeros", bytes(2 << 20))):
+            self.write(name, piece)
+            os.sync()
+        figures = json.loads(run("info", "--json", self.folder).stdout)[0]["dedup"]
+        self.assertTrue(figures["on"])
+        self.assertEqual(figures["shared_bytes"], 1 << 20)
+        self.assertEqual(figures["zero_bytes"], 2 << 20)
+        self.assertEqual(figures["saved_bytes"], 3 << 20)
+        blocks = 2 * len(data) // 4096  # no block of zeros is looked up
+        self.assertGreaterEqual(figures["looked_up"], blocks // 8)
+        self.assertLessEqual(figures["looked_up"], blocks)
+        self.assertGreater(figures["found"], 0)
+        self.assertLessEqual(figures["found"], figures["looked_up"])
+        looked_up, found = (f"{figures[name]:,}" for name in ("looked_up", "found"))
+        self.assertRegex(run("info", self.folder).stdout,
+                         r"Dedup:      3\.0 MiB saved \(1\.0 MiB shared, 2\.0 MiB of zeros\); "
+                         f"{looked_up} blocks looked up, {found} runs? found; "
+                         r"an index of 256\.0 KiB, filled from 0 bytes ")
+
+
 class SpaceBesideOffline(MountedTest):
     """What the mount saves while files are written, beside what `warren dedup` finds afterwards."""
 
