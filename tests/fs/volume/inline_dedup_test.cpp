@@ -401,6 +401,15 @@ TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
     EXPECT_NE(failure.message.find("open it without dedup"), std::string::npos);
 }
 
+TEST(DedupIndex, HasByDefaultOneByteForEach1024OfTheVolume) {
+    for (const u64 volume_bytes : {16 * mib, 64 * mib}) {
+        OpenOptions options = with_dedup();
+        options.dedup_index_bytes = 0;
+        MemoryVolume volume(volume_bytes, options);
+        EXPECT_EQ(volume->dedup_statistics().index_bytes, volume_bytes / 1024);
+    }
+}
+
 DedupDigest digest_of(u64 number) {
     DedupDigest digest;
     for (u64 i = 0; i < 4; ++i)
