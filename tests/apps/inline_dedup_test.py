@@ -88,18 +88,43 @@ class InlineDedup(MountedTest):
     def shared_by_writes(self, data, size, flag):
         """Writes a file in segments; returns how much was shared, and how much should be."""
         was = self.statistics()["shared_bytes"]
-        path = self.path("pieces")
+        path = self.write_segments("pieces", data, size, flag)
+        mounted.drop_caches()
+        self.assertEqual(self.read("pieces"), data)
+        os.unlink(path)
+        is_skipped = flag and size < 64 << 10
+        return self.statistics()["shared_bytes"] - was, 0 if is_skipped else len(data)
+
+    def write_segments(self, name, data, size, flag):
+        path = self.path(name)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag)
         for at in range(0, len(data), size):
             self.assertEqual(os.pwrite(file, data[at:at + size], at), size)
             os.fsync(file)
         os.close(file)
+        return path
+
+    def test_a_later_pass_shares_what_was_stored_at_once(self):
+        data = random.randbytes(1 << 20)
+        self.write("written", data)
+        os.sync()
+        was = self.statistics()["shared_bytes"]
+        self.write_segments("stored", data, 32 << 10, os.O_SYNC)
+        self.assertEqual(self.statistics()["shared_bytes"], was)
+        self.assertEqual(self.shared_on_disk(), {"written": 0, "stored": 0})
+        before = self.used()
+        done = json.loads(run("dedup", "--json", "--apply", self.folder).stdout)
+        self.assertEqual((done["applied_bytes"], done["applied_failures"]), (len(data), 0))
+        self.assertEqual(self.shared_on_disk(), {"written": len(data), "stored": len(data)})
+        self.assertGreater(before - self.used(), len(data) * 9 // 10)
         mounted.drop_caches()
-        with open(path, "rb") as copy:
-            self.assertEqual(copy.read(), data)
-        os.unlink(path)
-        is_skipped = flag and size < 64 << 10
-        return self.statistics()["shared_bytes"] - was, 0 if is_skipped else len(data)
+        self.assertEqual(self.read("stored"), data)
+
+    def shared_on_disk(self):
+        """By file, how many bytes of it lie in shared blocks."""
+        rows = json.loads(run("du", "-a", "--shared", "--json", self.folder).stdout)
+        return {os.path.basename(row["path"]): row["shared"] for row in rows
+                if row["path"] != self.folder}
 
     def test_zeros_are_counted(self):
         was = self.statistics()["zero_bytes"]
