@@ -9,8 +9,7 @@
 // chunks by Rabin fingerprints, which begin at any byte and so can only be stored elsewhere. By one
 // thread, by all cores, and by a GPU where there is one.
 //
-//   dedup_mount_bench [--runs N] [--largest MIB] [--folder DIR]
-// DIR, /var/tmp if it is not given, has the image of the mount.
+//   dedup_mount_bench [--runs N] [--largest MIB] [--folder DIR (/var/tmp)]
 // tools/plot_dedup.py --run [ARGUMENT...] runs it and draws its rows.
 #include <fcntl.h>
 #include <unistd.h>
