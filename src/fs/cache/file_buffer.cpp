@@ -302,7 +302,8 @@ void HeldContents::release() {
     if (buffer_ != nullptr) buffer_->release(*this);
 }
 
-/// Makes an extent of whole new blocks from the beginning of `source`.
+/// Makes an extent of whole new blocks from the beginning of `source`; without memory for it,
+/// writes them to the disk.
 Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> source, u64& done) {
     done = 0;
     u64 blocks = std::min(source.size() / block_size, extent_blocks_max_);
@@ -310,7 +311,17 @@ Errc FileBuffer::fill_new(Lock& lock, u64 block, std::span<const std::byte> sour
     if (find(block) != nullptr) return Errc::ok;
     blocks = std::min(blocks, next_begin(block) - block);
     Extent* extent = insert(block, blocks, shape_.first_load_blocks);
-    if (extent == nullptr) return Errc::no_memory;
+    if (extent == nullptr) {
+        // The journal may hold older contents of a block, and would write them later.
+        if (!shape_.writes_itself) return Errc::no_memory;
+        lock.unlock();
+        const Errc code = disk_.write(block * block_size, source.first(blocks * block_size));
+        lock_soon(lock);
+        // Blocks that another thread has loaded meanwhile are not done: it may have read old bytes.
+        if (code != Errc::ok || find(block) != nullptr) return code;
+        done = std::min(blocks, next_begin(block) - block) * block_size;
+        return Errc::ok;
+    }
     extent->is_loading = true;
     done = blocks * block_size;
     use(lock, extent, [&] { std::memcpy(extent->bytes(), source.data(), done); });

@@ -30,10 +30,12 @@ Errc DataWriter::write(const ops::Piece& piece) const {
                                                  ? source_.subspan(begin - offset_, stop - begin)
                                                  : std::span<const std::byte>{};
     const bool covers_all = bytes.size() == end - start;
-    if (piece.keeps_rest || covers_all) {
+    const bool writes_part = piece.keeps_rest && (bytes.empty() || !keeps_every_edge_);
+    if (writes_part || covers_all) {
         return bytes.empty() ? Errc::ok : volume_.write_data(piece.place + (begin - start), bytes);
     }
-    if (piece.blocks > staged_blocks_max) return write_large(piece, begin, stop);
+    if (piece.keeps_rest || piece.blocks > staged_blocks_max)
+        return write_large(piece, begin, stop);
     // On the stack, because a writer runs within an operation, which must not allocate memory.
     std::array<std::byte, staged_blocks_max * format::block_size> room;
     const std::span<std::byte> staged = std::span(room).first(end - start);
@@ -49,7 +51,8 @@ Errc DataWriter::write(const ops::Piece& piece) const {
 Errc DataWriter::keep_block(Handle file, u64 block) {
     if (volume_.works_on_host()) return Errc::ok;
     WARREN_LET(mapping, volume_.map_block(file, block));
-    if (!mapping->is_shared || mapping->kind != ops::MappingKind::data) return Errc::ok;
+    if (mapping->kind != ops::MappingKind::data) return Errc::ok;
+    if (!mapping->is_shared && !keeps_every_edge_) return Errc::ok;
     KeptBlock& kept = kept_[kept_count_];
     kept.block = block;
     const u64 place = mapping->place;
@@ -71,17 +74,18 @@ Errc DataWriter::keep_edges(Handle file, u64 size) {
     return Errc::ok;
 }
 
-/// Reads the file's block that begins at byte `at`: from the old place of the piece, or from the
-/// inode; otherwise sets zeros.
+/// Reads the file's block that begins at byte `at`: from its place, or the one that the piece
+/// replaces, or from the inode; otherwise sets zeros.
 Errc DataWriter::read_old(const ops::Piece& piece, u64 at, BlockSpan target) const {
     const u64 start = piece.file_block * format::block_size;
-    if (piece.old_place != 0) {
+    const u64 old_place = piece.keeps_rest ? piece.place : piece.old_place;
+    if (old_place != 0) {
         for (u32 i = 0; i < kept_count_; ++i) {
             if (kept_[i].block != at / format::block_size) continue;
             std::ranges::copy(kept_[i].bytes, target.begin());
             return Errc::ok;
         }
-        const u64 place = piece.old_place + (at - start);
+        const u64 place = old_place + (at - start);
         return volume_.read_data(place, target, place + target.size());
     }
     std::ranges::fill(target, std::byte{0});

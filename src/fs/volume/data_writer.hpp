@@ -17,16 +17,20 @@ class DataWriter {
  public:
     DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
                Replaces replaces)
-        : volume_(volume), offset_(offset), source_(source), replaces_(replaces) {}
+        : volume_(volume),
+          offset_(offset),
+          source_(source),
+          replaces_(replaces),
+          keeps_every_edge_(!volume.works_on_host() && volume.file_buffer() != nullptr) {}
 
     /// Writes the bytes of a piece, then calls note_data(), before apply makes the piece visible.
     /// So the commit that makes the bytes visible flushes them first.
     Errc operator()(const ops::Piece& piece) const;
 
-    /// Reads a block of the file if it is shared: a piece that replaces it then needs no read. The
-    /// blocks of an engine with memory of its own are written when they are visible, and a read
-    /// that fails then could not be told without harm. Requires: exclusive access to the file's
-    /// data; at most two blocks.
+    /// Reads a block of the file if it is shared, or if the file buffer would read it to change a
+    /// part: its piece then needs no read. The blocks of an engine with memory of its own are
+    /// written when they are visible, and a read that fails then could not be told without harm.
+    /// Requires: exclusive access to the file's data; at most two blocks.
     Errc keep_block(Handle file, u64 block);
     /// keep_block() for the blocks of a file of `size` bytes that [offset, offset + source.size())
     /// covers in part.
@@ -48,6 +52,7 @@ class DataWriter {
     const u64 offset_;
     const std::span<const std::byte> source_;
     const Replaces replaces_;
+    const bool keeps_every_edge_;
     u32 kept_count_ = 0;
     std::array<KeptBlock, 2> kept_;  // kept_count_ of them
 };

@@ -16,6 +16,7 @@
 
 #include "base/random.hpp"
 #include "tests/fs/cache/file_buffer_model.hpp"
+#include "tests/support/failing_allocations.hpp"
 #include "tests/support/fault_disk.hpp"
 #include "tests/support/memory_disk.hpp"
 #include "tests/support/passing_disk.hpp"
@@ -132,6 +133,31 @@ TEST(FileBuffer, dropsNothingWhenTheDiskFails) {
     ASSERT_EQ(buffer.write_back(), Errc::ok);
     ASSERT_EQ(disk.read(block, found), Errc::ok);
     EXPECT_EQ(found, source);
+}
+
+TEST(FileBuffer, writesWholeBlocksToTheDiskIfThereIsNoMemory) {
+    const Bytes source(20 * block, std::byte{9});
+    u64 past = 0;
+    bool has_failed = true;
+    for (u64 nth = 1; has_failed; ++nth) {
+        SCOPED_TRACE(testing::Message() << "allocation " << nth << " fails");
+        MemoryDisk disk(disk_bytes);
+        FileBuffer buffer(disk, smallest());
+        Bytes found(source.size());
+        ASSERT_EQ(buffer.read(8 * block, std::span(found).first(block), 9 * block), Errc::ok);
+        {
+            const FailingAllocation failing(nth);
+            ASSERT_EQ(buffer.write(block, source), Errc::ok);
+            has_failed = failing.has_failed();
+        }
+        past += 20 - buffer.figures().dirty_blocks;
+        ASSERT_EQ(buffer.read(block, found, disk_bytes), Errc::ok);
+        EXPECT_EQ(found, source);
+        ASSERT_EQ(buffer.write_back(), Errc::ok);
+        ASSERT_EQ(disk.read(block, found), Errc::ok);
+        EXPECT_EQ(found, source);
+    }
+    EXPECT_GT(past, 20u);
 }
 
 TEST(FileBuffer, tellsWhoWritesThatNothingCanMakeRoom) {

@@ -31,16 +31,17 @@ const OperationWay ways[] = {
       .errors = ErrorMode::go_on}},
     {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
     {"Deduplicating", "cpu", {.workers = 2, .dedup = Dedup::on, .dedup_fill_bytes = fill_at_once}},
-    {"DeduplicatingOwnSmallBuffer",
+    {"DeduplicatingOwnSmallBuffers",
      engine_of_its_own(),
      {.workers = 2,
       .meta_buffer_bytes = small_meta_buffer,
+      .file_buffer_bytes = 256 * kib,
       .dedup = Dedup::on,
       .dedup_fill_bytes = fill_at_once}},
     {"OwnMemory", engine_of_its_own(), {.workers = 2}},
-    {"OwnSmallBuffer",
+    {"OwnSmallBuffers",
      engine_of_its_own(),
-     {.workers = 2, .meta_buffer_bytes = small_meta_buffer}}};
+     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}}};
 
 constexpr FaultPlan reads{.writes = false, .flushes = false, .is_once = true};
 constexpr FaultPlan writes{.reads = false, .is_once = true};
