@@ -160,6 +160,35 @@ TEST(FileBuffer, writesWholeBlocksToTheDiskIfThereIsNoMemory) {
     EXPECT_GT(past, 20u);
 }
 
+/// Lets the buffer load old bytes of a block just before that block is written.
+class LateWriteDisk final : public PassingDisk {
+ public:
+    using PassingDisk::PassingDisk;
+    Errc write(u64 offset, std::span<const std::byte> source) override {
+        Bytes old(block);
+        EXPECT_EQ(buffer->read(4 * block, old, 5 * block), Errc::ok);
+        return below().write(offset, source);
+    }
+    FileBuffer* buffer = nullptr;
+};
+
+TEST(FileBuffer, keepsNoOldBytesThatAReaderLoadsMeanwhile) {
+    MemoryDisk disk(disk_bytes);
+    LateWriteDisk late(disk);
+    FileBuffer buffer(late, smallest());
+    late.buffer = &buffer;
+    const Bytes source(6 * block, std::byte{9});
+    {
+        const FailingAllocation failing(1);
+        ASSERT_EQ(buffer.write(block, source), Errc::ok);
+        ASSERT_TRUE(failing.has_failed());
+    }
+    EXPECT_EQ(buffer.figures().loaded_blocks, 1u) << "nothing was written to the disk at once";
+    Bytes found(source.size());
+    ASSERT_EQ(buffer.read(block, found, disk_bytes), Errc::ok);
+    EXPECT_EQ(found, source);
+}
+
 TEST(FileBuffer, tellsWhoWritesThatNothingCanMakeRoom) {
     MemoryDisk disk(disk_bytes);
     FaultDisk faults(disk);
