@@ -284,7 +284,8 @@ TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
 }
 
 /// A file that gets blocks of another must not show what these held before they were overwritten in
-/// place, not even where the writer has not called fsync.
+/// place, not even where the writer has not called fsync; nor may a file that was just overwritten
+/// and gets blocks of another.
 TEST_P(SequenceCuts, ofAnOverwriteAndSharingOfItsBlocks) {
     const Seed seed;
     const Base base;
@@ -293,7 +294,9 @@ TEST_P(SequenceCuts, ofAnOverwriteAndSharingOfItsBlocks) {
     add_clone(set.with("/a/n"), "/a/f", "/a/n");
     add_clone(set.with("/b/e"), "/a", "/b/e");
     add_share(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    add_share(set.with("/a/f"), "/b/h", "/a/f", 4096);
     add_dedupe(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    add_dedupe(set.with("/a/f"), "/b/h", "/a/f", 4096);
     Random random(seed.value());
     Totals totals;
     for (u64 sharing = 1; sharing < set.size(); ++sharing) {
@@ -302,6 +305,44 @@ TEST_P(SequenceCuts, ofAnOverwriteAndSharingOfItsBlocks) {
     }
     print(GetParam(), totals);
     EXPECT_EQ(totals.sequences, set.size() - 1);
+}
+
+/// What copies blocks that this file shares with another, or takes them from it.
+void add_changes_of_shared_blocks(Alphabet& set, const std::string& path) {
+    const std::string directory(directory_of(path));
+    add_write(set.with(path), path, 1000, 2000, 'B');
+    add_write(set.with(path), path, 0, 4096, 'C');
+    add_resize(set.with(path), path, 0);
+    add_resize(set.with(path), path, 1000);
+    add_allocate(set.with(path), path, Allocate::punch_hole, 0, 4096);
+    add_allocate(set.with(path), path, Allocate::zero_range, 1000, 7000);
+    add_unlink(set.with(directory), path);
+    add_remove_tree(set.with("/"), directory);
+}
+
+/// Blocks that two files share are changed or dropped in one of them: the other one keeps them,
+/// whether the sharing was durable before or not.
+TEST_P(SequenceCuts, ofSharingAndAChangeOfItsBlocks) {
+    const Seed seed;
+    const Base base;
+    Alphabet sets[3];
+    add_share(sets[0].with("/b/h"), "/a/f", "/b/h", 4096);
+    add_clone(sets[1].with("/b/n"), "/a/f", "/b/n");
+    add_dedupe(sets[2].with("/b/k"), "/a/f", "/b/k", 5000);
+    Random random(seed.value());
+    Totals totals;
+    for (Alphabet& set : sets) {
+        const std::string sharer = set.synced[0];
+        add_changes_of_shared_blocks(set, "/a/f");
+        add_changes_of_shared_blocks(set, sharer);
+        const u64 from = 1 + random.below(volume_step);
+        for (u64 change = from; change < set.size() && !HasFailure(); change += volume_step) {
+            look_at(base, set, {{0, change}, random.one_in(2)}, GetParam(),
+                    {.subsets_of_max = 2, .samples = 1}, random.next(), totals);
+        }
+    }
+    print(GetParam(), totals);
+    EXPECT_EQ(totals.sequences * volume_step, 3 * (sets[0].size() - 1));
 }
 
 class SequenceCutsLong : public testing::TestWithParam<Way> {};
