@@ -22,13 +22,16 @@ import unittest
 
 
 def reachable(program):
-    """The program, or a copy that every user can run: the build may be in a private folder."""
+    """The program, or a copy that every user can run, with the plug-ins beside it: the build may be
+    in a private folder."""
     folders = pathlib.Path(program).resolve().parents if os.path.exists(program) else []
     if all(folder.stat().st_mode & 0o001 for folder in folders):
         return program
     place = tempfile.mkdtemp(prefix="warren-programs-")
     atexit.register(shutil.rmtree, place)
     os.chmod(place, 0o755)
+    for plugin in pathlib.Path(program).parent.glob("libwarren-mpi-*.so"):
+        shutil.copy(plugin, place)
     return shutil.copy(program, place)
 
 
