@@ -12,12 +12,13 @@ if(WARREN_SANITIZE MATCHES "address")
 endif()
 
 # In `folder`, from which the interpreter imports before it looks elsewhere. Where a file lacks what
-# all of its tests need, pytest ends with status 5.
+# all of its tests need, pytest ends with status 5. Tests that wait begin early: see COST in
+# tests/CMakeLists.txt.
 function(warren_python_test name folder)
     add_test(NAME "python/${name}" COMMAND "${Python_EXECUTABLE}" ${ARGN}
              WORKING_DIRECTORY "${folder}")
     set_tests_properties("python/${name}" PROPERTIES
-                         LABELS python TIMEOUT 600 SKIP_RETURN_CODE 5
+                         LABELS python COST 50 TIMEOUT 600 SKIP_RETURN_CODE 5
                          FAIL_REGULAR_EXPRESSION "nanobind: leaked"
                          ENVIRONMENT "${environment}"
                          ENVIRONMENT_MODIFICATION "${modification}")

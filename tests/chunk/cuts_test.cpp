@@ -24,9 +24,8 @@ class SmallBlocks {
     ~SmallBlocks() { block_sizes() = {}; }
 };
 
-constexpr u64 most_cases = is_sanitized ? 20'000 : 1'000'000;
 // One case in so many is counted. 35% of all have all three properties, and a third is required:
-// 20,000 suffice to tell these apart.
+// 15,000 suffice to tell these apart.
 constexpr u64 noted_step = is_sanitized ? 1 : 16;
 
 bool differs(const Case& test) {
@@ -66,10 +65,10 @@ void note(const Case& test, const std::vector<u64>& ends, Seen& seen) {
     seen.all += is_forced && is_skipped && has_seam;
 }
 
-TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
+/// Of so many random cases, cut in pieces and by threads.
+void expect_serial_cuts(u64 cases) {
     const Seed seed;
     const SmallBlocks blocks;
-    const u64 cases = most_cases * test_load();
     Seen seen;
     for (u64 index = 0; index < cases; ++index) {
         const Case test = random_case(seed.part(index), 400);
@@ -89,6 +88,14 @@ TEST(Cuts, MillionRandomCasesEqualTheSerialRule) {
     }
     EXPECT_GT(seen.all * 3, seen.cases)
         << seen.forced << " forced, " << seen.skipped << " skipped, " << seen.seams << " seams";
+}
+
+TEST(Cuts, RandomCasesEqualTheSerialRule) {
+    expect_serial_cuts((is_sanitized ? 20'000 : 250'000) * test_load());
+}
+
+TEST(CutsLong, MillionsOfRandomCasesEqualTheSerialRule) {
+    expect_serial_cuts(4'000'000);
 }
 
 /// Gigabytes in which no window matches, in calls of 8 MiB: no memory may grow with them, and no
