@@ -322,7 +322,7 @@ int main(int argument_count, char** arguments) {
     const u64 largest = option(argument_count, arguments, "largest", 1024) * mib;
     require(runs > 0 && largest >= mib, "--runs and --largest must be at least 1");
     usual_file = std::min(usual_file, largest);
-    disk_folder = option(argument_count, arguments, "folder", "/var/tmp");
+    disk_folder = text_option(argument_count, arguments, "folder", "/var/tmp");
     Report report("dedup_mount_bench", argument_count, arguments);
     std::string load;
     std::getline(std::ifstream("/proc/loadavg"), load);

@@ -166,15 +166,15 @@ void drop_caches(int what) {
     std::ofstream("/proc/sys/vm/drop_caches") << what << "\n";
 }
 
-std::string option(int argument_count, char** arguments, const std::string& name,
-                   const char* otherwise) {
+std::string text_option(int argument_count, char** arguments, const std::string& name,
+                        const char* otherwise) {
     for (int i = 1; i + 1 < argument_count; ++i)
         if (arguments[i] == "--" + name) return arguments[i + 1];
     return otherwise;
 }
 
 u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise) {
-    const std::string given = option(argument_count, arguments, name, "");
+    const std::string given = text_option(argument_count, arguments, name, "");
     return given.empty() ? otherwise : std::strtoull(given.c_str(), nullptr, 10);
 }
 

@@ -86,8 +86,8 @@ void drop_caches(int what);
 
 /// "--name VALUE" among the arguments of the program, or `otherwise`.
 u64 option(int argument_count, char** arguments, const std::string& name, u64 otherwise);
-std::string option(int argument_count, char** arguments, const std::string& name,
-                   const char* otherwise);
+std::string text_option(int argument_count, char** arguments, const std::string& name,
+                        const char* otherwise);
 
 /// Lets the program open many files.
 void raise_open_file_limit();
