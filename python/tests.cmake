@@ -12,8 +12,8 @@ if(WARREN_SANITIZE MATCHES "address")
 endif()
 
 # In `folder`, from which the interpreter imports before it looks elsewhere. Where a file lacks what
-# all of its tests need, pytest ends with status 5. Tests that wait begin early: see COST in
-# tests/CMakeLists.txt.
+# all of its tests need, pytest ends with status 5. COST: some wait for seconds, and ctest would
+# start them last, a few at a time.
 function(warren_python_test name folder)
     add_test(NAME "python/${name}" COMMAND "${Python_EXECUTABLE}" ${ARGN}
              WORKING_DIRECTORY "${folder}")

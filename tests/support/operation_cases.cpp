@@ -405,6 +405,23 @@ void release_operation_place(OperationPlace& place) {
         EXPECT_EQ(place.volume.release(file), Errc::ok);
 }
 
+std::vector<OperationWay> operation_ways() {
+    const OpenOptions small{
+        .workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib};
+    const auto deduplicating = [](OpenOptions options) {
+        options.dedup = Dedup::on;
+        options.dedup_fill_bytes = u64{1} << 40;  // a second: the filler waits for nothing
+        return options;
+    };
+    return {{"Resident", "cpu", {.workers = 2}},
+            {"SmallBuffers", "cpu", small},
+            {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
+            {"Deduplicating", "cpu", deduplicating({.workers = 2})},
+            {"DeduplicatingOwnSmallBuffers", engine_of_its_own(), deduplicating(small)},
+            {"OwnMemory", engine_of_its_own(), {.workers = 2}},
+            {"OwnSmallBuffers", engine_of_its_own(), small}};
+}
+
 std::vector<OperationCase> operation_cases(Dedup dedup) {
     std::vector<OperationCase> all;
     const auto add = [&](const std::vector<OperationCase>& more) {

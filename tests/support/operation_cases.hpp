@@ -51,8 +51,9 @@ struct OperationWay {
     OpenOptions options;
 };
 
-/// For OpenOptions::dedup_fill_bytes: no volume here is read too fast.
-inline constexpr u64 fill_at_once = u64{1} << 40;
+/// All metadata in memory or not, contents in the journal, an engine with memory of its own, and
+/// deduplication of writes.
+std::vector<OperationWay> operation_ways();
 
 /// A disk with the objects that the operations work on; each operation runs on a copy.
 class OperationBase {

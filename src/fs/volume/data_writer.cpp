@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/check.hpp"
+
 namespace warren {
 
 namespace {
@@ -53,6 +55,7 @@ Errc DataWriter::keep_block(Handle file, u64 block) {
     WARREN_LET(mapping, volume_.map_block(file, block));
     if (mapping->kind != ops::MappingKind::data) return Errc::ok;
     if (!mapping->is_shared && !keeps_every_edge_) return Errc::ok;
+    WARREN_CHECK(kept_count_ < kept_.size());
     KeptBlock& kept = kept_[kept_count_];
     kept.block = block;
     const u64 place = mapping->place;

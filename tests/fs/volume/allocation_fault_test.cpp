@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "base/random.hpp"
 #include "tests/support/failing_allocations.hpp"
@@ -23,24 +24,7 @@ namespace {
 constexpr u64 volume_bytes = 16 * mib;
 constexpr u64 never = u64{1} << 62;
 
-const OperationWay ways[] = {
-    {"Resident", "cpu", {.workers = 2}},
-    {"SmallBuffers",
-     "cpu",
-     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}},
-    {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
-    {"Deduplicating", "cpu", {.workers = 2, .dedup = Dedup::on, .dedup_fill_bytes = fill_at_once}},
-    {"DeduplicatingOwnSmallBuffers",
-     engine_of_its_own(),
-     {.workers = 2,
-      .meta_buffer_bytes = small_meta_buffer,
-      .file_buffer_bytes = 256 * kib,
-      .dedup = Dedup::on,
-      .dedup_fill_bytes = fill_at_once}},
-    {"OwnMemory", engine_of_its_own(), {.workers = 2}},
-    {"OwnSmallBuffers",
-     engine_of_its_own(),
-     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}}};
+const std::vector<OperationWay> ways = operation_ways();
 
 /// Runs operations with failing allocations on copies of one volume.
 class Faults {

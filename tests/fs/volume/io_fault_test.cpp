@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "base/random.hpp"
 #include "tests/support/memory_volume.hpp"
@@ -18,30 +19,16 @@
 namespace warren {
 namespace {
 
-const OperationWay ways[] = {
-    {"Resident", "cpu", {.workers = 2}},
-    {"SmallBuffers",
-     "cpu",
-     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}},
-    {"SmallBuffersContinue",
-     "cpu",
-     {.workers = 2,
-      .meta_buffer_bytes = small_meta_buffer,
-      .file_buffer_bytes = 256 * kib,
-      .errors = ErrorMode::go_on}},
-    {"JournalData", "cpu", {.workers = 2, .data = DataMode::journal}},
-    {"Deduplicating", "cpu", {.workers = 2, .dedup = Dedup::on, .dedup_fill_bytes = fill_at_once}},
-    {"DeduplicatingOwnSmallBuffers",
-     engine_of_its_own(),
-     {.workers = 2,
-      .meta_buffer_bytes = small_meta_buffer,
-      .file_buffer_bytes = 256 * kib,
-      .dedup = Dedup::on,
-      .dedup_fill_bytes = fill_at_once}},
-    {"OwnMemory", engine_of_its_own(), {.workers = 2}},
-    {"OwnSmallBuffers",
-     engine_of_its_own(),
-     {.workers = 2, .meta_buffer_bytes = small_meta_buffer, .file_buffer_bytes = 256 * kib}}};
+const std::vector<OperationWay> ways = [] {
+    std::vector<OperationWay> all = operation_ways();
+    all.push_back({"SmallBuffersContinue",
+                   "cpu",
+                   {.workers = 2,
+                    .meta_buffer_bytes = small_meta_buffer,
+                    .file_buffer_bytes = 256 * kib,
+                    .errors = ErrorMode::go_on}});
+    return all;
+}();
 
 constexpr FaultPlan reads{.writes = false, .flushes = false, .is_once = true};
 constexpr FaultPlan writes{.reads = false, .is_once = true};
