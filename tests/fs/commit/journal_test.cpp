@@ -260,7 +260,6 @@ TEST(Journal, survivesACutAfterEveryEvent) {
 }
 
 TEST(Journal, replaySurvivesACutAfterEveryEvent) {
-    constexpr u64 inner_step = 2 * case_step;  // one replay ends at even events, the next at odd
     u64 replays = 0;
     for (u64 seed = 1; seed <= 2; ++seed) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -276,8 +275,8 @@ TEST(Journal, replaySurvivesACutAfterEveryEvent) {
             if (image->event_count() == 0) continue;
             ++replays;
             EXPECT_EQ(image->event(image->event_count() - 1).kind, DiskEventKind::flush);
-            for (u64 inner = events % inner_step; inner <= image->event_count();
-                 inner += inner_step) {
+            for (u64 inner = events % case_step; inner <= image->event_count();
+                 inner += case_step) {
                 SCOPED_TRACE(testing::Message() << "cut " << cut.seed << ", " << events
                                                 << " events, replay cut after " << inner);
                 for (u64 i = 0; i < 3; ++i) {
