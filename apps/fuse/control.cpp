@@ -393,6 +393,11 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
     return ask(socket_.get(), Verb::remount, request, {}, answer);
 }
 
+Errc ControlConnection::release_device() {
+    std::string answer;
+    return ask(socket_.get(), Verb::release_device, Encoder(), {}, answer);
+}
+
 Errc ControlConnection::ask_for_close(int patience_ms) {
     WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
     // Unmounting ends the daemon's connections: a request that is not received by then is lost.

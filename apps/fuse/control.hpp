@@ -94,6 +94,8 @@ class ControlConnection {
     Errc info(MountInfo& info);
     /// Tells the daemon the new options of the mount. Root or the mount's owner only.
     Errc remount(bool read_only, AccessTimes access_times);
+    /// Volume::release_device_memory(). Root or the mount's owner only.
+    Errc release_device();
 
     /// Registers for a message when the volume is closed; returns when the daemon has confirmed
     /// that (Errc::busy if not within `patience_ms`). wait_until_closed() follows after unmounting.

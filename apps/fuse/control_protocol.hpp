@@ -45,8 +45,9 @@ enum class Verb : u16 {
     dedupe,       // of two files
     scan_space,   // like scan, with the space that the contents of each file take
     clone,        // of a file or tree, to a name in a directory
-    part = 100,   // daemon to client: a part of an answer, more follow
-    answer,       // daemon to client: the last part; begins with an error number
+    release_device,
+    part = 100,  // daemon to client: a part of an answer, more follow
+    answer,      // daemon to client: the last part; begins with an error number
 };
 
 class Encoder {

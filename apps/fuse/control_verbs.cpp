@@ -38,6 +38,10 @@ void encode(Encoder& part, const DirectoryUsage& usage) {
     part.number(usage.entries).number(usage.blocks).number(usage.bytes);
 }
 
+bool is_owner(const Peer& peer) {
+    return peer.user == 0 || peer.user == ::geteuid();
+}
+
 /// The first names in a directory, a number that is read quickly.
 std::vector<std::string> some_names(Volume& volume, Handle directory) {
     constexpr size_t most = 4096;
@@ -88,6 +92,9 @@ std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& 
             break;
         case Verb::dedupe:
             code = dedupe(peer, frame, answer);
+            break;
+        case Verb::release_device:
+            code = release_device(peer);
             break;
         default:
             break;
@@ -391,7 +398,7 @@ Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
     if (!request.good() || access_times > static_cast<u64>(AccessTimes::unchanged)) {
         return Errc::invalid;
     }
-    if (peer.user != 0 && peer.user != ::geteuid()) return Errc::not_permitted;
+    if (!is_owner(peer)) return Errc::not_permitted;
     if (read_only) {
         WARREN_TRY(mount_.sync());
     } else {
@@ -403,6 +410,11 @@ Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
         mount_.access_times.store(rule, std::memory_order_relaxed);
     }
     return Errc::ok;
+}
+
+Errc ControlVerbs::release_device(const Peer& peer) {
+    if (!is_owner(peer)) return Errc::not_permitted;
+    return mount_.volume.access()->release_device_memory();
 }
 
 void ControlVerbs::describe(Encoder& answer) {

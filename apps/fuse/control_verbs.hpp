@@ -50,6 +50,7 @@ class ControlVerbs {
     Errc usage(const Peer& peer, Frame& frame, const PartSink& sink);
     Errc dedupe(const Peer& peer, const Frame& frame, Encoder& answer);
     Errc remount(const Peer& peer, const Frame& frame);
+    Errc release_device(const Peer& peer);
     Errc sync();
     void describe(Encoder& answer);
 

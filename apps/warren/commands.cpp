@@ -55,7 +55,7 @@ const std::vector<CommandGroup>& command_groups() {
     static const std::vector<CommandGroup> groups = {
         {"Volumes",
          {&mkfs_command, &mount_command, &umount_command, &fsck_command, &info_command,
-          &resize_command, &sync_command, &doctor_command}},
+          &resize_command, &sync_command, &device_command, &doctor_command}},
         {"Whole trees as one command",
          {&rm_command, &mv_command, &clone_command, &find_command, &du_command, &cmp_command,
           &chmod_command, &chown_command, &walk_command, &rebuild_command}},

@@ -26,10 +26,10 @@ struct Command {
 };
 
 extern const Command cat_command, chmod_command, chown_command, chunk_command, clone_command,
-    cmp_command, cp_command, dedup_command, doctor_command, du_command, find_command, fsck_command,
-    hash_command, info_command, ln_command, ls_command, mkdir_command, mkfs_command, mount_command,
-    mv_command, rebuild_command, resize_command, rm_command, similar_command, stat_command,
-    sync_command, touch_command, umount_command, walk_command;
+    cmp_command, cp_command, dedup_command, device_command, doctor_command, du_command,
+    find_command, fsck_command, hash_command, info_command, ln_command, ls_command, mkdir_command,
+    mkfs_command, mount_command, mv_command, rebuild_command, resize_command, rm_command,
+    similar_command, stat_command, sync_command, touch_command, umount_command, walk_command;
 
 struct CommandGroup {
     const char* heading;

@@ -85,8 +85,10 @@ std::optional<fuse::ControlConnection> connect_for(const std::string& path,
     } else if (looks_like_volume(path)) {
         complain({attempt, ": it is an image; write ", quote(path + ":/"), " for what is in it"});
     } else {
-        complain(
-            {attempt, ": not on a Warren volume (for other file systems use ", other_tool, ")"});
+        const std::string hint =
+            other_tool.empty() ? ""
+                               : " (for other file systems use " + std::string(other_tool) + ")";
+        complain({attempt, ": not on a Warren volume", hint});
     }
     return {};
 }

@@ -27,9 +27,9 @@ bool is_of_volume(const std::string& text);
 std::string mount_point_of_image(const std::string& image);
 
 /// Connects to the daemon for a path of the host. Without one, returns nullopt after an error
-/// message that begins with `attempt` and names the tool for other file systems.
+/// message that begins with `attempt` and names the tool for other file systems, if there is one.
 std::optional<fuse::ControlConnection> connect_for(const std::string& path,
                                                    std::string_view attempt,
-                                                   std::string_view other_tool);
+                                                   std::string_view other_tool = {});
 
 }  // namespace warren::cli

@@ -297,6 +297,10 @@ class Volume {
     std::string_view engine() const;  // where operations run: "cpu" or "cuda"
     /// Describes the engine: which GPU, what one beside it did, or why there is none.
     std::string engine_note() const;
+    /// Frees the memory of the GPU beside the CPU engine, for other programs. A later bulk command
+    /// takes it again if that is predicted to be faster, and if there is as much by then. Waits for
+    /// those that are reading there. Errc::no_device: no GPU works beside the engine.
+    Errc release_device_memory();
     /// Describes for the user how the disk is accessed and why: what was measured, or what was
     /// refused.
     std::string disk_note() const;

@@ -20,7 +20,7 @@ class WrongCallTest(CommandCase):
     def test_missing_operands(self):
         for command, code in (("mkfs", 1), ("fsck", 16), ("info", 1), ("resize", 1), ("cp", 1),
                               ("cat", 1), ("rm", 1), ("mv", 1), ("rebuild", 1), ("mkdir", 1),
-                              ("ln", 1), ("touch", 1), ("stat", 1), ("sync", 1)):
+                              ("ln", 1), ("touch", 1), ("stat", 1), ("sync", 1), ("device", 1)):
             line = self.error(command, code=code)
             self.assertRegex(line, rf"^warren {command}: missing (file )?operand")
         self.assertIn("missing destination file operand after 'x'", self.error("cp", "x"))

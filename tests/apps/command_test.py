@@ -17,7 +17,7 @@ SEED = int(os.environ.get("WARREN_SEED", "1"))
 class VolumeTest(CommandCase):
     def test_help_of_every_command(self):
         page = self.output("--help")
-        commands = ("mkfs mount umount fsck info resize sync doctor rm mv find du rebuild "
+        commands = ("mkfs mount umount fsck info resize sync device doctor rm mv find du rebuild "
                     "chunk similar dedup ls cp cat mkdir ln touch stat walk")
         for command in commands.split():
             self.assertRegex(page, rf"(?m)^  {command} ")

@@ -102,6 +102,7 @@ std::vector<VerbCall> verb_calls() {
         {"clone", Verb::clone, named("clone")},
         {"sync", Verb::sync, [](Encoder&) {}},
         {"info", Verb::info, [](Encoder&) {}},
+        {"device release", Verb::release_device, [](Encoder&) {}},
         {"remount", Verb::remount,
          [](Encoder& request) {
              request.number(0).number(static_cast<u64>(AccessTimes::unchanged));

@@ -91,6 +91,7 @@ std::vector<std::string> seeds() {
         frame(Verb::move, move, 1),
         frame(Verb::clone, Encoder().text("clone"), 2 | 2 << 2 | 1 << 4) + info,
         frame(Verb::rebuild, Encoder(), 1),
+        frame(Verb::release_device, Encoder(), 0),
         frame(Verb::scan, scan, 1),
         frame(Verb::scan, scan, 1 | 3 << 2),
         frame(Verb::scan_space, scan, 1),

@@ -75,10 +75,12 @@ class HostReader final : public ImageReader {
     }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
+    void drop_idle() override { drops.fetch_add(1, std::memory_order_relaxed); }
 
     std::function<Errc()> instead;       // of a scan or lookups
     std::function<void()> before_masks;  // between the listing of a tree and its removal
     std::atomic<u64> runs{0};
+    std::atomic<u64> drops{0};               // of idle memory
     std::atomic<u64> freed_trees{0};         // by their lists
     std::atomic<Errc> fails_with{Errc::ok};  // before it begins
     Errc fails_at_last = Errc::ok;           // after the visits, or all lookups
@@ -86,6 +88,19 @@ class HostReader final : public ImageReader {
  private:
     std::mutex lookups_turn_;
     HostLookups lookups_;
+};
+
+/// Counts those that there are.
+class CountedReplica final : public HostReplica {
+ public:
+    CountedReplica(const core::Store& of, std::shared_ptr<std::atomic<int>> count)
+        : HostReplica(of), count_(std::move(count)) {
+        count_->fetch_add(1);
+    }
+    ~CountedReplica() override { count_->fetch_sub(1); }
+
+ private:
+    const std::shared_ptr<std::atomic<int>> count_;
 };
 
 /// A replica of a volume in the host's memory; the volume owns it.
@@ -101,11 +116,18 @@ struct HostReplicaOf {
             volume.thread_pool().for_each_at_once(count, body);
         };
         options.report = [this](const std::string& line) { reports.push_back(line); };
-        auto its_memory = std::make_unique<HostReplica>(volume.store());
+        options.make_memory = [this, &store = volume.store()](auto& made) {
+            auto its_memory = std::make_unique<CountedReplica>(store, images);
+            memory = its_memory.get();
+            if (at_load) WARREN_TRY(at_load(*its_memory));
+            made = std::move(its_memory);
+            return Errc::ok;
+        };
+        std::unique_ptr<ReplicaMemory> first;
+        EXPECT_EQ(options.make_memory(first), Errc::ok);
         auto its_reader = std::make_unique<HostReader>();
-        memory = its_memory.get();
         reader = its_reader.get();
-        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(its_memory),
+        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(first),
                                                      std::move(its_reader), options);
         EXPECT_EQ(made->load(), Errc::ok);
         queries = made.get();
@@ -114,7 +136,10 @@ struct HostReplicaOf {
     }
     HostReplicaOf(const HostReplicaOf&) = delete;
 
-    HostReplica* memory;
+    HostReplica* memory = nullptr;              // of the newest image
+    std::shared_ptr<std::atomic<int>> images =  // that have memory
+        std::make_shared<std::atomic<int>>(0);
+    std::function<Errc(HostReplica&)> at_load;  // of an image made after a release
     HostReader* reader;
     ReplicaQueries* queries;
     std::vector<std::string> reports;

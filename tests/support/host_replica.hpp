@@ -15,7 +15,7 @@
 
 namespace warren {
 
-class HostReplica final : public ReplicaMemory {
+class HostReplica : public ReplicaMemory {
  public:
     explicit HostReplica(const core::Store& of) : of_(of) {
         StoreShape shape;
@@ -36,14 +36,18 @@ class HostReplica final : public ReplicaMemory {
     const core::Store& look() const { return image(); }
 
     /// After so many more calls of send() one fails.
-    void fail_after(u64 sends) { sends_left_.store(sends, std::memory_order_relaxed); }
+    void fail_after(u64 sends, Errc code = Errc::io) {
+        fails_with_.store(code, std::memory_order_relaxed);
+        sends_left_.store(sends, std::memory_order_relaxed);
+    }
 
     Errc open_stage(ReplicaStage& stage) override {
         stage = {places_, blocks_.get()};
         return Errc::ok;
     }
     Errc send(u64 count) override {
-        if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0) return Errc::io;
+        if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0)
+            return fails_with_.load(std::memory_order_relaxed);
         for (u64 i = 0; i < count; ++i) {
             if (places_[i] % format::block_size == place_dropped) {
                 core::clear_bit(image_.resident, places_[i] / format::block_size);
@@ -100,6 +104,7 @@ class HostReplica final : public ReplicaMemory {
     StoreMemory memory_;
     const core::Store& image_ = memory_.store();
     std::atomic<u64> sends_left_{~u64{0}};
+    std::atomic<Errc> fails_with_{Errc::io};
     static constexpr u64 stage_blocks = 512;
     std::vector<u64> places_ = std::vector<u64>(stage_blocks);
     const std::unique_ptr<format::Block[]> blocks_ =

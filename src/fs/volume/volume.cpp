@@ -192,6 +192,11 @@ std::string Volume::engine_note() const {
     return implementation_->engine_note();
 }
 
+Errc Volume::release_device_memory() {
+    ReplicaQueries* const replica = implementation_->replica();
+    return replica == nullptr ? Errc::no_device : replica->release();
+}
+
 std::string DiskRefusal::text() const {
     if (has_shrunk()) {
         return "it has become smaller: " + std::to_string(found_size) + " bytes of " +

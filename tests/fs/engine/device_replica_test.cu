@@ -325,6 +325,36 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
     EXPECT_TRUE(volume.warnings().empty());
 }
 
+/// What the device has free, for the calling thread's GPU.
+u64 free_bytes() {
+    std::size_t free = 0;
+    std::size_t all = 0;
+    EXPECT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
+    return free;
+}
+
+TEST_F(DeviceReplicaTest, givesItsMemoryBack) {
+    AssistedVolume volume(256 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    build_random(*volume, 1, 1500);
+    for (u32 round = 0; round < 3; ++round) {
+        expect_answers(volume);
+        expect_answers_to_lookups(volume);
+        const u64 before = free_bytes();
+        // From a thread that has not used the device.
+        std::thread([&] { EXPECT_EQ(volume->release_device_memory(), Errc::ok); }).join();
+        // A scan, a stream of lookups, and some of the image; others may use the GPU, too.
+        EXPECT_GT(free_bytes(), before + 300 * mib);
+        EXPECT_FALSE(volume.inside().replica()->statistics().has_memory);
+        make_directory(*volume, volume->root(), "more" + std::to_string(round));
+    }
+    expect_answers(volume);
+    EXPECT_TRUE(volume.inside().replica()->statistics().has_memory);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
+    volume.close_and_check();
+}
+
 /// Opens a volume, measures it, finds all, looks names up and removes a tree while call `nth` of
 /// the CUDA runtime fails; 0: none fails. Returns how many calls there were.
 u64 find_while_a_call_fails(u64 nth) {
@@ -353,6 +383,9 @@ u64 find_while_a_call_fails(u64 nth) {
         asked.push_back({some, "f" + std::to_string(i % 80), true});
     for (u32 i = 0; i < 2; ++i)  // with memory that was taken now, and before
         expect_lookups(*volume, anybody, asked);
+    static_cast<void>(volume->release_device_memory());  // loaded again by the next query
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+    EXPECT_EQ(usage[0].entries, 42u);
     Removal removal;
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "some", removal), Errc::ok);
     EXPECT_EQ(removal.files, 40u);

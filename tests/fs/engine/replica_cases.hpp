@@ -44,10 +44,16 @@ class ReplicatedVolume {
         volume_.reset();
         volume_ = std::make_unique<InsideVolume>(*disk_);
         ASSERT_EQ(inside().mark_changes(), Errc::ok);
-        auto memory = std::make_unique<Image>(inside().store());
-        memory_ = memory.get();
+        const auto make_memory = [this](std::unique_ptr<ReplicaMemory>& made) {
+            auto memory = std::make_unique<Image>(inside().store());
+            memory_ = memory.get();
+            made = std::move(memory);
+            return Errc::ok;
+        };
+        std::unique_ptr<ReplicaMemory> first;
+        ASSERT_EQ(make_memory(first), Errc::ok);
         replica_ = std::make_unique<Replica>(
-            inside().store(), std::move(memory),
+            inside().store(), std::move(first),
             [this](const std::function<void()>& action) {
                 inside().committer().freeze([&] {
                     action();
@@ -56,7 +62,7 @@ class ReplicatedVolume {
                     wanted_->take_all();
                 });
             },
-            for_each_in_turn);
+            for_each_in_turn, make_memory);
     }
 
     Volume& operator*() { return **volume_; }
@@ -310,6 +316,37 @@ TYPED_TEST_P(ReplicaTest, takesBlocksThatAreLoadedLater) {
     ASSERT_TRUE(volume.expect_equal());
 }
 
+/// Whatever changes while there is no image: the next one has it, and is sent once.
+TYPED_TEST_P(ReplicaTest, equalsTheVolumeAfterReleases) {
+    const Seed seed;
+    ReplicatedVolume<TypeParam> volume(256 * mib);
+    RandomOperations driver(*volume, seed.value());
+    constexpr u64 releases = 8;
+    for (u64 i = 0; i < releases; ++i) {
+        ASSERT_TRUE(driver.run(60));
+        ASSERT_TRUE(volume.expect_equal());
+        EXPECT_EQ(volume.replica().marked(), 0u);
+        volume.replica().release();
+        EXPECT_TRUE(volume.replica().is_released());
+        const auto refuse = [](const core::Store&, std::shared_lock<FairLock>&) {
+            ADD_FAILURE() << "there is no image";
+            return Errc::ok;
+        };
+        EXPECT_EQ(volume.replica().read(refuse, false), Errc::not_supported);
+        ASSERT_TRUE(driver.run(60));
+        if (i % 2 == 0) volume.replica().release();
+        const u64 marked = volume.replica().marked();
+        const u64 sent = volume.replica().figures().blocks_sent;
+        EXPECT_GT(marked, 10u);
+        ASSERT_TRUE(volume.expect_equal());
+        EXPECT_FALSE(volume.replica().is_released());
+        EXPECT_EQ(volume.replica().figures().blocks_sent - sent, marked);
+    }
+    EXPECT_EQ(volume.replica().figures().complete_loads, 1 + releases);
+    driver.let_all_go();
+    EXPECT_TRUE(volume.expect_equal());
+}
+
 /// Random operations by many threads, commits beside them: each version is one moment.
 TYPED_TEST_P(ReplicaTest, equalsTheVolumeBesideWriters) {
     const Seed seed;
@@ -346,6 +383,6 @@ REGISTER_TYPED_TEST_SUITE_P(ReplicaTest, equalsTheVolumeAfterRandomOperations,
                             seesEachChangeByItself, seesWhatABulkStepChangesInDirtyBlocks,
                             seesThatADirectoryIsBeingRemoved, followsFramesThatAreReused,
                             dropsBlocksThatLeaveMemory, takesBlocksThatAreLoadedLater,
-                            equalsTheVolumeBesideWriters);
+                            equalsTheVolumeAfterReleases, equalsTheVolumeBesideWriters);
 
 }  // namespace warren

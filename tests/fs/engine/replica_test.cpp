@@ -95,7 +95,6 @@ TEST(Replica, readersJoinAVersionOrWaitForTheNext) {
               Errc::canceled);
 }
 
-/// After an error of the memory nobody reads the image until all of it was sent again.
 /// The check before a removal reads the count of changes first: it must not find the replica
 /// current while a change that is counted already is not marked.
 TEST(Replica, isNotCurrentOnceAChangeOfRightsIsCounted) {
@@ -111,6 +110,7 @@ TEST(Replica, isNotCurrentOnceAChangeOfRightsIsCounted) {
     EXPECT_NE(store.changed_frames[0] & u64{1} << place / format::frame_size, 0u);
 }
 
+/// After an error of the memory nobody reads the image until all of it was sent again.
 TEST(Replica, isLoadedAgainAfterAFailure) {
     ReplicatedVolume<HostReplica> volume(64 * mib);
     ASSERT_TRUE(volume.expect_equal());
@@ -153,8 +153,8 @@ TEST(Replica, equalsTheVolumeBetweenStepsOfARemoval) {
     EXPECT_LT(done.front(), removal.files + removal.directories);
 }
 
-TEST(ReplicaBesideWriters, readersFindTheStateOfOneMoment) {
-    ReplicatedVolume<HostReplica> volume(256 * mib);
+/// What readers of the image find.
+void expect_moments(ReplicatedVolume<HostReplica>& volume) {
     volume.compares = false;
     const Handle root = volume->root();
     expect_states_of_one_moment(*volume, some_time(), [&](FoundNames& names) {
@@ -172,6 +172,26 @@ TEST(ReplicaBesideWriters, readersFindTheStateOfOneMoment) {
             return scan.scan(call.plan, root, [&](const auto& out) { visits.take(out); });
         });
     });
+}
+
+TEST(ReplicaBesideWriters, readersFindTheStateOfOneMoment) {
+    ReplicatedVolume<HostReplica> volume(256 * mib);
+    expect_moments(volume);
+}
+
+TEST(ReplicaBesideWriters, readersFindItThoughTheMemoryIsReleased) {
+    ReplicatedVolume<HostReplica> volume(256 * mib);
+    std::atomic<bool> is_over{false};
+    std::thread releasing([&] {
+        while (!is_over.load(std::memory_order_relaxed)) {
+            volume.replica().release();
+            std::this_thread::sleep_for(milliseconds(2));
+        }
+    });
+    expect_moments(volume);
+    is_over.store(true, std::memory_order_relaxed);
+    releasing.join();
+    EXPECT_GT(volume.replica().figures().complete_loads, 3u);
 }
 
 }  // namespace

@@ -190,6 +190,38 @@ TEST(SideChoice, sendsManyMarkedBlocksOnceThatPays) {
 }
 
 /// A query that the CPU answers in microseconds does not wait for marks to be counted.
+/// After a release the time on the CPU is eight times what loading takes, or more, and what was
+/// spent before does not count.
+TEST(SideChoice, loadsOnceThatPays) {
+    const Seed seed;
+    for (const u64 blocks : {1'000, 70'000}) {
+        FakeSides sides(seed.value());
+        SideChoice choice(16);
+        sides.measure(choice);
+        for (u32 i = 0; i < 50; ++i)
+            sides.run(choice, find_in_all, 0);
+        for (u32 round = 0; round < 5; ++round) {
+            for (u32 i = 0; i < 1000; ++i)
+                sides.run(choice, {QueryKind::find_some, 100}, 0);  // on the CPU
+            choice.note_release();
+            double spent = 0;
+            bool is_released = true;
+            for (u32 i = 0; is_released && i < 10'000; ++i) {
+                const auto chosen = choice.choose(
+                    find_in_all, [&] { return blocks; }, true);
+                is_released = chosen.side == Side::cpu;
+                const double seconds = sides.seconds(chosen.side, all_items, chosen.marked);
+                choice.learn(find_in_all, chosen, seconds);
+                if (is_released) spent += seconds;
+            }
+            const double load = sides.seconds(Side::replica, all_items, blocks);
+            EXPECT_GT(spent, 5 * load) << blocks;
+            EXPECT_LT(spent, 20 * load) << blocks;
+            EXPECT_EQ(choice.choose(find_in_all, [] { return u64{0}; }).side, Side::replica);
+        }
+    }
+}
+
 TEST(SideChoice, countsMarksOnlyIfTheyMatter) {
     FakeSides sides(1);
     SideChoice choice(16);

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "tests/fs/engine/numbered_changes.hpp"
+#include "tests/support/assisted_volume.hpp"
 #include "tests/support/failing_allocations.hpp"
-#include "tests/support/host_reader.hpp"
 #include "tests/support/lookup_questions.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
@@ -26,44 +26,6 @@ namespace warren {
 namespace {
 
 const Caller stranger{.user = 7, .group = 7};
-
-/// An open volume with a replica.
-struct AssistedVolume {
-    explicit AssistedVolume(u32 entries = 300, const std::function<double()>& now = seconds_now)
-        : disk(make_memory_disk(64 * mib)), volume(*disk), replica(volume.inside(), now) {
-        if (entries > 0) build_random(*volume, 1, entries);
-    }
-    Volume& operator*() { return *volume; }
-    Volume* operator->() { return &*volume; }
-
-    /// A directory that only root may enter, with a file.
-    Handle make_secret() {
-        CreateOptions closed;
-        closed.mode = 040700;
-        const auto secret = volume->create(anybody, volume->root(), "secret", closed);
-        EXPECT_TRUE(secret && volume->create(anybody, secret->handle, "file", {}));
-        return secret ? secret->handle : Handle{};
-    }
-    Errc find(const Caller& caller, Handle root, u64* visits = nullptr) {
-        std::atomic<u64> count{0};
-        const Errc code = volume->scan(caller, root, [&](const Scanned&) {
-            count.fetch_add(1, std::memory_order_relaxed);
-            return true;
-        });
-        if (visits != nullptr) *visits = count;
-        return code;
-    }
-    Errc du(const Caller& caller, Handle root, u64* entries = nullptr) {
-        std::vector<DirectoryUsage> usage;
-        const Errc code = volume->usage(caller, root, {}, usage);
-        if (entries != nullptr) *entries = usage[0].entries;
-        return code;
-    }
-
-    std::unique_ptr<MemoryDisk> disk;
-    InsideVolume volume;
-    HostReplicaOf replica;
-};
 
 TEST(ReplicaScans, bothSidesGiveTheSameAnswers) {
     AssistedVolume volume;
@@ -192,6 +154,9 @@ TEST(ReplicaScans, areGivenUpAfterAFailure) {
         EXPECT_NE(volume->engine_note().find("is not used any more"), std::string::npos);
         EXPECT_EQ(counts.by_cpu, 3u);
         EXPECT_EQ(counts.left, 1u);
+        // A device that has failed is not touched.
+        EXPECT_EQ(*volume.replica.images, code == Errc::no_memory ? 0 : 1);
+        EXPECT_EQ(volume->release_device_memory(), Errc::no_device);
     }
 }
 
@@ -467,6 +432,7 @@ TEST(ReplicaScans, areOptional) {
               "no GPU works beside the CPU engine (a meta buffer limits the metadata in memory); "
               "the CPU does all work");
     EXPECT_EQ(volume->engine_note() + "; the CPU does all work", warnings[0]);
+    EXPECT_EQ(volume->release_device_memory(), Errc::no_device);
     ASSERT_TRUE(volume->create(anybody, volume->root(), "file", {}));
     std::vector<DirectoryUsage> usage;
     EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);

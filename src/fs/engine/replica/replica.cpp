@@ -24,16 +24,17 @@ bool holds_metadata(FrameKind kind) {
 }  // namespace
 
 Replica::Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
-                 ForEach for_each)
+                 ForEach for_each, MakeMemory make_memory)
     : store_(store),
-      memory_(std::move(memory)),
       freeze_(std::move(freeze)),
       for_each_(std::move(for_each)),
+      make_memory_(std::move(make_memory)),
+      memory_(std::move(memory)),
       taken_(store) {
     WARREN_CHECK(store.changed != nullptr && store.heads == nullptr);
 }
 
-Errc Replica::read(const Reader& reader) {
+Errc Replica::read(const Reader& reader, bool may_load) {
     // A version that ends later than this has all changes that ended before it.
     const u64 seen = version();
     for (;;) {
@@ -42,6 +43,7 @@ Errc Replica::read(const Reader& reader) {
             if (is_current(seen)) return reader(memory_->image(), hold);
         }
         const std::lock_guard alone(image_);
+        if (is_released() && !may_load) return Errc::not_supported;
         if (!is_current(seen)) WARREN_TRY(send_version());
     }
 }
@@ -49,6 +51,16 @@ Errc Replica::read(const Reader& reader) {
 Errc Replica::refresh() {
     const std::lock_guard alone(image_);
     return send_version();
+}
+
+void Replica::release() {
+    const std::lock_guard alone(image_);
+    memory_.reset();
+    stage_ = {};
+    staged_count_ = 0;
+    is_complete_ = false;
+    is_released_.store(true, std::memory_order_relaxed);
+    mark_resident();  // so marked() tells what the next version would send
 }
 
 ReplicaFigures Replica::figures() {
@@ -64,7 +76,16 @@ bool Replica::is_current(u64 seen) const {
 /// Requires: image_ alone.
 Errc Replica::send_version() {
     if (!taken_.is_open()) return Errc::no_memory;
-    if (!std::exchange(is_complete_, false)) mark_resident();
+    if (memory_ == nullptr) {
+        if (!make_memory_) return Errc::not_supported;
+        WARREN_TRY(or_no_memory([this] { return make_memory_(memory_); }));
+    }
+    if (!std::exchange(is_complete_, false)) {
+        ++figures_.complete_loads;
+        staged_count_ = 0;  // of a refresh that failed
+        stage_ = {};
+        mark_resident();
+    }
     const auto take = [this] { taken_.take(); };
     for (u32 i = 0; i < rounds_max && taken_.marked() >= frozen_blocks_max; ++i) {
         freeze_(take);
@@ -84,6 +105,7 @@ Errc Replica::send_version() {
     WARREN_TRY(sent);
     WARREN_TRY(or_no_memory([this] { return memory_->finish(values_); }));
     is_complete_ = true;
+    is_released_.store(false, std::memory_order_relaxed);
     ++figures_.versions;
     return Errc::ok;
 }
@@ -91,9 +113,6 @@ Errc Replica::send_version() {
 /// Marks all blocks that are in memory: what becomes resident later is marked by the thread that
 /// loads it.
 void Replica::mark_resident() {
-    ++figures_.complete_loads;
-    staged_count_ = 0;  // of a refresh that failed
-    stage_ = {};
     const u64 table_end = store_.frame_table_offset + ops::table_bytes(store_);
     for (u64 at = store_.frame_table_offset; at < table_end; at += format::block_size)
         core::note_changed(store_, at);

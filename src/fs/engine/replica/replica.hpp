@@ -5,7 +5,8 @@
 //
 // Invariant: a block differs from the image only if it is marked (core/change_marks.hpp), or taken
 // by the refresh that runs. Blocks that are not resident or not in use, the kind of a frame without
-// blocks in use, and what only the host uses (InodeBitmap::held), may differ.
+// blocks in use, and what only the host uses (InodeBitmap::held), may differ. Once the memory was
+// released, all blocks in memory are marked.
 #pragma once
 
 #include <atomic>
@@ -32,22 +33,30 @@ class Replica {
     /// Calls `body(i)` for each i below `count`, by many threads or by one. It must not wait for a
     /// thread that may wait for this replica.
     using ForEach = std::function<void(u64 count, const std::function<void(u64)>& body)>;
+    /// Makes the memory of an empty image, or fails.
+    using MakeMemory = std::function<Errc(std::unique_ptr<ReplicaMemory>& memory)>;
     /// Works on the image, beside others, until it ends or unlocks `hold`. Until then it calls
     /// nothing that waits for this replica.
     using Reader = std::function<Errc(const core::Store& image, std::shared_lock<FairLock>& hold)>;
 
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
-    /// `for_each` runs the copying of a round.
+    /// `for_each` runs the copying of a round. `make_memory`: for the first version after a
+    /// release; without it there is none.
     Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
-            ForEach for_each);
+            ForEach for_each, MakeMemory make_memory = {});
 
     /// Calls `reader` with an image that has all changes that ended before this call, and returns
     /// its result: with the current version if nothing was marked since, else with a new one. An
     /// error of the memory: `reader` was not called, and the image will be loaded again. Requires:
-    /// the caller has not passed the freeze barrier.
-    Errc read(const Reader& reader);
+    /// the caller has not passed the freeze barrier. Errc::not_supported, and `reader` was not
+    /// called: the memory was released, and `may_load` is false.
+    Errc read(const Reader& reader, bool may_load = true);
     /// Makes a new version; waits for readers.
     Errc refresh();
+    /// Frees the memory of the image; waits for readers. A later version takes memory again.
+    void release();
+    /// Whether the memory was released and no version was made since.
+    bool is_released() const { return is_released_.load(std::memory_order_relaxed); }
 
     /// The number of the current version, 0 before the first.
     u64 version() const {
@@ -73,13 +82,15 @@ class Replica {
     const format::Block* source_of(u64 place) const;
 
     const core::Store& store_;
-    const std::unique_ptr<ReplicaMemory> memory_;
     const Freeze freeze_;
     const ForEach for_each_;
+    const MakeMemory make_memory_;
     FairLock image_;  // shared by readers: none joins while a refresh waits
     std::atomic<u64> version_{0};
+    std::atomic<bool> is_released_{false};
     // Under image_.
-    bool is_complete_ = false;  // the image is that of version_
+    std::unique_ptr<ReplicaMemory> memory_;  // null once it was released
+    bool is_complete_ = false;               // the image is that of version_
     ChangeSet taken_;
     ReplicaValues values_{};
     ReplicaFigures figures_;

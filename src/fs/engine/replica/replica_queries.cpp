@@ -58,7 +58,11 @@ ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<Replica
       reader_(std::move(reader)),
       report_(options.report),
       now_(options.now),
-      replica_(store, std::move(memory), options.freeze, options.for_each),
+      replica_(store, std::move(memory), options.freeze, options.for_each,
+               [this, make = options.make_memory](std::unique_ptr<ReplicaMemory>& again) {
+                   const bool is_given_up = is_given_up_.load(std::memory_order_relaxed);
+                   return is_given_up || !make ? Errc::not_supported : make(again);
+               }),
       sides_(options.workers),
       sizes_(store.root_inode),
       removal_sizes_(store.root_inode) {}
@@ -76,26 +80,30 @@ void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
     if (on_cpu(listed) != Errc::ok) return;
     sides_.start(Side::cpu, listed, 0, now_() - begin);
     // The first scan also takes memory for the next ones.
-    if (scan_image(call) != Errc::ok) return;
+    if (scan_image(call, Load::refused) != Errc::ok) return;
     begin = now_();
-    if (scan_image(call) == Errc::ok) sides_.start(Side::replica, listed, 0, now_() - begin);
+    if (scan_image(call, Load::refused) == Errc::ok)
+        sides_.start(Side::replica, listed, 0, now_() - begin);
 }
 
-SideChoice::Choice ReplicaQueries::choose(const Query& query) {
+SideChoice::Choice ReplicaQueries::choose(const Query& query, Load load) {
     if (is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
     const auto count_marked = [this] { return replica_.marked(); };
     if (only_) return {*only_, *only_ == Side::replica ? count_marked() : 0, false};
-    return sides_.choose(query, count_marked);
+    return sides_.choose(query, count_marked, load == Load::allowed);
 }
 
 /// Runs a query on the chosen side. Errc::not_supported from `on_replica()`: the CPU must run it.
 /// The sides may correct `query`.
 template <class OnReplica, class OnCpu>
 Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
-    const SideChoice::Choice choice = choose(query);
+    const Load load = replica_.is_released() ? Load::allowed : Load::refused;
+    const SideChoice::Choice choice = choose(query, load);
     const double begin = now_();
     if (choice.side == Side::replica) {
-        const Errc code = on_replica();
+        const Errc code = on_replica(load);
+        // What a query has used that ran while the memory was released is idle only now.
+        if (replica_.is_released()) reader_->drop_idle();
         if (code != Errc::not_supported) {
             by_replica_.fetch_add(1, std::memory_order_relaxed);
             if (code == Errc::ok) sides_.learn(query, choice, now_() - begin);
@@ -124,9 +132,9 @@ Errc ReplicaQueries::scan(const ScanCall& call, const CpuScan& on_cpu) {
         query.items = listed;
         query.is_known = true;
     };
-    const auto on_replica = [&] {
+    const auto on_replica = [&](Load load) {
         const u64 before = entries_of(call);
-        const Errc code = scan_image(call);
+        const Errc code = scan_image(call, load);
         if (code == Errc::ok) count(entries_of(call) - before);
         return code;
     };
@@ -146,36 +154,49 @@ void ReplicaQueries::look_up(u64 names, const core::Credentials& caller,
         by_cpu();
         return Errc::ok;
     };
-    const auto on_replica = [&] {
-        const Errc code = look_up_in_image(caller, by_stream);
+    const auto on_replica = [&](Load load) {
+        const Errc code = look_up_in_image(caller, by_stream, load);
         return code == Errc::ok ? finish() : code;
     };
     static_cast<void>(run({QueryKind::look_up, names}, on_replica, finish));
 }
 
-/// After an error of the device, or if the memory of the image is used up.
-void ReplicaQueries::give_up_after(Errc code) {
+/// After an error of the device, or if the memory of the image is used up. Others may have taken
+/// what was released.
+void ReplicaQueries::give_up_after(Errc code, Load load) {
     if (code != Errc::io && code != Errc::no_memory) return;
+    if (code == Errc::no_memory && load == Load::allowed) return replica_.release();
     if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
     report_("the GPU beside the CPU engine is not used any more (" + reader_->failure() +
             "); the CPU does all work");
+    // A device that has failed is not touched.
+    if (code == Errc::no_memory) replica_.release();
+}
+
+Errc ReplicaQueries::release() {
+    if (is_given_up_.load(std::memory_order_relaxed)) return Errc::no_device;
+    replica_.release();
+    reader_->drop_idle();
+    sides_.note_release();
+    return Errc::ok;
 }
 
 /// Errc::not_supported: no visitor was called, and the CPU must scan.
-Errc ReplicaQueries::scan_image(const ScanCall& call) {
+Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
     bool has_visited = false;
     std::vector<DirectoryUsage> before;
     if (call.usage != nullptr) before = *call.usage;
     const Errc code = or_no_memory([&] {
-        return replica_.read([&](const core::Store& image, std::shared_lock<FairLock>& hold) {
+        const auto reader = [&](const core::Store& image, std::shared_lock<FairLock>& hold) {
             return reader_->scan(image, call, [&] {
                 has_visited = true;
                 hold.unlock();
             });
-        });
+        };
+        return replica_.read(reader, load == Load::allowed);
     });
     if (is_result(code) || has_visited) return code;
-    give_up_after(code);
+    give_up_after(code, load);
     if (call.usage != nullptr) call.usage->swap(before);
     return Errc::not_supported;
 }
@@ -197,15 +218,15 @@ Errc ReplicaQueries::remove(Handle root,
         query.is_known = true;
         return Errc::ok;
     };
-    const auto on_replica = [&] {
-        return remove_listed(root, free_listed) ? finish() : Errc::not_supported;
+    const auto on_replica = [&](Load load) {
+        return remove_listed(root, load, free_listed) ? finish() : Errc::not_supported;
     };
     return run(query, on_replica, finish);
 }
 
 /// Whether the tree was freed.
 bool ReplicaQueries::remove_listed(
-    Handle root, const std::function<Errc(const bulk::ScanOutput&)>& free_listed) {
+    Handle root, Load load, const std::function<Errc(const bulk::ScanOutput&)>& free_listed) {
     constexpr u32 attempts_max = 3;
     ScanCall call{bulk::plan_scan(bulk::ScanPurpose::list, {}), root};
     Errc freed = Errc::retry;
@@ -216,26 +237,28 @@ bool ReplicaQueries::remove_listed(
     call.take_masks = &take;
     for (u32 attempt = 0; freed == Errc::retry && attempt < attempts_max; ++attempt) {
         freed = Errc::not_supported;  // if it is not called
-        static_cast<void>(scan_image(call));
+        static_cast<void>(scan_image(call, load));
     }
     return freed == Errc::ok;
 }
 
 /// Errc::not_supported: the CPU must look up what has no answer.
 Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller,
-                                      const ImageReader::UseStream& by_stream) {
+                                      const ImageReader::UseStream& by_stream, Load load) {
     const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
         return replica_.read(
-            [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); });
+            [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); },
+            load == Load::allowed);
     };
     const Errc code = or_no_memory([&] { return reader_->look_up(caller, with_image, by_stream); });
-    give_up_after(code);
+    give_up_after(code, load);
     return code == Errc::ok ? code : Errc::not_supported;
 }
 
 ReplicaStatistics ReplicaQueries::statistics() const {
     ReplicaStatistics statistics;
     statistics.is_on = !is_given_up_.load(std::memory_order_relaxed);
+    statistics.has_memory = !replica_.is_released();
     statistics.by_replica = by_replica_.load(std::memory_order_relaxed);
     statistics.by_cpu = by_cpu_.load(std::memory_order_relaxed);
     statistics.left = left_.load(std::memory_order_relaxed);
@@ -250,11 +273,15 @@ std::string ReplicaQueries::note() const {
         " by the CPU" +
         (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
         "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
-    return reader_->name() +
-           (done.is_on ? " answers find, du and lookups of many names beside it, and lists trees "
-                         "to remove, where that is predicted to be faster: "
-                       : " is not used any more after a failure: ") +
-           counts;
+    const std::string state =
+        !done.is_on ? " is not used any more after a failure: "
+        : done.has_memory
+            ? " answers find, du and lookups of many names beside it, and lists trees "
+              "to remove, where that is predicted to be faster: "
+            : " has given its memory back, and takes it again for find, du, lookups "
+              "of many names and removals of trees once that is predicted to be "
+              "faster: ";
+    return reader_->name() + state + counts;
 }
 
 }  // namespace warren

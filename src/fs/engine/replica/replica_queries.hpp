@@ -4,7 +4,8 @@
 // (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
-// or if its memory is used up, it is given up for as long as the volume is open.
+// or if its memory is used up, it is given up for as long as the volume is open; but if there is no
+// memory after a release, it stays released.
 #pragma once
 
 #include <atomic>
@@ -46,12 +47,15 @@ class ImageReader {
     virtual std::string name() const = 0;
     /// Why the device, or the image's memory, has failed the calling thread.
     virtual std::string failure() const = 0;
+    /// Frees the memory that no scan and no stream uses now. Called by many threads.
+    virtual void drop_idle() = 0;
 };
 
 /// Which side has answered queries (scans, calls for lookups, removals of trees), since the volume
 /// was opened.
 struct ReplicaStatistics {
-    bool is_on = false;     // not given up
+    bool is_on = false;  // not given up
+    bool has_memory = false;
     u64 by_replica = 0;     // queries that the replica has answered
     u64 by_cpu = 0;         // queries that the CPU has answered
     u64 left = 0;           // of these, those that the replica was asked for in vain
@@ -68,6 +72,7 @@ struct ReplicaOptions {
     std::function<Errc()> prepare;
     Replica::Freeze freeze;
     Replica::ForEach for_each;
+    Replica::MakeMemory make_memory;  // after a release
     /// Receives a line when the replica is given up: from then on the CPU works.
     std::function<void(const std::string&)> report;
     std::function<double()> now = seconds_now;  // in seconds
@@ -102,6 +107,11 @@ class ReplicaQueries {
     /// names that were removed.
     Errc remove(Handle root, const std::function<Errc(const bulk::ScanOutput&)>& free_listed,
                 const CpuScan& on_cpu);
+    /// Frees the memory of the image and of its readers: waits for queries that read the image,
+    /// but not for visitors, whose scan frees its memory when they have ended. A later query takes
+    /// the memory again if that is predicted to be faster all the same. Errc::no_device: the
+    /// replica was given up.
+    Errc release();
     ReplicaStatistics statistics() const;
     /// What works beside the CPU engine and what it has done, for users.
     std::string note() const;
@@ -109,14 +119,19 @@ class ReplicaQueries {
     void use_only(Side side) { only_ = side; }
 
  private:
-    SideChoice::Choice choose(const Query& query);
+    /// Allowed if the memory was released before the query chose its side: then what loading takes
+    /// was counted.
+    enum class Load : u8 { refused, allowed };
+
+    SideChoice::Choice choose(const Query& query, Load load);
     template <class OnReplica, class OnCpu>
     Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
-    Errc scan_image(const ScanCall& call);
-    bool remove_listed(Handle root,
+    Errc scan_image(const ScanCall& call, Load load);
+    bool remove_listed(Handle root, Load load,
                        const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
-    Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream);
-    void give_up_after(Errc code);
+    Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream,
+                          Load load);
+    void give_up_after(Errc code, Load load);
 
     const core::Store& store_;
     const std::unique_ptr<ImageReader> reader_;  // outlives the image

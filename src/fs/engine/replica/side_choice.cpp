@@ -48,11 +48,13 @@ bool SideChoice::is_due(const OneSide& side, double extra_seconds) {
     return extra_seconds * untried_share * (1u << side.tries) <= side.waited;
 }
 
-SideChoice::Choice SideChoice::choose(const Query& query,
-                                      const std::function<u64()>& count_marked) {
+SideChoice::Choice SideChoice::choose(const Query& query, const std::function<u64()>& count_marked,
+                                      bool is_released) {
     const std::lock_guard lock(mutex_);
     Sides& sides = kinds_[static_cast<std::size_t>(query.kind)];
-    const double cpu = sides[at(Side::cpu)].model.predict(amounts(query.items, 0));
+    // What the replica would save does not count before it was loaded.
+    const double cpu =
+        is_released ? 0 : sides[at(Side::cpu)].model.predict(amounts(query.items, 0));
     OneSide& replica = sides[at(Side::replica)];
     double beside = replica.model.predict(amounts(query.items, 0));
     u64 marked = 0;
@@ -67,6 +69,15 @@ SideChoice::Choice SideChoice::choose(const Query& query,
     chosen.waited = 0;
     chosen.tries = is_try ? std::min(chosen.tries + 1, tries_max) : 0;
     return {is_try ? other(faster) : faster, marked, is_try};
+}
+
+void SideChoice::note_release() {
+    const std::lock_guard lock(mutex_);
+    for (Sides& sides : kinds_) {
+        OneSide& replica = sides[at(Side::replica)];
+        replica.waited = 0;
+        replica.tries = 0;
+    }
 }
 
 void SideChoice::learn(const Query& query, const Choice& choice, double seconds) {

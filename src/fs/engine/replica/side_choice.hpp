@@ -6,6 +6,8 @@
 // predicted, an eighth of the time that queries have spent on the other side since it last ran. So
 // what has changed is noticed, and marked blocks are sent once enough queries would have been
 // faster behind them. The share halves with each try after which the side is still the slower one.
+// A replica whose memory was released counts as the slower side: queries must have spent eight
+// times as long on the CPU since then as one takes that loads it.
 #pragma once
 
 #include <array>
@@ -42,7 +44,10 @@ class SideChoice {
 
     /// Calls `count_marked`, which counts the blocks that the replica would send first, only if the
     /// choice may depend on it. Its result is the same for all kinds of queries.
-    Choice choose(const Query& query, const std::function<u64()>& count_marked);
+    Choice choose(const Query& query, const std::function<u64()>& count_marked,
+                  bool is_released = false);
+    /// What queries have spent on the CPU before a release, and tries before it, do not count.
+    void note_release();
     /// Takes the time that the query took on the chosen side.
     void learn(const Query& query, const Choice& choice, double seconds);
     /// Takes a measurement made before the first query, as a first guess for queries of all kinds.

@@ -13,6 +13,7 @@
 #include "base/memory_budget.hpp"
 #include "fs/engine/replica/replica_memory.hpp"
 #include "gpu/buffer.hpp"
+#include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
 #include "gpu/stream.hpp"
 
@@ -20,6 +21,9 @@ namespace warren::cuda_engine {
 
 class DeviceImage : public ReplicaMemory {
  public:
+    /// By any thread.
+    ~DeviceImage() override { static_cast<void>(gpu::use_device(device_)); }
+
     /// Makes an empty image for the volume of `host` on GPU `device`, within `budget`, which
     /// outlives it; null: unlimited. Errc::no_memory if more is needed, now or when blocks are
     /// sent; the reason is the calling thread's gpu::last_failure().

@@ -61,10 +61,7 @@ struct DeviceLookups {
 class DeviceReader final : public ImageReader {
  public:
     explicit DeviceReader(u64 device_bytes) : budget_(device_bytes) {
-        budget_.on_shortage([this] {
-            reading_.drop_idle();
-            static_cast<void>(take_idle_lookups());
-        });
+        budget_.on_shortage([this] { drop_idle(); });
     }
 
     Errc open() {
@@ -100,6 +97,11 @@ class DeviceReader final : public ImageReader {
     }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
+    void drop_idle() override {
+        static_cast<void>(gpu::use_device(info_.index));
+        reading_.drop_idle();
+        static_cast<void>(take_idle_lookups());
+    }
 
  private:
     std::unique_ptr<DeviceLookups> take_idle_lookups() {
@@ -131,12 +133,19 @@ Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
                     std::unique_ptr<ReplicaQueries>& replica) {
     auto reader = std::make_unique<DeviceReader>(options.device_bytes);
     WARREN_TRY(reader->open());
-    auto image = std::make_unique<DeviceImage>();
-    WARREN_TRY(image->open(store, reader->device(), &reader->budget()));
+    const auto make_memory = [&store, from = reader.get()](std::unique_ptr<ReplicaMemory>& memory) {
+        auto image = std::make_unique<DeviceImage>();
+        WARREN_TRY(image->open(store, from->device(), &from->budget()));
+        memory = std::move(image);
+        return Errc::ok;
+    };
+    std::unique_ptr<ReplicaMemory> image;
+    WARREN_TRY(make_memory(image));
     const Errc prepared = options.prepare();
     if (prepared != Errc::ok) return gpu::fail(prepared, "there is not enough memory");
-    auto made =
-        std::make_unique<ReplicaQueries>(store, std::move(image), std::move(reader), options);
+    ReplicaOptions again = options;
+    again.make_memory = make_memory;
+    auto made = std::make_unique<ReplicaQueries>(store, std::move(image), std::move(reader), again);
     WARREN_TRY(made->load());
     replica = std::move(made);
     return Errc::ok;
