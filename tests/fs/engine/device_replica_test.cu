@@ -4,6 +4,7 @@
 // so.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -325,29 +326,31 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
     EXPECT_TRUE(volume.warnings().empty());
 }
 
-/// What the device has free, for the calling thread's GPU.
-u64 free_bytes() {
+/// What the calling thread's GPU has free; other processes may be taking or freeing memory there.
+i64 free_bytes() {
     std::size_t free = 0;
     std::size_t all = 0;
     EXPECT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
-    return free;
+    return static_cast<i64>(free);
 }
 
 TEST_F(DeviceReplicaTest, givesItsMemoryBack) {
     AssistedVolume volume(256 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     build_random(*volume, 1, 1500);
+    i64 freed = 0;
     for (u32 round = 0; round < 3; ++round) {
         expect_answers(volume);
         expect_answers_to_lookups(volume);
-        const u64 before = free_bytes();
+        const i64 before = free_bytes();
         // From a thread that has not used the device.
         std::thread([&] { EXPECT_EQ(volume->release_device_memory(), Errc::ok); }).join();
-        // A scan, a stream of lookups, and some of the image; others may use the GPU, too.
-        EXPECT_GT(free_bytes(), before + 300 * mib);
+        freed = std::max(freed, free_bytes() - before);
         EXPECT_FALSE(volume.inside().replica()->statistics().has_memory);
         make_directory(*volume, volume->root(), "more" + std::to_string(round));
     }
+    // A scan, a stream of lookups, and the image.
+    EXPECT_GT(freed, static_cast<i64>(360 * mib));
     expect_answers(volume);
     EXPECT_TRUE(volume.inside().replica()->statistics().has_memory);
     EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
