@@ -383,6 +383,9 @@ Errc ControlConnection::info(MountInfo& info) {
     info.disk_note = body.text();
     info.requests = body.number();
     info.dedup = take_dedup_statistics(body);
+    info.predictions.clear();
+    for (u64 left = body.number(); left > 0 && body.good(); --left)
+        info.predictions.emplace_back(body.text());
     return body.good() ? Errc::ok : Errc::io;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/descriptor.hpp"
 #include "warren/volume.hpp"
@@ -35,6 +36,7 @@ struct MountInfo {
     std::string disk_note;    // see Volume::disk_note()
     u64 requests = 0;         // from the kernel, since the mount
     DedupStatistics dedup;
+    std::vector<std::string> predictions;  // see Volume::predictions()
 };
 
 /// An item of ControlConnection::move(): rename(2) of `source` to `target`.

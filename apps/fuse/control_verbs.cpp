@@ -430,6 +430,10 @@ void ControlVerbs::describe(Encoder& answer) {
     answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
     answer.number(requests_read());
     put(answer, volume->dedup_statistics());
+    const std::vector<std::string> predictions = volume->predictions();
+    answer.number(predictions.size());
+    for (const std::string& line : predictions)
+        answer.text(line);
 }
 
 }  // namespace warren::fuse

@@ -54,7 +54,8 @@ constexpr Page page = {
     .summary =
         "Report which engine and which kernel interfaces are in use, and measure them: a "
         "small volume in DIRECTORY with each engine, and the round trip of a look-up on each "
-        "MOUNT (default: all mounted volumes).",
+        "MOUNT (default: all mounted volumes). Of a mount with a GPU beside its engine it prints "
+        "what each of the two is predicted to take, as measured there.",
     .options = options,
     .exits = exits,
     .examples =
@@ -210,6 +211,8 @@ std::vector<Finding> examine_mount(const std::string& path, bool measure) {
          info.image + ", engine " + info.engine + (info.read_only ? ", read-only" : "") +
              ", process " + std::to_string(info.process) + ", bulk commands go to the engine"},
         {State::good, subject, "disk=" + info.disk_note}};
+    for (const std::string& line : info.predictions)
+        findings.push_back({State::good, subject, "predicted for " + line});
     if (!measure) return findings;
     MountMeasured measured;
     if (measure_mount(path, *connection, measured) != Errc::ok) {

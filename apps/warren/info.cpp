@@ -141,6 +141,7 @@ void add_info(Json& json, const fuse::MountInfo& info) {
     json.key("filling").boolean(info.dedup.is_filling);
     json.close_object();
     json.member("engine", std::string_view(info.engine));
+    json.member("engine_note", std::string_view(info.engine_note));
     json.member("label", std::string_view(info.label)).member("uuid", std::string_view(info.uuid));
     json.member("size", statistics.blocks * 4096).member("free", statistics.blocks_free * 4096);
     json.member("available", statistics.blocks_available * 4096);

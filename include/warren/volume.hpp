@@ -297,6 +297,9 @@ class Volume {
     std::string_view engine() const;  // where operations run: "cpu" or "cuda"
     /// Describes the engine: which GPU, what one beside it did, or why there is none.
     std::string engine_note() const;
+    /// What queries are predicted to take on the CPU and on the GPU beside it, as learnt so far: a
+    /// line for each kind; none without such a GPU.
+    std::vector<std::string> predictions() const;
     /// Frees the memory of the GPU beside the CPU engine, for other programs. A later bulk command
     /// takes it again if that is predicted to be faster, and if there is as much by then. Waits for
     /// those that are reading there. Errc::no_device: no GPU works beside the engine.

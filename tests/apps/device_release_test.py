@@ -4,7 +4,9 @@ says, and the mount goes on; where there is none the error says so. The program 
 serves the mount, with host memory in the place of a GPU's. Needs root and /dev/fuse; skipped
 without."""
 
+import json
 import os
+import re
 import subprocess
 import time
 import unittest
@@ -62,6 +64,22 @@ class DeviceReleaseTest(unittest.TestCase):
         run("device", "release", self.volume.root)
         self.volume.unmount()
         self.volume.check()
+
+    def test_what_has_run_where_and_what_is_predicted(self):
+        self.mount_with_replica()
+        for _ in range(3):
+            self.found()
+        self.assertRegex(self.engine(), r": 3 queries by it, 0 by the CPU; predicted times were "
+                                        r"off by \d+% on average")
+        told = json.loads(run("info", "--json", self.volume.root).stdout)[0]["engine_note"]
+        self.assertIn(f"({told})", self.engine())
+        shown = run("doctor", "-q", self.volume.root, code=None).stdout
+        lines = re.findall(r": predicted for (.*): on the CPU \S+ [nu]s and \S+ [nu]s a name; on "
+                           r"the host's memory \S+ [nu]s, \S+ [nu]s a name and \S+ [nu]s a block "
+                           r"changed since$", shown, re.MULTILINE)
+        self.assertEqual(lines, ["the check before a removal", "du", "find with conditions",
+                                 "find of everything", "a table of columns", "lookups",
+                                 "removal of a tree"], shown)
 
     def test_only_the_owner_may_do_it(self):
         self.mount_with_replica()

@@ -192,6 +192,11 @@ std::string Volume::engine_note() const {
     return implementation_->engine_note();
 }
 
+std::vector<std::string> Volume::predictions() const {
+    const ReplicaQueries* const replica = implementation_->replica();
+    return replica == nullptr ? std::vector<std::string>() : replica->predictions();
+}
+
 Errc Volume::release_device_memory() {
     ReplicaQueries* const replica = implementation_->replica();
     return replica == nullptr ? Errc::no_device : replica->release();

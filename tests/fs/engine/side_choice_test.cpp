@@ -241,6 +241,20 @@ TEST(SideChoice, countsMarksOnlyIfTheyMatter) {
     EXPECT_EQ(chosen.marked, 1'000'000u);
 }
 
+TEST(SideChoice, tellsItsRates) {
+    FakeSides sides(1);
+    SideChoice choice(16);
+    sides.measure(choice);
+    const auto blocks = [&](QueryKind kind) { return choice.rates(kind, Side::replica)[2]; };
+    EXPECT_NEAR(blocks(QueryKind::check), 100e-9, 5e-9);
+    EXPECT_NEAR(blocks(QueryKind::remove), 100e-9, 5e-9);
+    const double name = choice.rates(QueryKind::check, Side::cpu)[1];
+    EXPECT_NEAR(name, 2.2 * 2.45e-9, 0.2e-9);
+    choice.learn({QueryKind::check, all_items}, {Side::cpu, 0, false}, 2 * name * all_items);
+    EXPECT_NEAR(choice.rates(QueryKind::check, Side::cpu)[1], 2 * name, 0.2e-9);
+    EXPECT_NEAR(choice.rates(QueryKind::remove, Side::cpu)[1], name, 0.2e-9);
+}
+
 /// One query that took a minute is soon forgotten.
 TEST(SideChoice, getsOverAnOutlier) {
     const Seed seed;

@@ -187,6 +187,34 @@ TEST(ReplicaScans, runOnTheFasterSide) {
     EXPECT_LT(volume.replica.queries->statistics().error_percent, 20u);
 }
 
+/// What the choice is made of is told, each kind for itself, as long as there is a choice.
+TEST(ReplicaScans, haveTheirPredictionsTold) {
+    double now = 0;
+    AssistedVolume volume(300, [&] { return now; });
+    const std::vector<std::string> before = volume->predictions();
+    ASSERT_EQ(before.size(), query_kinds);
+    for (const std::string& line : before) {
+        EXPECT_NE(line.find(": on the CPU "), std::string::npos) << line;
+        EXPECT_NE(line.find(" a name; on the host's memory "), std::string::npos) << line;
+    }
+    volume.replica.queries->use_only(Side::cpu);
+    const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::removal, {}), volume->root()};
+    const auto scan_on_cpu = [&](u64& listed) {
+        now += 1;
+        listed += 300;
+        return Errc::ok;
+    };
+    EXPECT_EQ(volume.replica.queries->scan(call, scan_on_cpu), Errc::ok);
+    const std::vector<std::string> after = volume->predictions();
+    ASSERT_EQ(after.size(), query_kinds);
+    EXPECT_NE(after[0], before[0]);
+    EXPECT_TRUE(std::equal(after.begin() + 1, after.end(), before.begin() + 1));
+    volume.replica.queries->use_only(Side::replica);
+    volume.replica.reader->fails_with.store(Errc::io);
+    EXPECT_EQ(volume.du(anybody, volume->root()), Errc::ok);
+    EXPECT_TRUE(volume->predictions().empty());
+}
+
 /// Scans of any kind by several threads, with changes between them.
 TEST(ReplicaScans, runBesideEachOtherAndWriters) {
     AssistedVolume volume;
@@ -433,6 +461,7 @@ TEST(ReplicaScans, areOptional) {
               "the CPU does all work");
     EXPECT_EQ(volume->engine_note() + "; the CPU does all work", warnings[0]);
     EXPECT_EQ(volume->release_device_memory(), Errc::no_device);
+    EXPECT_TRUE(volume->predictions().empty());
     ASSERT_TRUE(volume->create(anybody, volume->root(), "file", {}));
     std::vector<DirectoryUsage> usage;
     EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);

@@ -24,6 +24,7 @@ class CostModel {
             WARREN_CHECK(rate > 0);
     }
 
+    const Terms& rates() const { return rates_; }
     double predict(const Terms& amounts) const {
         double sum = 0;
         for (std::size_t i = 0; i < amounts.size(); ++i)

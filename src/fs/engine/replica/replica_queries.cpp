@@ -4,8 +4,10 @@
 // lookup has no visitors; what has an answer keeps it whatever happens then.
 #include "fs/engine/replica/replica_queries.hpp"
 
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -37,6 +39,21 @@ u64 entries_of(const ScanCall& call) {
             entries += usage.entries;
     }
     return entries;
+}
+
+/// The kinds of queries, for users.
+constexpr std::array<const char*, query_kinds> kind_names = {
+    "the check before a removal", "du",      "find with conditions", "find of everything",
+    "a table of columns",         "lookups", "removal of a tree"};
+
+std::string time_text(double seconds) {
+    std::array<char, 32> text;
+    if (seconds < 1e-6) {
+        std::snprintf(text.data(), text.size(), "%.3g ns", seconds * 1e9);
+    } else {
+        std::snprintf(text.data(), text.size(), "%.1f us", seconds * 1e6);
+    }
+    return text.data();
 }
 
 /// Whether a scan that ends like this on the replica ends so on the CPU, too. A damaged block is
@@ -264,6 +281,21 @@ ReplicaStatistics ReplicaQueries::statistics() const {
     statistics.left = left_.load(std::memory_order_relaxed);
     statistics.error_percent = static_cast<u64>(std::llround(100 * (sides_.mean_error() - 1)));
     return statistics;
+}
+
+std::vector<std::string> ReplicaQueries::predictions() const {
+    std::vector<std::string> lines;
+    if (is_given_up_.load(std::memory_order_relaxed)) return lines;
+    for (std::size_t i = 0; i < query_kinds; ++i) {
+        const auto rates = [&](Side side) { return sides_.rates(static_cast<QueryKind>(i), side); };
+        const CostModel::Terms cpu = rates(Side::cpu);
+        const CostModel::Terms replica = rates(Side::replica);
+        lines.push_back(std::string(kind_names[i]) + ": on the CPU " + time_text(cpu[0]) + " and " +
+                        time_text(cpu[1]) + " a name; on " + reader_->name() + " " +
+                        time_text(replica[0]) + ", " + time_text(replica[1]) + " a name and " +
+                        time_text(replica[2]) + " a block changed since");
+    }
+    return lines;
 }
 
 std::string ReplicaQueries::note() const {

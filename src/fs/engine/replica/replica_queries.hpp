@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fs/bulk/scan/scan_call.hpp"
 #include "fs/engine/lookup_stream.hpp"
@@ -115,6 +116,8 @@ class ReplicaQueries {
     ReplicaStatistics statistics() const;
     /// What works beside the CPU engine and what it has done, for users.
     std::string note() const;
+    /// See Volume::predictions().
+    std::vector<std::string> predictions() const;
     /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
     void use_only(Side side) { only_ = side; }
 

@@ -107,6 +107,11 @@ void SideChoice::start(Side side, u64 items, u64 marked, double seconds) {
         sides[at(side)].model.learn(amounts(items, marked), std::max(seconds, seconds_min), 1);
 }
 
+CostModel::Terms SideChoice::rates(QueryKind kind, Side side) const {
+    const std::lock_guard lock(mutex_);
+    return kinds_[static_cast<std::size_t>(kind)][at(side)].model.rates();
+}
+
 double SideChoice::mean_error() const {
     const std::lock_guard lock(mutex_);
     return error_count_ == 0 ? 1 : std::exp(error_sum_ / static_cast<double>(error_count_));
