@@ -175,8 +175,8 @@ def test_bulk(fs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(warren.Volume, name, counted)
 
-    for name in ("open", "stat", "read_many", "write_many", "find", "remove_many", "move_many",
-                 "remove_tree", "unlink", "rename", "mkdir"):  # fmt: skip
+    for name in ("_open_file", "stat", "read_many", "write_many", "find", "remove_many",
+                 "move_many", "remove_tree", "unlink", "rename", "mkdir"):  # fmt: skip
         count(name)
 
     def called(work: Any) -> list[str]:

@@ -19,7 +19,7 @@ def test_contents_survive_closing(tmp_path: Path) -> None:
         made.mkdir("/a")
         with made.open("/a/f", "w") as file:
             assert file.write(data) == len(data)
-    with warren.Volume(tmp_path / "v.img", read_only=True) as opened:
+    with warren.Volume.open(tmp_path / "v.img", read_only=True) as opened:
         assert opened.open("a/f").read() == data
         assert opened.stat("/a/f").st_size == len(data)
         with pytest.raises(OSError) as caught:

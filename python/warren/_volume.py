@@ -6,29 +6,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, NoReturn, Union, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, overload
 
 from . import _native
-from ._file import READ, WRITE, File, stream_address
-from ._native import Array, Map
-from ._paths import Path, Paths, Progress, host_path
+from ._file import READ, WRITE, File
+from ._many import Directory, Handles, Many, Names, start_of
+from ._native import Map
+from ._paths import Path, Progress, host_path
 from ._program import Finding, examine
-from ._results import Contents, Digests, Found, Rebuilt
+from ._results import Digests
 from ._table import Strings, Table, gpu_number, table
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from typing_extensions import Buffer
-
-    from ._native import HasDLPack
-
-Names = Union[Iterable[Path], "HasDLPack", "Buffer"]
-Handles = Union["HasDLPack", "Buffer"]
-Directory = Path | tuple[int, int] | None
 _KINDS = {
     "f": stat.S_IFREG,
     "d": stat.S_IFDIR,
@@ -40,8 +32,26 @@ _KINDS = {
 }
 
 
-class Volume(Paths):
+class _OpenFile(Protocol):
+    def __call__(self, path: Path, mode: str = "r") -> File: ...
+
+
+class _Open:
+    """What `open` is: of the class a way to open volumes, of a volume one to open its files."""
+
+    @overload
+    def __get__(self, volume: None, kind: type[Volume]) -> type[Volume]: ...
+    @overload
+    def __get__(self, volume: Volume, kind: type[Volume]) -> _OpenFile: ...
+    def __get__(self, volume: Volume | None, kind: type[Volume]) -> type[Volume] | _OpenFile:
+        return kind if volume is None else volume._open_file
+
+
+class Volume(Many):
     """An open volume. Any thread may call any method.
+
+    Volume.create(path, size) makes one, Volume.open(path) and Volume(path) open one.
+    volume.open(path, mode) opens a file of it.
 
     Paths begin at the root of the volume, with or without "/", and follow symbolic links, which
     never lead out of the volume. Errors are OSError or its subclasses, with errno and filename.
@@ -153,7 +163,9 @@ class Volume(Paths):
         mine = Finding("ok", "volume", f"{path}, engine {name}{mode}{note and f' ({note})'}")
         return [mine, *examine(os.path.dirname(path))]
 
-    def open(self, path: Path, mode: str = "r") -> File:
+    open = _Open()
+
+    def _open_file(self, path: Path, mode: str = "r") -> File:
         """Opens a regular file as open() does: r, w, a or x, with + for both; b is implied."""
         kind = mode.replace("b", "", 1).replace("+", "", 1)
         if kind not in ("r", "w", "a", "x"):
@@ -173,140 +185,6 @@ class Volume(Paths):
 
     def _tree(self, path: str, types: str) -> Iterator[str]:
         return iter(self.find(path, types=types, columns=["path"]).text("path"))
-
-    def lookup_many(
-        self,
-        names: Names,
-        *,
-        directory: Directory = None,
-        follow_symlinks: bool = True,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Found:
-        """The handles of n names."""
-        start = _start(directory)
-        return Found(
-            *self._native.lookup_many(names, start, follow_symlinks, strict, progress)
-        )
-
-    def exists_many(
-        self, names: Names, *, directory: Directory = None, progress: Progress = None
-    ) -> Array:
-        """bool[n]: what os.path.exists() says of each name."""
-        return self._native.exists_many(names, _start(directory), progress)
-
-    def create_many(
-        self,
-        names: Names,
-        *,
-        directory: Directory = None,
-        directories: bool = False,
-        mode: int | None = None,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Found:
-        """Makes n empty files, or directories, in the order of their names.
-
-        The umask is 022. A name that is there gets EEXIST. The directory that a name lies in must
-        be there before the call.
-        """
-        if mode is None:
-            mode = 0o777 if directories else 0o666
-        mode = stat.S_IMODE(mode) | (stat.S_IFDIR if directories else stat.S_IFREG)
-        return Found(*self._native.create_many(names, _start(directory), mode, strict, progress))
-
-    def remove_many(
-        self,
-        names: Names,
-        *,
-        directory: Directory = None,
-        directories: bool = False,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Array:
-        """Removes n files, or empty directories, in the order of their names.
-
-        Returns int32[n]: the errno of each.
-        """
-        start = _start(directory)
-        return self._native.remove_many(names, start, directories, strict, progress)
-
-    def move_many(
-        self,
-        names: Names,
-        targets: Names,
-        *,
-        directory: Directory = None,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Array:
-        """Renames n names, in their order; existing targets are replaced.
-
-        The directories on the way to names and targets are looked up before the first is renamed
-        (of more than 65,536 names: of as many). Returns int32[n]: the errno of each.
-        """
-        return self._native.move_many(names, targets, _start(directory), strict, progress)
-
-    def read_many(
-        self,
-        files: Names | Handles,
-        *,
-        directory: Directory = None,
-        starts: Buffer | HasDLPack | None = None,
-        ends: Buffer | HasDLPack | None = None,
-        out: Buffer | HasDLPack | None = None,
-        device: str | None = None,
-        stream: object = None,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Contents:
-        """Reads n files, or a range of each, into one buffer, by all cores.
-
-        `starts` and `ends` (int64[n]) are those of a slice of the file: negative ones count from
-        its end, and what is behind its end is left out.
-        `files` are names, or handles as int64[n, 2]. `out`: a writable uint8 array of one dimension
-        to read into, at least as long as the files together (ValueError says how long). A file
-        that shrinks meanwhile ends in zeros.
-
-        In the memory of a CUDA GPU: without `out`, `device` is cuda or cuda:N. An `out` there has
-        the bytes when `stream` has come to them, as with File.read_into().
-        """
-        gpu = gpu_number(device)
-        if out is not None and device is not None:
-            raise ValueError("device: it is that of `out`")
-        values, offsets, codes = self._native.read_many(
-            files, _start(directory), starts, ends, out, gpu, stream_address(stream), strict,
-            progress,
-        )  # fmt: skip
-        return Contents(values, offsets, codes)
-
-    def write_many(
-        self,
-        names: Names,
-        values: Buffer | HasDLPack | Sequence[Buffer],
-        offsets: Buffer | HasDLPack | None = None,
-        *,
-        directory: Directory = None,
-        mode: int = 0o666,
-        strict: bool = False,
-        progress: Progress = None,
-    ) -> Found:
-        """Makes n files or replaces the contents of those that are there, by all cores.
-
-        File i gets values[offsets[i]:offsets[i + 1]], of a uint8 array and an int64 array of n + 1;
-        without `offsets`, `values` is a sequence of n buffers. A name may occur once.
-        """
-        if offsets is None:
-            parts = [memoryview(value).cast("B") for value in cast("Sequence[Buffer]", values)]
-            offsets = array("q", accumulate((len(part) for part in parts), initial=0))
-            values = b"".join(parts)
-        start = _start(directory)
-        mode = stat.S_IFREG | stat.S_IMODE(mode)
-        return Found(
-            *self._native.write_many(
-                names, cast("Buffer", values), offsets, start, mode, strict, progress
-            )
-        )
 
     def find(
         self,
@@ -428,7 +306,7 @@ class Volume(Paths):
         no order.
         """
         files, paths = self._files(files)
-        digests, codes = self._native.hash(files, _start(directory), algorithm, strict, progress)
+        digests, codes = self._native.hash(files, start_of(directory), algorithm, strict, progress)
         return Digests(digests, codes, paths)
 
     def similar(
@@ -449,7 +327,7 @@ class Volume(Paths):
         in_earlier, in any file before it; in_self, only in an earlier part of it; most_like, the
         row of the file that has most of them, or -1; errno (int32[n]).
         """
-        start = _start(directory)
+        start = start_of(directory)
         found = self._native.compare(files, start, block_bytes, preset, False, strict, progress)
         del found["shared_bytes"]
         return table(found)
@@ -470,7 +348,7 @@ class Volume(Paths):
         a tree. EOPNOTSUPP in errno: the volume was made without shared blocks.
         """
         files, paths = self._files(files)
-        start = _start(directory)
+        start = start_of(directory)
         found = self._native.compare(files, start, 4096, "", True, strict, progress)
         columns = table(found)
         return Table({**columns, "path": paths}) if paths is not None else columns
@@ -482,17 +360,7 @@ class Volume(Paths):
         tree = self.find(files, types="f", columns=["handle", "path"])
         return tree.array("handle"), tree.text("path")
 
-    def rebuild(self, directory: Directory, *, progress: Progress = None) -> Rebuilt:
-        """Packs a directory's names into as few blocks as they need. Ctrl-C leaves the rest."""
-        return Rebuilt(*self._native.rebuild(_start(directory), progress))
-
 
 def _check_host_memory(size: int) -> None:
     if size < 0 or 0 < size < 256 << 10:
         raise ValueError(f"host_memory: must be 0 or at least 256 KiB, not {size}")
-
-
-def _start(directory: Directory) -> bytes | tuple[int, int] | None:
-    if directory is None or isinstance(directory, tuple):
-        return directory
-    return os.fsencode(directory)
