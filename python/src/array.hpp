@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -97,6 +98,16 @@ class Array {
     bool is_read_only_ = false;
     i32 gpu_ = -1;
 };
+
+/// The array or buffer of an argument as it is, never a converted copy. Raises TypeError: "`what`:
+/// `needed` is needed".
+template <class Taken>
+Taken array_in(nb::handle given, const char* what, const char* needed) {
+    Taken array;
+    if (given.is_none() || !nb::try_cast(given, array, false))
+        throw nb::type_error((std::string(what) + ": " + needed + " is needed").c_str());
+    return array;
+}
 
 /// Adds the class `Array` to the module.
 void add_array(nb::module_& module);

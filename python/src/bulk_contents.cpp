@@ -28,6 +28,9 @@ using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig>;
 using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+constexpr const char* offsets_needed =
+    "a contiguous int64 array of one dimension, in host memory,";
+
 constexpr u64 files_at_once = 64;            // taken by a thread at once
 constexpr u64 small_file_bytes = 128 * kib;  // at most so large a file is read together with others
 constexpr u64 bytes_at_once = 4 * mib;       // transferred between two checks for signals
@@ -114,10 +117,7 @@ class Ranges {
  private:
     static void take(nb::handle given, Offsets& array, std::size_t count, const char* what) {
         if (given.is_none()) return;
-        if (!nb::try_cast(given, array, false))
-            throw nb::type_error(
-                (std::string(what) + ": a contiguous int64 array of one dimension is needed")
-                    .c_str());
+        array = array_in<Offsets>(given, what, offsets_needed);
         if (array.shape(0) != count)
             throw nb::value_error((std::string(what) + ": there must be as many as files").c_str());
     }
@@ -311,8 +311,8 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     const Files files(given);
     const Start start(directory);
     Bytes room;
-    if (!out.is_none() && !nb::try_cast(out, room, false))
-        throw nb::type_error("out: a writable, contiguous uint8 array of one dimension is needed");
+    if (!out.is_none())
+        room = array_in<Bytes>(out, "out", "a writable, contiguous uint8 array of one dimension");
     const Ranges ranges(starts, ends, files.size());
     std::optional<GpuBytes> target;
     if (!out.is_none()) target = gpu_bytes(room, stream, "out");
@@ -372,10 +372,13 @@ void make_files(Volume& volume, const Caller& caller, Handle from, const Names& 
     find_existing(volume, caller, from, names, found);
 }
 
-nb::tuple write_many(NativeVolume& self, nb::handle given, const ReadBytes& values,
-                     const Offsets& ends, nb::handle directory, u32 mode, bool strict,
+nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_values,
+                     nb::handle given_ends, nb::handle directory, u32 mode, bool strict,
                      nb::object progress) {
     const Names names(given, "names");
+    const auto values = array_in<ReadBytes>(
+        given_values, "values", "a contiguous uint8 array of one dimension, in host memory,");
+    const auto ends = array_in<Offsets>(given_ends, "offsets", offsets_needed);
     const Start start(directory);
     if (ends.shape(0) != names.size() + 1)
         throw nb::value_error("offsets: there must be one more than names");
@@ -417,8 +420,8 @@ void add_bulk_contents(VolumeClass& volume) {
     volume
         .def("read_many", &read_many, arg(), arg().none(), arg().none(), arg().none(), arg().none(),
              arg().none(), arg().none(), arg(), arg().none())
-        .def("write_many", &write_many, arg(), arg().noconvert(), arg().noconvert(), arg().none(),
-             arg(), arg(), arg().none());
+        .def("write_many", &write_many, arg(), arg().none(), arg().none(), arg().none(), arg(),
+             arg(), arg().none());
 }
 
 }  // namespace warren::python

@@ -163,7 +163,9 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
 }
 
 /// Returns the ends of the chunks: int64[n].
-Array chunk_ends(const ReadBytes& data, const std::string& preset) {
+Array chunk_ends(nb::handle given, const std::string& preset) {
+    const auto data = array_in<ReadBytes>(
+        given, "data", "a contiguous uint8 array of one dimension, in host memory,");
     const Result<chunk::Rule> rule = chunk::preset(preset);
     if (!rule) throw nb::value_error(("preset: there is no '" + preset + "'").c_str());
     const std::string problem = chunk::describe_problem(*rule);
@@ -182,7 +184,7 @@ Array chunk_ends(const ReadBytes& data, const std::string& preset) {
 void add_digests(nb::module_& module, VolumeClass& volume) {
     using nb::arg;
     volume.def("hash", &hash_files, arg(), arg().none(), arg(), arg(), arg().none());
-    module.def("chunk", &chunk_ends, arg().noconvert(), arg());
+    module.def("chunk", &chunk_ends, arg().none(), arg());
 }
 
 }  // namespace warren::python

@@ -85,8 +85,9 @@ u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
     return finish(moved);
 }
 
-u64 NativeFile::read_into(const nb::ndarray<nb::c_contig>& target, u64 offset,
-                          std::optional<u64> stream) {
+u64 NativeFile::read_into(nb::handle given, u64 offset, std::optional<u64> stream) {
+    const auto target = array_in<nb::ndarray<nb::c_contig>>(
+        given, "target", "a writable, C-contiguous array of numbers or buffer");
     if (const auto on_gpu = gpu_bytes(target, stream, "target")) {
         return move_on_gpu(*on_gpu, [&](Volume& volume, const GpuBytes& bytes, LongCall& call) {
             return read_to_gpu(volume, handle_, offset, bytes, call);
@@ -98,8 +99,9 @@ u64 NativeFile::read_into(const nb::ndarray<nb::c_contig>& target, u64 offset,
     }));
 }
 
-u64 NativeFile::write_from(const nb::ndarray<nb::ro, nb::c_contig>& source, u64 offset,
-                           std::optional<u64> stream) {
+u64 NativeFile::write_from(nb::handle given, u64 offset, std::optional<u64> stream) {
+    const auto source = array_in<nb::ndarray<nb::ro, nb::c_contig>>(
+        given, "source", "a C-contiguous array of numbers or buffer");
     if (const auto on_gpu = gpu_bytes(source, stream, "source")) {
         return move_on_gpu(*on_gpu, [&](Volume& volume, const GpuBytes& bytes, LongCall& call) {
             return write_from_gpu(volume, handle_, offset, bytes, call);
@@ -154,10 +156,8 @@ void add_file(nb::module_& module) {
         .def("read", &NativeFile::read)
         .def("write", &NativeFile::write)
         .def("append", &NativeFile::append)
-        .def("read_into", &NativeFile::read_into, nb::arg().noconvert(), nb::arg(),
-             nb::arg().none())
-        .def("write_from", &NativeFile::write_from, nb::arg().noconvert(), nb::arg(),
-             nb::arg().none())
+        .def("read_into", &NativeFile::read_into, nb::arg().none(), nb::arg(), nb::arg().none())
+        .def("write_from", &NativeFile::write_from, nb::arg().none(), nb::arg(), nb::arg().none())
         .def("share_from", &NativeFile::share_from)
         .def("truncate", &NativeFile::truncate)
         .def("size", &NativeFile::size)

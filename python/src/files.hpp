@@ -28,7 +28,7 @@ class Files {
     explicit Files(nb::handle given) {
         nb::ndarray<nb::ro> array;
         const bool by_handle = nb::ndarray_check(given) && nb::try_cast(given, array) &&
-                               array.dtype() == nb::dtype<i64>();
+                               array.dtype() != nb::dtype<u8>();
         if (by_handle) {
             handles_ = handles_of(given, "files");
         } else {

@@ -78,7 +78,8 @@ std::vector<i64> shape_for(nb::handle given, u64 bytes, const ElementType& type)
     i64 known = 1;
     std::optional<std::size_t> open;
     for (const nb::handle each : nb::iter(given)) {
-        const auto length = nb::cast<i64>(each);
+        i64 length = 0;
+        if (!nb::try_cast(each, length)) throw nb::type_error("shape: integers are needed");
         if (length < -1 || (length == -1 && open)) throw nb::value_error("shape: bad length");
         if (length == -1) {
             open = shape.size();

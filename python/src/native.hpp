@@ -26,9 +26,8 @@ class NativeFile {
     u64 append(const nb::bytes& data);
     /// Transfer bytes to or from an array or buffer of the host or a GPU, whatever its type and
     /// shape. `stream`: the cudaStream_t on which copies from and to a GPU are queued.
-    u64 read_into(const nb::ndarray<nb::c_contig>& target, u64 offset, std::optional<u64> stream);
-    u64 write_from(const nb::ndarray<nb::ro, nb::c_contig>& source, u64 offset,
-                   std::optional<u64> stream);
+    u64 read_into(nb::handle target, u64 offset, std::optional<u64> stream);
+    u64 write_from(nb::handle source, u64 offset, std::optional<u64> stream);
     /// Empties the file and makes it share the blocks of the source. Returns the number of bytes.
     u64 share_from(const NativeFile& source);
     void truncate(u64 size);

@@ -89,7 +89,7 @@ void Names::add_rows(const nb::ndarray<nb::ro>& array, const char* what) {
 std::vector<Handle> handles_of(nb::handle given, const char* what) {
     nb::ndarray<const i64, nb::ndim<2>, nb::c_contig, nb::device::cpu> array;
     if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)
-        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2]");
+        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2] in host memory");
     std::vector<Handle> handles(array.shape(0));
     for (std::size_t i = 0; i < handles.size(); ++i)
         handles[i] = {static_cast<u64>(array(i, 0)), static_cast<u32>(array(i, 1))};

@@ -34,7 +34,8 @@ struct Wanted {
 
     explicit Wanted(const nb::list& list) {
         for (const nb::handle each : list) {
-            const auto name = nb::cast<std::string>(each);
+            std::string name;
+            if (!nb::try_cast(each, name)) throw nb::type_error("columns: names are needed");
             const auto found = std::ranges::find(column_names, name);
             if (found != std::end(column_names)) {
                 numbers.push_back(static_cast<ScanColumn>(found - column_names));

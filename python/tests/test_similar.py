@@ -120,7 +120,7 @@ def test_errors(volume: warren.Volume) -> None:
     calls: list[tuple[Callable[[], object], type[Exception]]] = [
         (lambda: volume.similar(["f"], block_bytes=0), ValueError),
         (lambda: volume.similar(["f"], block_bytes=1 << 40), ValueError),
-        (lambda: volume.similar(["f"], block_bytes=-1), TypeError),
+        (lambda: volume.similar(["f"], block_bytes=-1), ValueError),
         (lambda: volume.similar(["f"], preset="none"), ValueError),
         (lambda: volume.similar(["f", "none"], strict=True), FileNotFoundError),
         (lambda: volume.dedup("/none"), FileNotFoundError),

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from . import _native
+from ._paths import number
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -118,10 +119,8 @@ class File(io.RawIOBase):
             offset += self._position
         elif whence == os.SEEK_END:
             offset += native.size()
-        if offset < 0:
-            raise ValueError(f"negative position: {offset}")
-        self._position = offset
-        return offset
+        self._position = number("position", offset)
+        return self._position
 
     def tell(self) -> int:
         self._open()
@@ -129,9 +128,7 @@ class File(io.RawIOBase):
 
     def truncate(self, size: int | None = None, /) -> int:
         native = self._open(WRITE)
-        size = self._position if size is None else size
-        if size < 0:
-            raise ValueError(f"negative size: {size}")
+        size = number("size", self._position if size is None else size)
         native.truncate(size)
         return size
 
@@ -144,14 +141,15 @@ class File(io.RawIOBase):
         In the memory of a CUDA GPU, the bytes are there when `stream`, an int or a stream of
         cuda.core, torch or CuPy, or else the default stream, has come to them.
         """
-        return self._open(READ).read_into(target, offset, stream_address(stream))
+        native, address = self._open(READ), stream_address(stream)
+        return native.read_into(target, number("offset", offset), address)
 
     def pread(
         self, target: Buffer | HasDLPack, offset: int = 0, *, stream: object = None
     ) -> Future[int]:
         """As read_into() in another thread: result() waits. The target must not be used before."""
         native, address = self._open(READ), stream_address(stream)
-        return _executor().submit(native.read_into, target, offset, address)
+        return _executor().submit(native.read_into, target, number("offset", offset), address)
 
     def write_from(
         self, source: Buffer | HasDLPack, offset: int = 0, *, stream: object = None
@@ -161,7 +159,8 @@ class File(io.RawIOBase):
         What is in the memory of a CUDA GPU is written when `stream` has come to it; see
         read_into().
         """
-        return self._open(WRITE).write_from(source, offset, stream_address(stream))
+        native, address = self._open(WRITE), stream_address(stream)
+        return native.write_from(source, number("offset", offset), address)
 
     def copy_from(self, source: File) -> None:
         """Replaces the contents by those of another file of the volume. Both share blocks until one

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from itertools import accumulate
 from typing import TYPE_CHECKING, Union, cast
 
@@ -159,6 +159,8 @@ class Many(Paths):
         """
         if offsets is None:
             parts = [memoryview(value).cast("B") for value in cast("Sequence[Buffer]", values)]
+            if isinstance(names, Sized) and len(names) != len(parts):
+                raise ValueError(f"values: there are {len(parts)} for {len(names)} names")
             offsets = array("q", accumulate((len(part) for part in parts), initial=0))
             values = b"".join(parts)
         start = start_of(directory)

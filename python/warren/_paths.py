@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import operator
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from . import _native
 from ._results import Handle, Removal
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Progress = Callable[[int], object] | None
 
+PAST = -(1 << 63)  # nanoseconds: no time is before it
+_USER_MAX = (1 << 32) - 2
 _WILD = re.compile("[*?[]")
+
+
+def number(name: str, value: SupportsIndex, least: int = 0, most: int = (1 << 63) - 1) -> int:
+    """The value of the argument of that name. ValueError if it is not within the bounds."""
+    whole = operator.index(value)
+    if not least <= whole <= most:
+        raise ValueError(f"{name}: must be from {least} to {most}, not {whole}")
+    return whole
 
 
 def host_path(path: Path) -> bytes:
@@ -296,8 +307,8 @@ class Paths:
         """As os.chown(): -1 leaves the user or group as it is."""
         self._native.change_owner(
             os.fsencode(path),
-            None if uid == -1 else uid,
-            None if gid == -1 else gid,
+            None if uid == -1 else number("uid", uid, most=_USER_MAX),
+            None if gid == -1 else number("gid", gid, most=_USER_MAX),
             follow_symlinks,
         )
 
@@ -314,13 +325,15 @@ class Paths:
             raise ValueError("utime: you may give times or ns, not both")
         if times is not None:
             ns = round(times[0] * 1e9), round(times[1] * 1e9)
+        if ns is not None:
+            ns = number("ns", ns[0], PAST), number("ns", ns[1], PAST)
         self._native.change_times(os.fsencode(path), ns, follow_symlinks)
 
     def truncate(self, path: Path, length: int) -> None:
         """As os.truncate(); bytes."""
         if length < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fsdecode(path))
-        self._native.truncate(os.fsencode(path), length)
+        self._native.truncate(os.fsencode(path), number("length", length))
 
     def getxattr(
         self, path: Path, attribute: str | bytes, *, follow_symlinks: bool = True

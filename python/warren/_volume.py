@@ -13,7 +13,7 @@ from . import _native
 from ._file import READ, WRITE, File
 from ._many import Directory, Handles, Many, Names, start_of
 from ._native import Map
-from ._paths import Path, Progress, host_path
+from ._paths import PAST, Path, Progress, host_path, number
 from ._program import Finding, examine
 from ._results import Digests
 from ._table import Strings, Table, gpu_number, table
@@ -21,6 +21,8 @@ from ._table import Strings, Table, gpu_number, table
 if TYPE_CHECKING:
     from types import TracebackType
 
+_DEPTH_MAX = (1 << 32) - 1
+_FAR = (1 << 63) - 1
 _KINDS = {
     "f": stat.S_IFREG,
     "d": stat.S_IFDIR,
@@ -103,8 +105,7 @@ class Volume(Many):
 
         0: the size that the file or device has. `force` overwrites another file system.
         """
-        if size < 0:
-            raise ValueError(f"negative size: {size}")
+        size = number("size", size)
         _check_host_memory(host_memory)
         _native.Volume.format(host_path(path), size, label, force)
         return cls(path, engine=engine, host_memory=host_memory)
@@ -228,11 +229,14 @@ class Volume(Many):
             os.fsencode(pattern),
             ignore_case,
             kinds,
-            0xFFFFFFFF if depth_max is None else depth_max,
-            (size_min, (1 << 64) - 1 if size_max is None else size_max),
+            _DEPTH_MAX if depth_max is None else number("depth_max", depth_max, most=_DEPTH_MAX),
             (
-                -(1 << 63) if mtime_min is None else mtime_min,
-                (1 << 63) - 1 if mtime_max is None else mtime_max,
+                number("size_min", size_min),
+                _FAR if size_max is None else number("size_max", size_max),
+            ),
+            (
+                PAST if mtime_min is None else number("mtime_min", mtime_min, PAST),
+                _FAR if mtime_max is None else number("mtime_max", mtime_max, PAST),
             ),
             gpu,
             progress,
@@ -268,7 +272,8 @@ class Volume(Many):
         at one of them, or with `counts_links` at each. device: see find().
         """
         gpu_number(device)  # before all the work
-        found = self._native.usage(os.fsencode(path), depth_max, counts_links, progress)
+        depth = number("depth_max", depth_max, most=_DEPTH_MAX)
+        found = self._native.usage(os.fsencode(path), depth, counts_links, progress)
         return table(found, device)
 
     def map(
@@ -288,7 +293,7 @@ class Volume(Many):
         """
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
         return self._native.map(
-            os.fsencode(path), name.rpartition(".")[2], shape, offset, writable
+            os.fsencode(path), name.rpartition(".")[2], shape, number("offset", offset), writable
         )
 
     def hash(
@@ -328,7 +333,9 @@ class Volume(Many):
         row of the file that has most of them, or -1; errno (int32[n]).
         """
         start = start_of(directory)
-        found = self._native.compare(files, start, block_bytes, preset, False, strict, progress)
+        found = self._native.compare(
+            files, start, number("block_bytes", block_bytes), preset, False, strict, progress
+        )
         del found["shared_bytes"]
         return table(found)
 
