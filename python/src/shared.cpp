@@ -96,8 +96,12 @@ void raise_error(Errc code, std::string_view path) {
 }
 
 void raise_failure(const Failure& failure, std::string_view path) {
-    nb::object name = file_name(path);
-    nb::object message = nb::str(failure.message.c_str());
+    std::string_view text = failure.message;
+    // OSError shows the path behind the message.
+    const std::string prefix = std::string(path) + ": ";
+    if (!path.empty() && text.starts_with(prefix)) text.remove_prefix(prefix.size());
+    nb::object name = path.empty() ? nb::none() : file_name(path);
+    nb::object message = nb::str(text.data(), text.size());
     nb::object error = nb::steal(PyObject_CallFunction(PyExc_OSError, "iOO", errno_of(failure.code),
                                                        message.ptr(), name.ptr()));
     if (error.is_valid())

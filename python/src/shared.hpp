@@ -52,6 +52,7 @@ void prepare_exit();
 int errno_of(Errc code);
 /// Raises the subclass of OSError for the error.
 [[noreturn]] void raise_error(Errc code, std::string_view path);
+/// Without a path the error has no filename.
 [[noreturn]] void raise_failure(const Failure& failure, std::string_view path);
 
 inline std::string_view view(const nb::bytes& bytes) {

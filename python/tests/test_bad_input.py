@@ -310,8 +310,9 @@ def test_wrong_values(tmp_path: Path, volume: warren.Volume) -> None:
     with pytest.raises(OSError) as caught:
         warren.Volume(tmp_path / "noise")
     assert "noise" in str(caught.value)
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="in use") as caught:
         warren.Volume(volume.path)
+    assert str(caught.value).count(volume.path) == 1 and caught.value.filename == volume.path
     assert volume.open("f").read() == bytes(1000)
 
 

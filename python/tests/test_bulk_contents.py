@@ -217,3 +217,4 @@ def test_devices(volume: warren.Volume) -> None:
     with pytest.raises(OSError) as caught:
         volume.read_many(["a"], device="cuda:99")
     assert caught.value.errno == errno.ENODEV and caught.value.strerror
+    assert caught.value.filename is None  # it is about no file
