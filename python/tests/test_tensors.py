@@ -86,12 +86,14 @@ def test_map(host_volume: warren.Volume) -> None:
     assert not hasattr(mapped, "__cuda_array_interface__")  # it is in the host's memory
     flat = volume.map("/f", "bfloat16")
     assert flat[2] == (1234 & 255, 1234 >> 8) and flat[-1] == tuple(numbers.tobytes()[-2:])
+    assert volume.map("/f", np.float32, 5).shape == (5,)
     half = volume.map("/f", "torch.bfloat16", (-1, 2), offset=8)
     assert half.shape == ((4096 * 4 - 8) // 4, 2)
     assert memoryview(half).format == "B" and memoryview(half).shape == (4094, 4)
     for path, dtype, shape, error in (
         ("/f", "int32", (5000,), ValueError),
         ("/f", "int32", (-1, -1), ValueError),
+        ("/f", np.dtype(">i4"), None, TypeError),
         ("/f", "colour", None, TypeError),
         ("/empty", "uint8", None, OSError),
         ("/none", "uint8", None, FileNotFoundError),

@@ -280,17 +280,22 @@ class Volume(Many):
         self,
         path: Path,
         dtype: object = "uint8",
-        shape: Iterable[int] | None = None,
+        shape: int | Iterable[int] | None = None,
         *,
         offset: int = 0,
         writable: bool = False,
     ) -> Map:
         """Maps a file from `offset` (bytes) to its end into the memory of the engine, as an array.
 
-        dtype: a name such as "float32" or "bfloat16", or a dtype of numpy or torch. shape: at most
-        what the file has; one length may be -1; None: one dimension. Types that the buffer protocol
-        does not know are bytes there. OSError EINVAL: there is nothing to map.
+        dtype: a name such as "float32" or "bfloat16", or a dtype of numpy or torch, in the byte
+        order of this machine. shape: at most what the file has; one length may be -1; None: one
+        dimension. Types that the buffer protocol does not know are bytes there. OSError EINVAL:
+        there is nothing to map.
         """
+        if not getattr(dtype, "isnative", True):
+            raise TypeError(f"dtype: {dtype} has the byte order of another machine")
+        if isinstance(shape, int):
+            shape = (shape,)
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
         return self._native.map(
             os.fsencode(path), name.rpartition(".")[2], shape, number("offset", offset), writable
