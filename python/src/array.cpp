@@ -9,6 +9,9 @@
 #include <new>
 #include <numeric>
 #include <optional>
+#include <string>
+
+#include <nanobind/stl/string.h>
 
 #include "python/src/gpu_memory.hpp"
 #include "python/src/shared.hpp"
@@ -227,6 +230,17 @@ i64 Array::elements() const {
     return std::accumulate(shape_.begin(), shape_.end(), i64{1}, std::multiplies<>());
 }
 
+std::string Array::description() const {
+    std::string text(type_->name);
+    const char* before = "[";
+    for (const i64 count : shape_) {
+        text += before + std::to_string(count);
+        before = ", ";
+    }
+    text += shape_.empty() ? "[]" : "]";
+    return gpu_ < 0 ? text : text + ", cuda:" + std::to_string(gpu_);
+}
+
 Array Array::on_host() const {
     if (gpu_ < 0) return *this;
     Array copy = make(*type_, shape_);
@@ -354,8 +368,14 @@ nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle d
     return make_capsule<ManagedTensor>(std::move(shown), flags);
 }
 
+// python/warren/_native.pyi has the same documentation, which tests compare.
 void add_array(nb::module_& module) {
-    nb::class_<Array> array(module, "Array", nb::type_slots(slots));
+    nb::class_<Array> array(
+        module, "Array", nb::type_slots(slots),
+        "Memory with a shape: numpy.asarray(), memoryview() and from_dlpack() take it.\n\n"
+        "That of a GPU is taken by from_dlpack() and, as it has __cuda_array_interface__, by\n"
+        "cupy.asarray(); all of it has been written by then. Nothing is copied. Several threads\n"
+        "may read an array; they must agree on who writes to it.");
     Array::add_dlpack(array, &Array::dlpack);
     array
         .def_prop_ro("shape",
@@ -368,11 +388,16 @@ void add_array(nb::module_& module) {
         .def_prop_ro("dtype",
                      [](const Array& array) {
                          return nb::str(array.type().name.data(), array.type().name.size());
-                     })
+                     },
+                     "The name that numpy, or for types without one torch, has for it.")
         .def_prop_ro("readonly", &Array::is_read_only)
         .def_prop_ro("nbytes", &Array::size_bytes)
         .def("tolist", [](nb::handle self) { return to_list(self); })
-        .def("__getitem__", [](nb::handle self, i64 index) { return item(self, index); })
+        .def("__repr__",
+             [](const Array& array) { return "<warren.Array " + array.description() + ">"; })
+        .def(
+            "__getitem__", [](nb::handle self, i64 index) { return item(self, index); },
+            "The item of an array of one dimension; of others a tuple.")
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",
              [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })
@@ -381,9 +406,10 @@ void add_array(nb::module_& module) {
                  const nb::dlpack::device device = device_of(array);
                  return nb::make_tuple(device.device_type, device.device_id);
              })
-        .def_prop_ro("__cuda_array_interface__", &Array::cuda_interface)
-        .def("to_host", &Array::on_host)
-        .def("to_gpu", &Array::on_gpu, nb::arg());
+        .def_prop_ro("__cuda_array_interface__", &Array::cuda_interface,
+                     "AttributeError for memory of the host.")
+        .def("to_host", &Array::on_host, Array::to_host_doc)
+        .def("to_gpu", &Array::on_gpu, nb::arg(), Array::to_gpu_doc);
 }
 
 }  // namespace warren::python

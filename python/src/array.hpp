@@ -66,6 +66,8 @@ class Array {
     i64 elements() const;
     u64 size_bytes() const { return static_cast<u64>(elements()) * type_->bytes(); }
     bool is_read_only() const { return is_read_only_; }
+    /// Its type, shape and place.
+    std::string description() const;
     /// The GPU whose memory it is; -1: the host's.
     i32 gpu() const { return gpu_; }
     void set_gpu(i32 gpu) { gpu_ = gpu; }
@@ -73,6 +75,11 @@ class Array {
     Array on_host() const;
     /// A copy in the memory of a GPU.
     Array on_gpu(i32 gpu) const;
+
+    static constexpr const char* to_host_doc =
+        "The array itself, or a copy of one that is in the memory of a GPU.";
+    static constexpr const char* to_gpu_doc =
+        "A copy in the memory of a GPU. OSError ENODEV if there is none of that number.";
 
     /// Implement the methods with these names of Python's and DLPack's protocols.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;

@@ -44,6 +44,10 @@ class NativeMap : public Array {
         return Array::dlpack(stream, max_version, device, copy);
     }
 
+    nb::str repr() const {
+        return nb::str("<warren.Map of {!r}, {}>").format(file_name(view(path_)), description());
+    }
+
     Array on_host() const {
         mapped_->shared->refuse_forked();
         return Array::on_host();
@@ -131,10 +135,20 @@ PyType_Slot slots[] = {
 }  // namespace
 
 void add_mapping(nb::module_& module, VolumeClass& volume) {
-    nb::class_<NativeMap, Array> map(module, "Map", nb::type_slots(slots));
-    map.def("write_back", &NativeMap::write_back, nb::arg("stream") = nb::none())
-        .def("to_host", &NativeMap::on_host)
-        .def("to_gpu", &NativeMap::on_gpu, nb::arg());
+    nb::class_<NativeMap, Array> map(
+        module, "Map", nb::type_slots(slots),
+        "A file's bytes in place. It keeps the file open, and stays as it is when the volume is\n"
+        "closed.\n\n"
+        "A map that is not writable shows later writes to the file. A writable one is a private\n"
+        "copy until write_back().");
+    map.def("write_back", &NativeMap::write_back, nb::arg("stream") = nb::none(),
+            "Writes the map to the file, up to the file's present end. OSError EBADF if\n"
+            "read-only.\n\n"
+            "A map in the memory of a GPU is written when `stream`, the address of a CUDA stream,\n"
+            "or else the default stream, has come to its end.")
+        .def("__repr__", &NativeMap::repr)
+        .def("to_host", &NativeMap::on_host, Array::to_host_doc)
+        .def("to_gpu", &NativeMap::on_gpu, nb::arg(), Array::to_gpu_doc);
     Array::add_dlpack(map, &NativeMap::dlpack);
     using nb::arg;
     volume.def("map", &map_file, arg(), arg(), arg().none(), arg(), arg());

@@ -13,13 +13,6 @@
 namespace warren::python {
 namespace {
 
-nb::object file_name(std::string_view path) {
-    nb::object name = nb::steal(
-        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
-    if (!name.is_valid()) throw nb::python_error();
-    return name;
-}
-
 /// The number of threads that are taking the GIL again, and the thread that ends the process. A
 /// thread counts itself before it reads `exiting`, and the exiting thread sets `exiting` before it
 /// reads `returning`: either the exiting thread sees the count, or the other thread sees `exiting`.
@@ -82,6 +75,13 @@ void prepare_exit() {
                        returning = 0;
                        forget_kept_threads();
                    });
+}
+
+nb::object file_name(std::string_view path) {
+    nb::object name = nb::steal(
+        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+    if (!name.is_valid()) throw nb::python_error();
+    return name;
 }
 
 int errno_of(Errc code) {

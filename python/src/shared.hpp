@@ -48,6 +48,8 @@ class GilRelease {
 /// changes of open volumes durable.
 void prepare_exit();
 
+/// The str for a path, as os.fsdecode() makes it.
+nb::object file_name(std::string_view path);
 /// The errno value for `code`.
 int errno_of(Errc code);
 /// Raises the subclass of OSError for the error.

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the package is beside its calls: its import, its program, what it refuses."""
 
+import ast
 import os
 import subprocess
 import sys
 import sysconfig
 import textwrap
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -90,6 +92,49 @@ def test_two_distributions_are_refused(tmp_path: Path) -> None:
     assert found.returncode == 1
     assert "warren and warren-cu13 are both installed" in found.stderr
     assert "pip uninstall warren warren-cu13" in found.stderr
+
+
+def test_stub_is_that_of_the_extension() -> None:
+    """It has the names of the extension, and the documentation of the classes that users see."""
+
+    def text(found: str | None) -> str:
+        return " ".join((found or "").split())
+
+    def public(names: Iterable[str]) -> set[str]:
+        return {name for name in names if not name.startswith("_")}
+
+    stub = ast.parse((PACKAGE / "_native.pyi").read_text())
+    functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    del classes["HasDLPack"]  # a protocol
+    native = import_module("warren._native")
+    assert public(vars(native)) == functions | set(classes)
+    for name, node in classes.items():
+        kind = getattr(native, name)
+        methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+        own = {method.name for method in methods} - {"__buffer__"}  # it is a slot
+        assert public(own) == public(vars(kind)) - set(dir(kind.__base__)), name
+        assert own <= set(vars(kind)), name
+        for each in (node, *methods):
+            if wanted := text(ast.get_docstring(each)):
+                shown = kind if each is node else getattr(kind, each.name)
+                assert text(shown.__doc__).endswith(wanted), (name, each.name)
+
+
+def test_what_objects_look_like(tmp_path: Path) -> None:
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as volume:
+        assert repr(volume) == f"<warren.Volume '{tmp_path}/v.img'>"
+        found = volume.write_many(["f", "gé"], [bytes(24), b""], strict=True)
+        with volume.open("gé") as file:
+            assert repr(file) == "<warren.File 'gé'>"
+        assert repr(file) == "<warren.File 'gé', closed>"
+        assert repr(found.handles) == "<warren.Array int64[2, 2]>"
+        assert repr(volume.map("f", "bfloat16", (3, -1))) == "<warren.Map of 'f', bfloat16[3, 4]>"
+        assert repr(volume.read_many(["f", "gé"])) == "<warren.Contents of 2 files>"
+        table = volume.find(types="f", columns=["size", "name"])
+        assert repr(table) == "<warren.Table, 2 rows of size, name>"
+        assert repr(table["name"]) == "<warren.Strings, 2 rows>"
+    assert repr(volume) == f"<warren.Volume '{tmp_path}/v.img', closed>"
 
 
 def test_free_threaded_python_is_refused() -> None:

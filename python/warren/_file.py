@@ -183,5 +183,8 @@ class File(io.RawIOBase):
         super().close()
         self._native = None
 
+    def __repr__(self) -> str:
+        return f"<warren.File {self.name!r}{', closed' if self.closed else ''}>"
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("an open file of a volume cannot be pickled")

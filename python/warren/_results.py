@@ -55,6 +55,7 @@ class Contents:
     values: uint8[...]; file i is values[offsets[i]:offsets[i + 1]], empty where there is an error.
     offsets: int64[n + 1].
     errno: int32[n]; 0: no error.
+    Any thread may read it.
     """
 
     def __init__(self, values: Array, offsets: Array, errno: Array) -> None:
@@ -62,6 +63,9 @@ class Contents:
         self.offsets = offsets
         self.errno = errno
         self._bytes: memoryview | None = None
+
+    def __repr__(self) -> str:
+        return f"<warren.Contents of {len(self)} files>"
 
     def __len__(self) -> int:
         return len(self.errno)

@@ -19,6 +19,7 @@ class Strings(Sequence[str]):
 
     values: uint8[...]; string i is values[offsets[i]:offsets[i + 1]].
     offsets: int64[n + 1].
+    Any thread may read it.
     """
 
     def __init__(self, values: Array, offsets: Array) -> None:
@@ -49,6 +50,9 @@ class Strings(Sequence[str]):
         for begin, end in zip(ends, ends[1:], strict=False):
             yield os.fsdecode(data[begin:end])
 
+    def __repr__(self) -> str:
+        return f"<warren.Strings, {len(self)} rows>"
+
     def tolist(self) -> list[str]:
         return list(self)
 
@@ -63,14 +67,19 @@ Column = Array | Strings
 class Table(Mapping[str, Column]):
     """Columns of the same number of rows, by name.
 
-    Arrow's libraries take it as it is: pyarrow.table(table), polars.DataFrame(table).
+    Arrow's libraries take it as it is: pyarrow.table(table), polars.DataFrame(table). Any thread
+    may read it.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
 
+    def __repr__(self) -> str:
+        return f"<warren.Table, {self.rows} rows of {', '.join(self)}>"
+
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
     def __getitem__(self, name: str) -> Column:

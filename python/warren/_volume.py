@@ -148,6 +148,9 @@ class Volume(Many):
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<warren.Volume {self.path!r}{', closed' if self.closed else ''}>"
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("an open volume cannot be pickled")
 
