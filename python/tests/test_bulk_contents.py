@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,6 +206,31 @@ def test_permission(tmp_path: Path) -> None:
             assert opened.read_many(["private"]).errno.tolist() == [errno.EACCES]
     finally:
         os.seteuid(0)
+
+
+def test_tensors_without_a_buffer(volume: warren.Volume) -> None:
+    """As torch's: they are filled, and the error of an item says how to get it."""
+
+    class Tensor:
+        def __init__(self, memory: np.ndarray) -> None:
+            self.memory = memory
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.memory.__dlpack_device__()
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.memory.__dlpack__(**options)
+
+    volume.write_many(["a", "b"], [b"one", b"two"], strict=True)
+    memory = np.zeros(6, np.uint8)
+    tensor = Tensor(memory)
+    contents = volume.read_many(["a", "b"], out=tensor, strict=True)
+    assert memory.tobytes() == b"onetwo" and contents.values is tensor  # type: ignore[comparison-overlap]
+    with pytest.raises(TypeError, match="offsets"):
+        contents[0]
+    with volume.open("a", "r+") as file:
+        assert file.write_from(Tensor(np.arange(3, dtype=np.int16)), 1) == 6
+        assert file.read_into(tensor, 1) == 6 and memory.tobytes() == bytes([0, 0, 1, 0, 2, 0])
 
 
 def test_devices(volume: warren.Volume) -> None:

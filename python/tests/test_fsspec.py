@@ -106,8 +106,9 @@ def test_names(fs: Any) -> None:
     assert not fs.glob("/d/*/f2?") and fs.exists("/d/1/f1")
     fs.rm("/", recursive=True)
     assert fs.ls("/") == []
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError) as caught:
         fs.makedirs("/")
+    assert caught.value.errno == errno.EEXIST and caught.value.filename == "/"
     fs.touch("/f")
     with pytest.raises(OSError):
         fs.pipe({"/f/g": b""})

@@ -2,6 +2,7 @@
 """What the package is beside its calls: its import, its program, what it refuses."""
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 import warren
+from warren import _program
 
 PACKAGE = Path(warren.__file__).parent
 IMPORT_SECONDS_MAX = 0.06 if "LD_PRELOAD" not in os.environ else 0.6  # 10 under a sanitizer
@@ -75,6 +78,14 @@ def test_doctor(tmp_path: Path) -> None:
             assert notes[0].detail.startswith("no CUDA engine: this program was built without it")
     with warren.Volume(tmp_path / "v.img", read_only=True) as volume:
         assert volume.doctor()[0].detail.endswith("engine cpu, read-only")
+
+
+def test_doctor_without_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program, code in (("/none", errno.ENOENT), ("/usr/bin/env", errno.EIO)):  # no `doctor`
+        monkeypatch.setattr(_program, "PROGRAM", program)
+        with pytest.raises(OSError) as caught:
+            _program.examine("/")
+        assert caught.value.errno == code and caught.value.filename == program
 
 
 def test_two_distributions_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import NamedTuple
 
@@ -39,5 +40,6 @@ def examine(directory: str) -> list[Finding]:
     command = [PROGRAM, "doctor", "--quick", "--json", "--directory", directory]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode not in (0, 1):  # 1: something is missing, which a finding tells
-        raise OSError(f"{PROGRAM} doctor: status {done.returncode}: {os.fsdecode(done.stderr)}")
+        told = f"doctor: status {done.returncode}: {os.fsdecode(done.stderr)}"
+        raise OSError(errno.EIO, told, PROGRAM)
     return [Finding(**found) for found in json.loads(done.stdout)]

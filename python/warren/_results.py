@@ -71,7 +71,8 @@ class Contents:
         return len(self.errno)
 
     def __getitem__(self, index: int) -> memoryview:
-        """The contents of one file, without a copy. Raises OSError if it was not read."""
+        """The contents of one file, without a copy. Raises OSError if it was not read, TypeError if
+        `values` are in the memory of a GPU or have no buffer, as tensors of torch."""
         if index < 0:
             index += len(self)
         if not 0 <= index < len(self):
@@ -79,5 +80,10 @@ class Contents:
         if code := self.errno[index]:
             raise OSError(code, os.strerror(code))
         if self._bytes is None:
-            self._bytes = memoryview(self.values)
+            try:
+                self._bytes = memoryview(self.values)
+            except (BufferError, TypeError) as error:
+                raise TypeError(
+                    "the contents are in a tensor: use values[offsets[i]:offsets[i + 1]]"
+                ) from error
         return self._bytes[self.offsets[index] : self.offsets[index + 1]]

@@ -190,7 +190,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         name = self._strip_protocol(path)
         if self.isdir(name):
             if not exist_ok:
-                raise FileExistsError(f"{name} is there")
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
             return
         self._make_directories([name])
 
