@@ -76,7 +76,8 @@ bool has_access(NativeVolume& self, const nb::bytes& path, u32 mask) {
     return with_volume_briefly(*self, [&](Volume& volume, const Caller& caller) {
                const auto found =
                    PathWalker(volume, caller).find(volume.root(), view(path), Follow::yes);
-               return found ? volume.check_access(caller, found->handle, mask) : found.code();
+               return found ? self.shared()->check_access(caller, found->handle, mask)
+                            : found.code();
            }) == Errc::ok;
 }
 

@@ -116,12 +116,13 @@ void rename(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) 
 }
 
 /// Opens the regular file `found`; `access` is the mask of check_access().
-Errc open_found(Volume& volume, const Caller& caller, const Attributes& found, u32 access,
+Errc open_found(Shared& shared, const Caller& caller, const Attributes& found, u32 access,
                 bool empties) {
+    Volume& volume = *shared.volume;
     const u32 type = found.mode & 0170000;
     if (type == 0040000) return Errc::is_directory;
     if (type != 0100000) return Errc::not_supported;
-    WARREN_TRY(volume.check_access(caller, found.handle, access));
+    WARREN_TRY(shared.check_access(caller, found.handle, access));
     WARREN_TRY(volume.open_file(found.handle));
     if (!empties) return Errc::ok;
     const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
@@ -146,7 +147,7 @@ NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool crea
             }
             WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
             file = found->handle;
-            return open_found(volume, caller, *found, access, empties);
+            return open_found(*self, caller, *found, access, empties);
         });
     return {self.shared(), file, path};
 }

@@ -28,6 +28,7 @@ NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::str
     : shared_(std::make_shared<Shared>()) {
     EngineChoice choice = EngineChoice::automatic;
     if (!find_engine(engine, choice)) throw nb::value_error("engine: it is auto, cpu or cuda");
+    shared_->is_read_only = read_only;
     const std::string text(view(path));
     Failure failure;
     {

@@ -137,6 +137,11 @@ void Shared::refuse_forked() const {
     if (is_forked()) throw std::runtime_error(forked_message);
 }
 
+Errc Shared::check_access(const Caller& caller, Handle handle, u32 mask) const {
+    const Errc code = volume->check_access(caller, handle, mask);
+    return code == Errc::ok && is_read_only && (mask & 2) != 0 ? Errc::read_only : code;
+}
+
 bool Shared::is_held_here() const {
     return std::ranges::find(held_here, this) != held_here.end();
 }

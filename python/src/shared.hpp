@@ -79,6 +79,7 @@ struct Shared {
     std::shared_mutex lock;  // held exclusively by close()
     Process process;
     pid_t opener = getpid();
+    bool is_read_only = false;
 
     Shared();
     Shared(const Shared&) = delete;
@@ -87,6 +88,9 @@ struct Shared {
 
     bool is_forked() const { return getpid() != opener; }
     void refuse_forked() const;
+    /// Like Volume::check_access(), but as of a mounted volume: Errc::read_only for what is to be
+    /// written and may not be.
+    Errc check_access(const Caller& caller, Handle handle, u32 mask) const;
     /// Whether this thread is in a call of this volume, from whose callback it calls again.
     bool is_held_here() const;
     /// Held from when the size of a file is read until bytes are written at that offset.
