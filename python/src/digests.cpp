@@ -3,13 +3,14 @@
 // at a time; a file larger than the buffer is processed in parts.
 #include "base/workers.hpp"
 #include "python/src/files.hpp"
+#include "python/src/gpu_memory.hpp"
 #include "warren/chunk.hpp"
 #include "warren/hash.hpp"
 
 namespace warren::python {
 namespace {
 
-using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig>;
 
 constexpr u64 buffer_bytes_max = 32 * mib;
 
@@ -162,21 +163,29 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
     return nb::make_tuple(digests, array_of(codes));
 }
 
-/// Returns the ends of the chunks: int64[n].
+/// Returns the ends of the chunks, int64[n], in the memory where the bytes are.
 Array chunk_ends(nb::handle given, const std::string& preset) {
-    const auto data = array_in<ReadBytes>(
-        given, "data", "a contiguous uint8 array of one dimension, in host memory,");
+    const auto data =
+        array_in<ReadBytes>(given, "data", "a contiguous uint8 array of one dimension");
+    const auto on_gpu = gpu_bytes(data, std::nullopt, "data");
     const Result<chunk::Rule> rule = chunk::preset(preset);
     if (!rule) throw nb::value_error(("preset: there is no '" + preset + "'").c_str());
     const std::string problem = chunk::describe_problem(*rule);
     if (!problem.empty()) throw nb::value_error(("preset: " + problem).c_str());
     const std::span bytes(reinterpret_cast<const std::byte*>(data.data()), data.shape(0));
     std::vector<u64> ends;
+    Errc code = Errc::ok;
     {
         const GilRelease release;
-        ends = chunk::cut(*rule, bytes);
+        if (on_gpu) {
+            code = cut_on_gpu(*rule, *on_gpu, ends);
+        } else {
+            ends = chunk::cut(*rule, bytes);
+        }
     }
-    return Array::of(std::vector<i64>(ends.begin(), ends.end()));
+    if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+    const Array cuts = Array::of(std::vector<i64>(ends.begin(), ends.end()));
+    return on_gpu ? cuts.on_gpu(on_gpu->gpu) : cuts;
 }
 
 }  // namespace

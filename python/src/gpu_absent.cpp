@@ -27,6 +27,15 @@ Errc copy_to_host(const Array& /*from*/, void* /*to*/) {
     return Errc::no_device;
 }
 
+Errc copy_to_host(const GpuBytes& /*from*/, void* /*to*/) {
+    return Errc::no_device;
+}
+
+Errc cut_on_gpu(const chunk::Rule& /*rule*/, const GpuBytes& /*data*/,
+                std::vector<u64>& /*ends*/) {
+    return Errc::no_device;
+}
+
 Result<u64> read_to_gpu(Volume& /*volume*/, Handle /*file*/, u64 /*offset*/,
                         const GpuBytes& /*target*/, LongCall& /*call*/) {
     return Errc::no_device;

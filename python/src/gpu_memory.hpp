@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "fs/volume/staged_reads.hpp"
 #include "python/src/array.hpp"
+#include "warren/chunk.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::python {
@@ -54,6 +56,10 @@ std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream
     return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
 }
 
+/// Copies the range to `to` after the work queued on its stream.
+Errc copy_to_host(const GpuBytes& from, void* to);
+/// Appends the ends of the chunks of the range, after the work queued on its stream.
+Errc cut_on_gpu(const chunk::Rule& rule, const GpuBytes& data, std::vector<u64>& ends);
 /// Reads a file into `target` on all cores and returns the number of bytes read. Copies may still
 /// be under way; what is queued on the stream after this waits for them.
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,

@@ -87,12 +87,26 @@ void Names::add_rows(const nb::ndarray<nb::ro>& array, const char* what) {
 }
 
 std::vector<Handle> handles_of(nb::handle given, const char* what) {
-    nb::ndarray<const i64, nb::ndim<2>, nb::c_contig, nb::device::cpu> array;
+    nb::ndarray<const i64, nb::ndim<2>, nb::c_contig> array;
     if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)
-        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2] in host memory");
+        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2]");
+    const i64* from = array.data();
+    std::vector<i64> copied;
+    if (const auto on_gpu = gpu_bytes(array, std::nullopt, what)) {
+        copied.resize(array.size());
+        Errc code = Errc::ok;
+        {
+            const GilRelease release;
+            code = copy_to_host(*on_gpu, copied.data());
+        }
+        if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+        from = copied.data();
+    }
     std::vector<Handle> handles(array.shape(0));
-    for (std::size_t i = 0; i < handles.size(); ++i)
-        handles[i] = {static_cast<u64>(array(i, 0)), static_cast<u32>(array(i, 1))};
+    for (Handle& handle : handles) {
+        handle = {static_cast<u64>(from[0]), static_cast<u32>(from[1])};
+        from += 2;
+    }
     return handles;
 }
 

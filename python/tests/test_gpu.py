@@ -136,11 +136,34 @@ def test_columns(gpu: warren.Volume) -> None:
         chosen = torch.from_dlpack(table.array("handle"))[sizes == 8]
         found = gpu.read_many(chosen.cpu(), strict=True)
         assert len(found) == len(range(8, 20_000, 9)) and found[0] == b"x" * 8
+        again = gpu.read_many(chosen, strict=True)  # handles in the memory of the GPU
+        assert again.values.tolist() == found.values.tolist()
+        assert gpu.hash(chosen[:9]).digests.tolist() == gpu.hash(chosen[:9].cpu()).digests.tolist()
         assert sorted(table.text("path")) == sorted(table.text("path").tolist())
         assert set(names) <= set(table.text("path"))
         assert table.text("name")[3] == table.text("name").tolist()[3]
     usage = gpu.usage("/", depth_max=1, device="cuda")
     assert usage.array("entries").tolist() == gpu.usage("/", depth_max=1)["entries"].tolist()
+
+
+def test_chunk(gpu: warren.Volume) -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.randint(0, 256, ((5 << 20) + 77,), dtype=torch.uint8, device="cuda")
+    for part in (data, data[3:], data[:1000], data[:0], torch.zeros_like(data)):
+        for preset in ("fastcdc", "lbfs", "gear"):
+            ends = warren.chunk(part, preset)
+            assert ends.__dlpack_device__() == (2, 0)
+            assert ends.tolist() == warren.chunk(part.cpu().numpy(), preset).tolist()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):  # it waits for what makes the data
+        for _ in range(50):
+            data += 1
+        ends = warren.chunk(data)
+    assert ends.tolist() == warren.chunk(data.cpu().numpy()).tolist()
+    with pytest.raises(TypeError, match="data"):
+        warren.chunk(data.float())
+    with pytest.raises(TypeError, match="data"):
+        warren.chunk(data[::2])
 
 
 def sorted_rows(table: warren.Table) -> list[tuple[object, ...]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def chunk(data: Buffer | HasDLPack, preset: str = "fastcdc") -> Array:
     """Where the contents of a uint8 array or buffer of one dimension cut it, by all cores.
 
-    Returns int64[n]: the end of each chunk. preset: a name of `warren chunk --help`. Any thread may
-    call it.
+    Returns int64[n]: the end of each chunk. preset: a name of `warren chunk --help`. A GPU cuts
+    what is in its memory, and has the ends there. Any thread may call it.
     """
     return _native.chunk(data, preset)

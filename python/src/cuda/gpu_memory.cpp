@@ -19,6 +19,7 @@
 #include "gpu/staging.hpp"
 #include "python/src/kept_threads.hpp"
 #include "python/src/shared.hpp"
+#include "warren/chunk_gpu.hpp"
 
 namespace warren::python {
 namespace {
@@ -174,6 +175,24 @@ Errc copy_to_host(const Array& from, void* to) {
     WARREN_TRY(stream.open());
     WARREN_TRY(stream.copy(to, from.data<void>(), from.size_bytes()));
     return stream.wait();
+}
+
+Errc copy_to_host(const GpuBytes& from, void* to) {
+    const gpu::DeviceScope scope(from.gpu);
+    WARREN_TRY(scope.code());
+    const auto stream = reinterpret_cast<cudaStream_t>(from.stream);
+    WARREN_TRY(gpu::check(
+        cudaMemcpyAsync(to, from.data, from.bytes, cudaMemcpyDeviceToHost, stream),
+        "cudaMemcpyAsync"));
+    return wait_for_stream(from.gpu, from.stream);
+}
+
+Errc cut_on_gpu(const chunk::Rule& rule, const GpuBytes& data, std::vector<u64>& ends) {
+    const gpu::DeviceScope scope(data.gpu);
+    WARREN_TRY(scope.code());
+    chunk::GpuChunker chunker;
+    WARREN_TRY(chunker.open(rule));
+    return chunker.cut_device(data.data, data.bytes, reinterpret_cast<void*>(data.stream), ends);
 }
 
 Result<u64> read_to_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& target,
