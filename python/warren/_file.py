@@ -139,7 +139,8 @@ class File(io.RawIOBase):
         its type and shape; returns the bytes read, fewer where the file ends. The position stays.
 
         In the memory of a CUDA GPU, the bytes are there when `stream`, an int or a stream of
-        cuda.core, torch or CuPy, or else the default stream, has come to them.
+        cuda.core, torch or CuPy, or else the default stream, has come to them. Until then the array
+        must not be freed; what libraries free on that stream itself is kept until then.
         """
         native, address = self._open(READ), stream_address(stream)
         return native.read_into(target, number("offset", offset), address)
