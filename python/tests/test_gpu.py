@@ -294,6 +294,45 @@ def test_read_into(gpu: warren.Volume, tmp_path: Path, engine: str) -> None:
         assert caught.value.errno == errno.ENOSPC
 
 
+def test_out_of_memory(gpu: warren.Volume) -> None:
+    torch = pytest.importorskip("torch")
+    data = np.arange(200 << 17, dtype=np.int64).view(np.uint8)
+    gpu.write_many(["/f"], [data], strict=True)
+    handles = gpu.lookup_many(["/f"]).handles
+    torch.cuda.empty_cache()
+    hold = torch.empty(torch.cuda.mem_get_info()[0] - (64 << 20), dtype=torch.uint8, device="cuda")
+    for call in (
+        lambda: gpu.map("/f"),
+        lambda: gpu.read_many(handles, device="cuda"),
+        lambda: gpu.read_many(handles).values.to_gpu(0),
+    ):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == errno.ENOMEM and caught.value.strerror
+    assert gpu.read_many(handles)[0] == data.tobytes()
+    del hold
+    torch.cuda.empty_cache()
+    assert gpu.map("/f").nbytes == len(data)
+    found = torch.from_dlpack(gpu.read_many(handles, device="cuda").values)
+    assert (found.cpu().numpy() == data).all()
+
+
+def test_tensor_freed_early(gpu: warren.Volume) -> None:
+    """What is freed on the stream of the copies gets other bytes only behind them."""
+    torch = pytest.importorskip("torch")
+    size = 64 << 20
+    gpu.write_many(["/f"], [bytes([5]) * size], strict=True)
+    with gpu.open("/f") as file:
+        for _ in range(10):
+            target = torch.empty(size, dtype=torch.uint8, device="cuda")
+            assert file.read_into(target) == size
+            del target
+            other = torch.full((size,), 7, dtype=torch.uint8, device="cuda")
+            assert (other == 7).all()
+            later = file.pread(torch.empty(size, dtype=torch.uint8, device="cuda"))
+            assert later.result() == size
+
+
 @pytest.mark.parametrize("host_memory", [0, 8 << 20, 256 << 20])
 def test_read_many(gpu: warren.Volume, tmp_path: Path, host_memory: int) -> None:
     """From the page cache, from pinned memory that is too small for all, and from enough of it."""
