@@ -80,7 +80,10 @@ CALLS: dict[str, Callable[[warren.Volume], object]] = {
     "doctor": lambda v: v.doctor(),
     "makedirs": lambda v: v.makedirs("d/e"),
     **{name: functools.partial(lambda name, v: getattr(v, name)("f"), name)
-       for name in ("lstat", "lexists", "isdir", "isfile", "islink", "getsize", "remove")},
+       for name in ("lstat", "lexists", "isdir", "isfile", "islink", "getsize", "remove",
+                    "read_bytes", "read_text", "touch")},
+    "write_bytes": lambda v: v.write_bytes("f", b"x"),
+    "write_text": lambda v: v.write_text("f", "x"),
     "replace": lambda v: v.replace("f", "g"),
 }  # fmt: skip
 

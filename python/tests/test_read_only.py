@@ -25,7 +25,7 @@ def test_read_only(tmp_path: Path) -> None:
         file = volume.open("f")
         changes = ("chmod", "chown", "utime", "truncate", "unlink", "remove", "rename", "replace",
                    "link", "symlink", "mkdir", "makedirs", "remove_tree", "setxattr", "removexattr",
-                   "copy", "rebuild")  # fmt: skip
+                   "copy", "rebuild", "touch", "write_bytes")  # fmt: skip
         for call in (
             *(functools.partial(CALLS[name], volume) for name in changes),
             lambda: volume.open("g", "w"), lambda: volume.open("f", "w"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
+import gzip
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import pickle
 import stat
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,37 @@ def test_files_in_other_libraries(volume: warren.Volume) -> None:
     with volume.open("/a.npy", "w") as file:
         numpy.save(file, pixels)
     assert (numpy.load(io.BufferedReader(volume.open("/a.npy"))) == pixels).all()
+
+
+def test_mode_of_files(volume: warren.Volume, tmp_path: Path) -> None:
+    """It is that of io.FileIO, by which libraries choose what they do."""
+    for mode in ("r", "r+", "w", "w+", "a", "a+", "x", "x+"):
+        if "x" not in mode:
+            volume.touch(f"{mode}.f")
+            (tmp_path / f"{mode}.f").touch()
+        with open(tmp_path / f"{mode}.f", mode + "b", buffering=0) as theirs:
+            assert volume.open(f"{mode}.f", mode).mode == theirs.mode
+    with volume.open("/a.gz", "w") as raw, gzip.open(raw, "w") as packed:
+        packed.write(b"text" * 1000)
+    assert gzip.open(volume.open("/a.gz")).read() == b"text" * 1000
+    with volume.open("/a.zip", "w+") as raw, zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("f", "text")
+    assert zipfile.ZipFile(volume.open("/a.zip")).read("f") == b"text"
+
+
+def test_whole_files(volume: warren.Volume) -> None:
+    assert volume.write_bytes("f", memoryview(b"0123")[::2]) == 2
+    assert volume.read_bytes("f") == b"02"
+    assert volume.write_text("f", "é") == 2 and volume.read_text("f") == "é"
+    volume.utime("f", ns=(1, 1))
+    volume.touch("f")
+    assert volume.stat("f").st_mtime_ns > 1 and volume.read_text("f") == "é"
+    volume.touch("g", exist_ok=False)
+    assert volume.read_bytes("g") == b""
+    with pytest.raises(FileExistsError):
+        volume.touch("g", exist_ok=False)
+    with pytest.raises(FileNotFoundError):
+        volume.read_bytes("none")
 
 
 @pytest.mark.parametrize("data", [5, [1, 2], "text", None])

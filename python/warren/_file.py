@@ -55,12 +55,13 @@ class File(io.RawIOBase):
     Threads that share a File share its position and must agree on who uses it.
     """
 
-    def __init__(self, native: _native.File, name: str, access: int, appends: bool) -> None:
+    def __init__(self, native: _native.File, name: str, access: int, kind: str) -> None:
         self._native: _native.File | None = native
         self._access = access
-        self._appends = appends
+        self._appends = kind == "a"
         self._position = 0
         self.name = name
+        self.mode = f"{kind}b" if access != READ | WRITE else f"{kind.replace('w', 'r')}b+"
 
     def _open(self, access: int = 0) -> _native.File:
         if self._native is None:

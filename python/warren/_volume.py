@@ -21,6 +21,8 @@ from ._table import Strings, Table, gpu_number, table
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Buffer
+
 _DEPTH_MAX = (1 << 32) - 1
 _FAR = (1 << 63) - 1
 _KINDS = {
@@ -176,7 +178,33 @@ class Volume(Many):
             raise ValueError(f"invalid mode: {mode!r}")
         access = READ | WRITE if "+" in mode else READ if kind == "r" else WRITE
         native = self._native.open(os.fsencode(path), access, kind != "r", kind == "x", kind == "w")
-        return File(native, os.fsdecode(path), access, kind == "a")
+        return File(native, os.fsdecode(path), access, kind)
+
+    # As in pathlib.
+
+    def read_bytes(self, path: Path) -> bytes:
+        with self.open(path) as file:
+            return file.readall()
+
+    def write_bytes(self, path: Path, data: Buffer) -> int:
+        with self.open(path, "w") as file:
+            return file.write(data)
+
+    def read_text(self, path: Path, encoding: str = "utf-8") -> str:
+        return self.read_bytes(path).decode(encoding)
+
+    def write_text(self, path: Path, data: str, encoding: str = "utf-8") -> int:
+        """Returns the number of bytes."""
+        return self.write_bytes(path, data.encode(encoding))
+
+    def touch(self, path: Path, exist_ok: bool = True) -> None:
+        """Makes an empty file, or gives what is there the present time."""
+        try:
+            self.open(path, "x").close()
+        except FileExistsError:
+            if not exist_ok:
+                raise
+            self.utime(path)
 
     def copy(self, path: Path, target: Path) -> None:
         """Makes the target a file with the contents of another, which share blocks until one of
