@@ -77,7 +77,8 @@ class Array {
     Array on_gpu(i32 gpu) const;
 
     static constexpr const char* to_host_doc =
-        "The array itself, or a copy of one that is in the memory of a GPU.";
+        "The array itself, or a copy of one that is in the memory of a GPU. Kernels that write to\n"
+        "it must have ended.";
     static constexpr const char* to_gpu_doc =
         "A copy in the memory of a GPU. OSError ENODEV if there is none of that number.";
 

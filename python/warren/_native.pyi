@@ -40,7 +40,9 @@ class Array:
     def nbytes(self) -> int: ...
     def tolist(self) -> list[Any]: ...
     def to_host(self) -> Array:
-        """The array itself, or a copy of one that is in the memory of a GPU."""
+        """The array itself, or a copy of one that is in the memory of a GPU. Kernels that write to
+        it must have ended.
+        """
     def to_gpu(self, gpu: int, /) -> Array:
         """A copy in the memory of a GPU. OSError ENODEV if there is none of that number."""
     @property
