@@ -80,12 +80,14 @@ Array exists_many(NativeVolume& self, nb::handle given, nb::handle directory, nb
         in_parts(*self, start, names.size(), std::move(progress), look);
         return answer;
     }
+    LongCall call(std::move(progress));
     const Errc code = with_volume_briefly(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         const Result<Handle> from = start.find(volume, caller);
         if (from) look(volume, caller, *from, 0, names.size());
         return from.code();
     });
     if (code != Errc::ok) raise_error(code, start.path());
+    call.finish(names.size());
     return answer;
 }
 

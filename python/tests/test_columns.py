@@ -216,14 +216,21 @@ def test_arrow_device_array(twins: tuple[warren.Volume, Path]) -> None:
     tree.__arrow_c_device_array__(later=None)
 
 
-def test_progress_by_tqdm(volume: warren.Volume) -> None:
+@pytest.mark.parametrize("count", [7, 20_000])
+def test_progress_by_tqdm(volume: warren.Volume, count: int) -> None:
     tqdm = pytest.importorskip("tqdm").tqdm
-    names = [f"{i:05}" for i in range(20_000)]
+    names = [f"{i:05}" for i in range(count)]
     calls: list[Callable[[Callable[[int], object]], object]] = [
+        lambda update: volume.create_many(names, progress=update),
         lambda update: volume.write_many(names, [b"x"] * len(names), progress=update),
         lambda update: volume.read_many(names, progress=update),
         lambda update: volume.hash(names, progress=update),
+        lambda update: volume.similar(names, progress=update),
+        lambda update: volume.dedup(names, progress=update),
         lambda update: volume.lookup_many(names, progress=update),
+        lambda update: volume.exists_many(names, progress=update),
+        lambda update: volume.remove_many([f"{i}x" for i in names], progress=update),
+        lambda update: volume.move_many(names, names, progress=update),
         lambda update: volume.rebuild("/", progress=update),
     ]
     for call in calls:
