@@ -77,6 +77,9 @@ def test_urls(image: Path) -> None:
     fs.close()
     assert fs.cat(path) == b"text"  # it is opened again
     fs.close()
+    with warren.Volume(image) as volume:
+        fs.close()  # not by opening it
+        assert not volume.closed
 
 
 def test_names(fs: Any) -> None:
@@ -138,16 +141,24 @@ def in_process(packed: bytes, queue: Any) -> None:
 
 def test_reopens_after_pickling(fs: Any) -> None:
     fs.pipe("/f", b"data")
-    packed = pickle.dumps(fs)
-    assert pickle.loads(packed).volume is fs.volume
+    assert pickle.loads(pickle.dumps(fs)).volume is fs.volume
+    fs.close()
+    reader = WarrenFileSystem(volume=fs.volume.path, read_only=True)
     fs.close()
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    child = context.Process(target=in_process, args=(packed, queue))
-    child.start()
-    assert queue.get(timeout=60) == b"data"
-    child.join()
-    assert child.exitcode == 0
+    for each in (fs, reader, reader):
+        if each is reader:
+            assert reader.cat("/f") == b"data"  # it stays open beside the other process
+        child = context.Process(target=in_process, args=(pickle.dumps(each), queue))
+        child.start()
+        assert queue.get(timeout=60) == b"data"
+        child.join()
+        assert child.exitcode == 0
+    with pytest.raises(OSError) as caught:
+        reader.pipe("/g", b"")
+    assert caught.value.errno == errno.EROFS
+    reader.close()
 
 
 def test_forked_process(fs: Any) -> None:

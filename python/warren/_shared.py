@@ -24,6 +24,14 @@ def shared_volume(path: str, read_only: bool = False) -> Volume:
         return volume
 
 
+def close_shared_volume(path: str, read_only: bool = False) -> None:
+    """Closes the volume that shared_volume() gives, if it is open."""
+    with _lock:
+        volume = _volumes.get((os.path.realpath(path), read_only))
+    if volume is not None:  # without the lock: close() waits for calls, whose callbacks may want it
+        volume.close()
+
+
 def _unlock() -> None:
     """In a forked process: the thread that has the lock may not exist there."""
     global _lock

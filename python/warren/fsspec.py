@@ -16,7 +16,7 @@ import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import fsspec.utils  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from ._file import File
-from ._shared import shared_volume
+from ._shared import close_shared_volume, shared_volume
 from ._volume import Volume
 
 Info = dict[str, Any]
@@ -41,8 +41,9 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     volume: the path of its file or device. It is opened at the first use and shared by all file
     systems of this process that name it; close() or the end of the process closes it. After
-    pickling the volume is opened anew, which needs that no other process has it open. Threads may
-    share a file system. Writing makes the directories that are missing. There are no transactions.
+    pickling the volume is opened anew, which needs that no other process has it open, unless all
+    have it `read_only`. Threads may share a file system. Writing makes the directories that are
+    missing. There are no transactions.
     """
 
     protocol: ClassVar[str] = "warren"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -60,7 +61,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     def close(self) -> None:
         """Makes all changes durable and closes the volume; the next use opens it again."""
-        self.volume.close()
+        close_shared_volume(self._image, self._read_only)
 
     @property
     def fsid(self) -> str:

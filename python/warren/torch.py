@@ -104,12 +104,14 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
 
     @property
     def volume(self) -> Volume:
+        """The open volume."""
         if self._volume is not None:
             return self._volume
         return shared_volume(self._image, self._read_only)
 
     @property
     def files(self) -> int:
+        """The number of files."""
         return len(self.handles)
 
     def path(self, row: int) -> str:
