@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is a GPU worth to a file system's metadata? Every row of the goals' table through Volume's
 // public calls on the CUDA engine, on the CPU engine with all cores, on tmpfs, and on ext4 over a
-// loop device in memory, in one process and in 16; how many files make one command worth it; and
-// how removal's time depends on its shape, in blocks and warps.
+// loop device in memory, in one process and in 16; how many files make one command worth it; how
+// removal's time depends on its shape, in blocks and warps, and (--sharing) on shared blocks.
 //
-//   gpu_bench [--table 0] [--sweep 1] [--shapes 1]     what is done (the table)
+//   gpu_bench [--table 0] [--sweep 1] [--shapes 1] [--sharing 1]    what is done (the table)
 //             [--runs N] [--large-runs N]              runs of small and of large rows (5)
 //             [--directories N] [--files N]            of large rows: 1,000 with 1,000 files each
 //             [--peers 0] [--share N]                  no peers; they do an Nth of large rows (1)
 //
-// Each writes a CSV file: gpu_bench, gpu_sweep, gpu_shapes; tools/plot_sweeps.py draws the last
-// two. Where something is missing (a GPU, root, loop devices) its rows are, and a note says so.
+// Each writes a CSV file, gpu_bench, gpu_sweep and so on; tools/plot_sweeps.py draws the second and
+// the third. What is missing (a GPU, root, loop devices) has no rows; a note says so.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include "bench/support/engine_rows.hpp"
 #include "bench/support/peer_rows.hpp"
 #include "bench/support/removal_shapes.cuh"
+#include "bench/support/shared_removal.hpp"
 #include "gpu/device.hpp"
 
 using namespace warren;
@@ -150,6 +151,17 @@ int print_sweep(const Scale& scale, bool has_gpu, bool with_peers, Report& repor
     return report.finish();
 }
 
+int print_sharing(const Scale& scale, bool has_gpu, Report& report) {
+    for (const EngineChoice engine : {EngineChoice::cpu, EngineChoice::cuda}) {
+        if (engine == EngineChoice::cuda && !has_gpu) continue;
+        const Scratch memory("/dev/shm");
+        const OpenVolume volume(memory.path(), volume_bytes, engine);
+        const std::string& label = engine == EngineChoice::cuda ? cuda_label : cpu_label;
+        measure_shared_removal(*volume, label, scale, report);
+    }
+    return report.finish();
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
@@ -179,6 +191,11 @@ int main(int argument_count, char** arguments) {
         Report report("gpu_shapes", argument_count, arguments);
         measure_shapes(report);
         code |= report.finish();
+    }
+    if (number("sharing", 0) != 0) {
+        Report report("gpu_bench", argument_count, arguments);
+        report.name_file("gpu_sharing");
+        code |= print_sharing(scale, has_gpu, report);
     }
     return code;
 }

@@ -3,13 +3,13 @@
 // many files: Volume::remove_tree(), and `warren rm -r` on a mount, beside `rm -rf` and the
 // smallest loop of system calls, on tmpfs and on ext4 over a loop device in memory. What is mounted
 // is measured with the kernel's names cached and without. And 1,000 names of one directory: in one
-// call of Volume::remove_many(), one by one, and by unlink(2).
+// call of Volume::remove_many(), one by one, and by unlink(2). Three times are told apart: the
+// names are gone (return of the call), the space can be used again, all is durable. In Warren the
+// last two are one moment, the end of the commit; on tmpfs the first two are; on ext4 the space
+// comes back with the journal's commit, so also with sync. With --sharing: with shared blocks.
 //
-// Three times are told apart: the names are gone (return of the call), the space can be used again,
-// all is durable. In Warren the last two are one moment, the end of the commit; on tmpfs the first
-// two are; on ext4 the space comes back with the journal's commit, so also with sync.
-//
-//   remove_bench [--runs N] [--large N]    N runs (5); with --large 0 without 1,000,000 files
+//   remove_bench [--table 0] [--sharing 1] [--runs N] [--large 0]
+//       what is done (the table); N runs (5); 0: without 1,000,000 files
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -18,6 +18,7 @@
 #include "bench/support/mounts.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "bench/support/shared_removal.hpp"
 #include "bench/support/trees.hpp"
 
 using namespace warren;
@@ -244,13 +245,7 @@ void measure_names(Report& report, u64 runs) {
     }
 }
 
-}  // namespace
-
-int main(int argument_count, char** arguments) {
-    raise_open_file_limit();
-    const u64 runs = option(argument_count, arguments, "runs", 5);
-    const bool with_large = option(argument_count, arguments, "large", 1) != 0;
-    Report report("remove_bench", argument_count, arguments);
+int print_table(u64 runs, bool with_large, Report& report) {
     std::vector<Scenario> scenarios = {
         {"Single", single_file, runs, true},
         {"Deep", [](const std::string& name) { return deep_tree(name, 1000); }, runs, true},
@@ -279,4 +274,31 @@ int main(int argument_count, char** arguments) {
                     20);
     }
     return report.finish();
+}
+
+int print_sharing(u64 runs, bool with_large, Report& report) {
+    const Scratch memory("/dev/shm");
+    const OpenVolume volume(memory.path(), 32 * gib);
+    const Scale scale{.large_runs = runs, .directories = with_large ? 1000u : 100u};
+    measure_shared_removal(*volume, gone, scale, report);
+    return report.finish();
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    raise_open_file_limit();
+    const u64 runs = option(argument_count, arguments, "runs", 5);
+    const bool with_large = option(argument_count, arguments, "large", 1) != 0;
+    int code = 0;
+    if (option(argument_count, arguments, "table", 1) != 0) {
+        Report report("remove_bench", argument_count, arguments);
+        code |= print_table(runs, with_large, report);
+    }
+    if (option(argument_count, arguments, "sharing", 0) != 0) {
+        Report report("remove_bench", argument_count, arguments);
+        report.name_file("remove_sharing");
+        code |= print_sharing(runs, with_large, report);
+    }
+    return code;
 }
