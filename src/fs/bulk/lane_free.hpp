@@ -27,9 +27,15 @@ enum class LaneFate : u8 {
     descends,  // a directory that is not empty
     keeps,     // needs an operation of its own: it is open, or very large
     waits,     // left for the next step: this one must not dirty more blocks
-    busy,      // another operation holds the inode's lock: try again
+    busy,      // others hold the inode's lock, or room of the journal: try again
     absent,    // blocks that are needed are not in memory
     damaged,   // not an inode of the expected type
+};
+
+/// The addresses of one or two blocks, with LaneFate::absent.
+struct LaneNeeds {
+    u64 one = 0;
+    u64 other = 0;
 };
 
 using LaneOperation = Operation<ThreadTeam>;
@@ -39,8 +45,8 @@ inline constexpr u32 stripe_none = ~0u;
 /// The limits and shared words of a step.
 struct LaneRules {
     i64 now = 0;
-    u64 dirty_max = 0;  // with this many dirty blocks, files that have other names are left alone
-    u64* dropping = nullptr;  // how many lanes of the step are in drop_link()
+    u64 dirty_max = 0;        // as many blocks may be dirty when a lane has ended change_if_fits()
+    u64* dropping = nullptr;  // how many blocks the lanes dirty that are in change_if_fits()
     /// A stripe of version words that the step keeps locked: its lanes use `held_word` instead.
     u32 held_stripe = stripe_none;
     u64* held_word = nullptr;
@@ -136,8 +142,27 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     mark_read(op, table, (noted >> table / format::block_size % 64 & 1) != 0);
 }
 
-/// Removes one of the several links of a locked file. LaneFate::waits if the step's share of the
-/// journal is used up: each of the lanes that do this at the same time may dirty a block.
+/// Calls `change()`, which dirties at most `blocks` blocks, if they fit into the step's share of
+/// the journal beside those of other lanes that do this at the same time: LaneFate::gone. Otherwise
+/// waits if the share is used up, busy if the other lanes may yet leave room.
+template <class Change>
+WARREN_HD LaneFate change_if_fits(const Store& store, const LaneRules& rules, u64 blocks,
+                                  const Change& change) {
+    device_atomic<u64> dropping(*rules.dropping);
+    const auto fits = [&](u64 others) {
+        return relaxed_load(store.state->dirty_blocks) + others + blocks <= rules.dirty_max;
+    };
+    if (!fits(0)) return LaneFate::waits;
+    // A lane that cannot go on takes no room from others.
+    if (!fits(dropping.load(hd::memory_order_relaxed))) return LaneFate::busy;
+    // Acquire: pairs with the release below. A lane that has left is counted in dirty_blocks.
+    const bool goes_on = fits(dropping.fetch_add(blocks, hd::memory_order_acquire));
+    if (goes_on) change();
+    dropping.fetch_sub(blocks, hd::memory_order_release);
+    return goes_on ? LaneFate::gone : LaneFate::busy;
+}
+
+/// Removes one of the several links of a locked file.
 WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u32 links,
                                     const LaneRules& rules, FreeTally& tally) {
     const u64 place = inode.block_place();
@@ -145,13 +170,8 @@ WARREN_HD inline LaneFate drop_link(LaneOperation& op, const InodeRef& inode, u3
     if (test_bit(op.store.dirty, place / format::block_size)) {
         op.mark_changed(place);
     } else {
-        device_atomic<u64> dropping(*rules.dropping);
-        // Acquire: pairs with the release below. A lane that has left is counted in dirty_blocks.
-        const u64 others = dropping.fetch_add(1, hd::memory_order_acquire);
-        const bool fits = relaxed_load(op.store.state->dirty_blocks) + others < rules.dirty_max;
-        if (fits) op.mark_dirty(place);
-        dropping.fetch_sub(1, hd::memory_order_release);
-        if (!fits) return LaneFate::waits;
+        const LaneFate marked = change_if_fits(op.store, rules, 1, [&] { op.mark_dirty(place); });
+        if (marked != LaneFate::gone) return marked;
     }
     relaxed_store(inode.at->links, links - 1);
     relaxed_store(inode.at->changed, rules.now);
@@ -170,31 +190,27 @@ WARREN_HD inline void note_free_number(LaneOperation& op, u64 frame, u64 bitmap_
     mark_read(op, bitmap_place, (dirty >> block % 64 & 1) != 0);
 }
 
-/// Calls `data(place, blocks)` and `metadata(place)` for what an inode that may be freed at once
-/// owns.
+/// Calls `data(extent)` and `metadata(place)` for what an inode that may be freed at once owns.
 template <class Data, class Metadata>
 WARREN_HD void for_each_own_run(const InodeRef& inode, const InodeParts& seen, const Data& data,
                                 const Metadata& metadata) {
     if (seen.kind == AreaKind::extents) {
         for (u32 i = 0; i < seen.count; ++i) {
-            const Extent extent = read_extent(inode.at->area.extents[i]);
-            data(extent.start.offset(), extent.length);
+            data(read_extent(inode.at->area.extents[i]));
         }
     }
     if (seen.kind == AreaKind::target) metadata(BlockPointer{seen.target}.offset());
     if (seen.attributes != 0) metadata(BlockPointer{seen.attributes}.offset());
 }
 
-/// Frees a locked inode that may be freed: its blocks, its bit in the bitmap, its generation.
-WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
-                                FreeTally& tally) {
+/// Frees a locked inode: its blocks, its bit in the bitmap, its generation. `end_run(extent)`
+/// returns how many blocks of an extent it has freed.
+template <class EndRun>
+WARREN_HD void end_inode_by(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
+                            FreeTally& tally, const EndRun& end_run) {
     const Store& store = op.store;
     for_each_own_run(
-        inode, seen,
-        [&](u64 place, u32 blocks) {
-            end_use(op, place, blocks);
-            tally.blocks += blocks;
-        },
+        inode, seen, [&](const Extent& extent) { tally.blocks += end_run(extent); },
         [&](u64 place) { free_block(op, place, tally); });
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
     auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bitmap_place);
@@ -204,9 +220,56 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     ++(seen.is_directory() ? tally.directories : tally.files);
 }
 
+/// Frees a locked inode whose fate is Fate::free.
+WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const InodeParts& seen,
+                                FreeTally& tally) {
+    end_inode_by(op, inode, seen, tally, [&](const Extent& extent) -> u64 {
+        end_use(op, extent.start.offset(), extent.length);
+        return extent.length;
+    });
+}
+
+/// Frees a locked inode whose fate is Fate::free_shared. Not inlined: where nothing is shared, the
+/// code need not be fetched, and the lane's operation can stay in registers.
+WARREN_HD WARREN_NOINLINE inline LaneFate end_sharing_inode(const Store& store, InodeRef inode,
+                                                            const LaneRules& rules,
+                                                            FreeTally& tally, LaneNeeds& needs) {
+    LaneOperation op(ThreadTeam{}, store);
+    const InodeParts seen(*inode.at);
+    Errc code = Errc::ok;
+    u64 clean = 0;  // blocks of counts, at most shared_frames_max
+    const auto look = [&](u64 frame, u32, u32) {
+        if (code != Errc::ok) return;
+        const Result<ReferenceBlock*> counts = find_counts(op, frame);
+        code = counts.code();
+        if (code != Errc::ok || *counts == nullptr) return;
+        const u64 block = counts_pointer(op, frame).offset() / format::block_size;
+        // The check needs no lock: a block that is dirty stays dirty while the step runs.
+        if (!test_bit(store.dirty, block)) ++clean;
+    };
+    for (u32 i = 0; i < seen.count; ++i) {
+        const Extent extent = read_extent(inode.at->area.extents[i]);
+        if ((extent.flags & format::extent_shared) == 0) continue;
+        for_each_frame_part(extent.start.offset(), extent.length, look);
+    }
+    if (code == Errc::need_block) {
+        needs = {op.needed_place, op.needed_place};
+        return LaneFate::absent;
+    }
+    // The operation that frees the orphan tells why.
+    if (code != Errc::ok) return LaneFate::keeps;
+    const auto end = [&] {
+        end_inode_by(op, inode, seen, tally,
+                     [&](const Extent& extent) { return end_extent(op, extent); });
+    };
+    if (clean != 0) return change_if_fits(store, rules, clean, end);
+    end();
+    return LaneFate::gone;
+}
+
 /// The part of free_by_lane() under the lock.
 WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, bool is_directory,
-                                      const LaneRules& rules, FreeTally& tally) {
+                                      const LaneRules& rules, FreeTally& tally, LaneNeeds& needs) {
     const InodeParts seen(*inode.at);
     if (seen.generation == 0 || seen.is_directory() != is_directory) return LaneFate::damaged;
     if (is_directory && seen.count != 0) return LaneFate::descends;
@@ -226,6 +289,8 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
         case Fate::free:
             end_inode(op, inode, seen, tally);
             return LaneFate::gone;
+        case Fate::free_shared:
+            return end_sharing_inode(op.store, inode, rules, tally, needs);
         case Fate::damaged:
             return LaneFate::damaged;
         default:
@@ -234,9 +299,10 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
 }
 
 /// Frees the inode of an entry of a directory that is being removed, or removes one of its links.
-/// Requires: a bulk step; no other thread handles this entry; the lane holds no lock.
+/// `needs` is set with LaneFate::absent. Requires: a bulk step; no other thread handles this entry;
+/// the lane holds no lock.
 WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
-                                       const LaneRules& rules, FreeTally& tally) {
+                                       const LaneRules& rules, FreeTally& tally, LaneNeeds& needs) {
     if (!is_inode_number(store, number)) return LaneFate::damaged;
     LaneOperation op(ThreadTeam{}, store);
     const u64 place = number * format::inode_size;
@@ -245,7 +311,10 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);
     if (kind != FrameKind::inodes) return LaneFate::damaged;
-    if (!resident) return LaneFate::absent;
+    if (!resident) {
+        needs = {inode.block_place(), inode_bit(number).bitmap_place};
+        return LaneFate::absent;
+    }
     if (is_directory) {
         // Read without the lock, since it is only a hint: most directories are not empty.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
@@ -254,7 +323,7 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     }
     u64 version = 0;
     if (!lock_by_lane(store, rules, place, version)) return LaneFate::busy;
-    const LaneFate fate = free_locked(op, inode, is_directory, rules, tally);
+    const LaneFate fate = free_locked(op, inode, is_directory, rules, tally, needs);
     unlock_by_lane(store, rules, place, version, fate == LaneFate::gone ? 2 : 0);
     return fate;
 }

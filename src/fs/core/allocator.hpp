@@ -347,13 +347,19 @@ WARREN_HD void end_use(Operation<Team>& op, u64 place, u64 blocks) {
     mark_tables(op, place, blocks);
 }
 
+/// Takes blocks whose use has ended off blocks_used.
+template <class Team>
+WARREN_HD void count_freed(Operation<Team>& op, u64 blocks) {
+    once(op.team, [&] {
+        device_atomic<u64>(op.store.state->blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
+    });
+}
+
 /// Frees blocks that were in use. Only within apply.
 template <class Team>
 WARREN_HD void free_blocks(Operation<Team>& op, u64 place, u64 blocks) {
     end_use(op, place, blocks);
-    once(op.team, [&] {
-        device_atomic<u64>(op.store.state->blocks_used).fetch_sub(blocks, hd::memory_order_relaxed);
-    });
+    count_freed(op, blocks);
 }
 
 /// Frees one metadata block and takes it out of the next commit. Only within apply.

@@ -119,10 +119,9 @@ WARREN_HD inline bool drop_extra(ReferenceBlock& counts, u32 block) {
     return false;
 }
 
-/// Drops one reference to each of the blocks [first, first + count) of `frame` and frees those that
-/// had no other. Only within apply.
+/// The part of end_extent() in one frame, of an extent with the flag extent_shared.
 template <class Team>
-WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count) {
+WARREN_HD u64 end_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count) {
     const u64 place = frame * format::frame_size;
     const BlockPointer pointer = counts_pointer(op, frame);
     // Counts that were created after the plan are not pinned, so a buffer cache may evict them at
@@ -131,10 +130,11 @@ WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 coun
     auto* counts =
         pointer.raw == 0 ? nullptr : reinterpret_cast<ReferenceBlock*>(op.pinned(pointer.offset()));
     if (counts == nullptr) {
-        free_blocks(op, place + first * format::block_size, count);
-        return;
+        end_use(op, place + first * format::block_size, count);
+        return count;
     }
     const u32 end = first + count;
+    u64 freed_here = 0;
     bool is_changed = false;
     for (u32 at = first; at < end;) {
         // The number of blocks from `at` on that have other references, then the number that have
@@ -152,24 +152,37 @@ WARREN_HD void drop_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 coun
             return block - at - kept;
         });
         kept = once(op.team, [&] { return kept; });
-        if (freed > 0) free_blocks(op, place + (at + kept) * format::block_size, freed);
+        if (freed > 0) end_use(op, place + (at + kept) * format::block_size, freed);
+        freed_here += freed;
         is_changed = is_changed || kept > 0;
         at += kept + freed;
     }
     if (is_changed) op.mark_dirty(pointer.offset());
+    return freed_here;
+}
+
+/// Drops the references of an extent to its blocks and ends the use of those without other
+/// references, as end_use() does. Returns the number of these; the caller updates blocks_used. Only
+/// within apply; of an extent with the flag extent_shared, after pin_counts().
+template <class Team>
+WARREN_HD u64 end_extent(Operation<Team>& op, const format::Extent& extent) {
+    if ((extent.flags & format::extent_shared) == 0) {
+        end_use(op, extent.start.offset(), extent.length);
+        return extent.length;
+    }
+    u64 freed = 0;
+    for_each_frame_part(extent.start.offset(), extent.length, [&](u64 frame, u32 first, u32 count) {
+        freed += end_in_frame(op, frame, first, count);
+    });
+    return freed;
 }
 
 /// Drops the references of an extent to its blocks and frees those without other references. Only
 /// within apply; of an extent with the flag extent_shared, after pin_counts().
 template <class Team>
 WARREN_HD void drop_extent(Operation<Team>& op, const format::Extent& extent) {
-    if ((extent.flags & format::extent_shared) == 0) {
-        free_blocks(op, extent.start.offset(), extent.length);
-        return;
-    }
-    for_each_frame_part(extent.start.offset(), extent.length, [&](u64 frame, u32 first, u32 count) {
-        drop_in_frame(op, frame, first, count);
-    });
+    const u64 freed = end_extent(op, extent);
+    if (freed > 0) count_freed(op, freed);
 }
 
 }  // namespace warren::core

@@ -95,6 +95,7 @@ WARREN_HD Errc plan_disposal(Operation<Team>& op, const InodeRef& inode, bool is
         WARREN_LET(fits, note_leaves(op, inode));
         disposal.fate = *fits ? Fate::free : Fate::orphan;
     }
+    if (disposal.fate == Fate::free_shared) disposal.fate = Fate::orphan;
     if (disposal.fate == Fate::orphan) return plan_orphan(op, inode.number, disposal.orphan);
     WARREN_LET(bitmap, pin_bitmap(op, inode.number));
     disposal.bitmap = *bitmap;

@@ -5,6 +5,7 @@
 
 #include "fs/core/extents.hpp"
 #include "fs/core/inode_image.hpp"
+#include "fs/core/shared_blocks.hpp"
 #include "fs/format/check_structure.hpp"
 
 namespace warren::ops {
@@ -52,24 +53,29 @@ struct InodeParts {
     WARREN_HD bool is_directory() const { return format::is_directory(mode); }
 };
 
-/// How the contents of an inode can be freed. light: in one step; leaves: in one step if the leaves
-/// can be locked too; heavy: in several steps; damaged: not at all, because they are invalid.
-enum class FreeCost : u8 { light, leaves, heavy, damaged };
+/// How the contents of an inode can be freed. light: in one step; shared: in one step if the counts
+/// of its shared blocks can be pinned; leaves: in one step if the leaves can be locked too; heavy:
+/// in several steps; damaged: not at all, because they are invalid.
+enum class FreeCost : u8 { light, shared, leaves, heavy, damaged };
 
-/// The cost of up to five extents, by the number of frame-table blocks that freeing them dirties.
-/// Extents with shared blocks are heavy: their reference counts are decremented in steps.
+/// The cost of up to five extents, by the number of blocks of the frame table, and of reference
+/// counts, that freeing them dirties.
 WARREN_HD inline FreeCost cost_of_extents(const Store& store, const InodeRef& inode, u32 count) {
     if (count > format::inline_extents_max) return FreeCost::damaged;
     u64 tables = 0;
-    bool is_shared = false;
+    u64 shared_frames = 0;
     for (u32 i = 0; i < count; ++i) {
         const Extent extent = read_extent(inode.at->area.extents[i]);
         if (!is_sound(store, extent)) return FreeCost::damaged;
-        is_shared = is_shared || (extent.flags & format::extent_shared) != 0;
+        const u64 first = extent.start.offset();
         const u64 last = place_at(extent, end_of(extent) - 1);
-        tables += last / table_span_bytes - extent.start.offset() / table_span_bytes + 1;
+        tables += last / table_span_bytes - first / table_span_bytes + 1;
+        if ((extent.flags & format::extent_shared) != 0) {
+            shared_frames += last / format::frame_size - first / format::frame_size + 1;
+        }
     }
-    return tables <= release_tables_max && !is_shared ? FreeCost::light : FreeCost::heavy;
+    if (tables > release_tables_max || shared_frames > shared_frames_max) return FreeCost::heavy;
+    return shared_frames > 0 ? FreeCost::shared : FreeCost::light;
 }
 
 /// The cost of a tree. A directory's tree in which the root points directly to leaves can be freed
@@ -104,6 +110,8 @@ enum class Fate : u8 {
     keep,         // it has other names
     free,         // it is freed at once, with everything that it holds
     free_leaves,  // the same if the directory's leaves can be locked too, else an orphan
+    free_shared,  // the same in a bulk step if the counts of its blocks can be pinned, else an
+                  // orphan
     orphan,       // it becomes an orphan: it is open, or too large to be freed at once
     damaged,
 };
@@ -117,6 +125,7 @@ WARREN_HD inline Fate fate_of(const Store& store, const InodeRef& inode, const I
     if (cost == FreeCost::damaged) return Fate::damaged;
     const bool is_held = seen.references >= one_open && !although_open;
     if (is_held || cost == FreeCost::heavy) return Fate::orphan;
+    if (cost == FreeCost::shared) return Fate::free_shared;
     return cost == FreeCost::light ? Fate::free : Fate::free_leaves;
 }
 

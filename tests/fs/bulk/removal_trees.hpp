@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -44,7 +45,25 @@ struct TreeRecipe {
     std::string label;
     u64 size_bytes = 64 * mib;
     std::function<DoomedTree(Volume&)> build;
+    bool may_be_listed = true;  // a list tells all that the removal frees
 };
+
+/// Writes adjoining blocks, from block `first` of the file on.
+inline void write_run(Volume& volume, Handle file, u64 first, u64 count) {
+    const std::vector<std::byte> run(count * 4096, std::byte{8});
+    EXPECT_EQ(volume.open_file(file), Errc::ok);
+    EXPECT_TRUE(volume.write(file, first * 4096, run));
+    EXPECT_EQ(volume.release(file), Errc::ok);
+}
+/// The first blocks of `from` become those of `to`, too; at most `most`.
+inline void share_blocks(Volume& volume, Handle from, Handle to, u64 most) {
+    for (const Handle file : {from, to})
+        EXPECT_EQ(volume.open_file(file), Errc::ok);
+    const u64 blocks = std::min(most, volume.attributes(from)->size / 4096);
+    EXPECT_TRUE(volume.share_range(from, 0, to, 0, blocks * 4096));
+    for (const Handle file : {from, to})
+        EXPECT_EQ(volume.release(file), Errc::ok);
+}
 
 class TreeBuilder {
  public:
@@ -80,6 +99,12 @@ class TreeBuilder {
         for (u64 i = 0; i < count; ++i)
             EXPECT_TRUE(volume_.write(file, i * 2 * block.size(), block));
         EXPECT_EQ(volume_.release(file), Errc::ok);
+    }
+    void write_run(Handle file, u64 first, u64 count) {
+        warren::write_run(volume_, file, first, count);
+    }
+    void share(Handle from, Handle to, u64 most = ~u64{0}) {
+        share_blocks(volume_, from, to, most);
     }
     void set_attribute(Handle handle, u64 bytes) {
         const std::vector<std::byte> value(bytes, std::byte{9});
@@ -162,12 +187,45 @@ inline DoomedTree build_zoo(Volume& volume) {
     return builder.made;
 }
 
+/// Files with blocks that other files have too: one outside of the tree, one in it, both, or one
+/// that is gone. Two of them need an operation of their own.
+inline DoomedTree build_sharing(Volume& volume) {
+    TreeBuilder builder(volume);
+    const Handle outside = make_directory(volume, volume.root(), "outside");
+    const Handle inner = builder.add_directory(builder.root(), "inner");
+    for (u32 i = 0; i < 80; ++i) {
+        const std::string name = "sharing" + std::to_string(i);
+        const Handle file = builder.add_file(i % 3 == 0 ? inner : builder.root(), name);
+        builder.write_run(file, 0, 1 + i % 2);
+        if (i % 4 != 1) builder.share(file, make_file(volume, outside, name), 1);
+        if (i % 4 == 1 || i % 4 == 2) builder.share(file, builder.add_file(inner, name + "too"));
+        if (i % 4 == 3) {
+            EXPECT_EQ(volume.unlink(anybody, outside, name), Errc::ok);
+        }
+        if (i % 5 == 0) builder.write_run(file, 2, 1);  // a block of its own
+    }
+    const Handle large = builder.add_file(inner, "large");
+    builder.write_run(large, 0, 1300);
+    builder.share(large, make_file(volume, outside, "large"));
+    for (const u64 extents : {5, 6}) {
+        const std::string name = "scattered" + std::to_string(extents);
+        const Handle file = builder.add_file(inner, name);
+        builder.write_blocks(file, extents);
+        builder.share(file, make_file(volume, outside, name));
+    }
+    const Handle open = builder.add_file(inner, "open");
+    builder.share(large, open, 1);
+    builder.made.to_open.push_back(open);
+    return builder.made;
+}
+
 /// A random tree of `size` inodes, determined by the seed.
 inline DoomedTree build_random(Volume& volume, u64 seed, u32 size) {
     TreeBuilder builder(volume);
     Random random(seed);
     std::vector<Handle> directories = {builder.root()};
     std::vector<Handle> files;
+    std::vector<Handle> sharers;
     const Handle outside = make_directory(volume, volume.root(), "outside");
     const u64 depth_bias = random.below(4);
     for (u32 i = 0; i < size; ++i) {
@@ -191,6 +249,15 @@ inline DoomedTree build_random(Volume& volume, u64 seed, u32 size) {
                 EXPECT_TRUE(volume.link(anybody, files.back(), outside, name));
             }
             if (what == 36) builder.made.to_open.push_back(files.back());
+            if (what < 37 || what > 44) continue;
+            if (sharers.empty() || random.below(2) == 0) {
+                builder.write_run(files.back(), 0, 1 + random.below(4));
+            } else {
+                const Handle other = sharers[random.below(sharers.size())];
+                builder.share(other, files.back(), 1 + random.below(4));
+            }
+            sharers.push_back(files.back());
+            if (what < 40) builder.share(files.back(), make_file(volume, outside, "shared" + name));
         }
     }
     return builder.made;
@@ -204,7 +271,8 @@ inline std::vector<TreeRecipe> small_trees() {
         {"wide", 64 * mib, [](Volume& volume) { return build_flat(volume, 1, 300, true); }},
         {"mix", 64 * mib, [](Volume& volume) { return build_flat(volume, 8, 20, true); }},
         {"files", 64 * mib, [](Volume& volume) { return build_flat(volume, 4, 900, false); }},
-        {"zoo", 64 * mib, build_zoo},
+        {"zoo", 64 * mib, build_zoo, false},
+        {"sharing", 64 * mib, build_sharing, false},
     };
 }
 

@@ -20,7 +20,7 @@ constexpr u64 counts_place = format::frame_size;
 
 /// Blocks 0 and 1 of a frame, which an extent is about to drop; block 1 has another reference.
 template <class By>
-class DropInFrame : public testing::Test {
+class DropExtent : public testing::Test {
  protected:
     void SetUp() override {
         const StoreShape shape{4 * format::frame_size, 4 * format::block_size, 1, 64};
@@ -47,7 +47,8 @@ class DropInFrame : public testing::Test {
             core::Operation op(team, store());
             if (pins) WARREN_TRY(core::pin_counts(op, frame * format::frame_size, 2));
             WARREN_TRY(op.begin_apply(WARREN_CREDITS(2)));
-            core::drop_in_frame(op, frame, 0, 2);
+            core::drop_extent(op, {0, format::BlockPointer::to(frame * format::frame_size), 2,
+                                   format::extent_shared});
             op.end_apply();
             core::finish(op);
             return Errc::ok;
@@ -64,18 +65,20 @@ class DropInFrame : public testing::Test {
     StoreMemory memory_;
 };
 using Teams = testing::Types<ByThread, ByLanes>;
-TYPED_TEST_SUITE(DropInFrame, Teams);
+TYPED_TEST_SUITE(DropExtent, Teams);
 
-TYPED_TEST(DropInFrame, keepsWhatOthersReferTo) {
+TYPED_TEST(DropExtent, keepsWhatOthersReferTo) {
     this->drop(true);
     EXPECT_EQ(this->other_references(), 0u);
     EXPECT_EQ(this->store().frame(frame).used[0], 2u);
+    EXPECT_EQ(this->store().state->blocks_used, 2u);
 }
 
-TYPED_TEST(DropInFrame, touchesNoCountsThatThePlanHasNotPinned) {
+TYPED_TEST(DropExtent, touchesNoCountsThatThePlanHasNotPinned) {
     this->drop(false);
     EXPECT_EQ(this->other_references(), 1u) << "the memory may hold another block by now";
     EXPECT_EQ(this->store().frame(frame).used[0], 0u);
+    EXPECT_EQ(this->store().state->blocks_used, 1u);
 }
 
 }  // namespace

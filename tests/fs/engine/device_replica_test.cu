@@ -225,7 +225,7 @@ TEST_F(DeviceReplicaTest, listsTreesToRemove) {
         make_file(*volume, make_directory(*volume, volume->root(), "kept"), "file");
         for (u32 round = 0; round < 2; ++round) {
             const DoomedTree tree = recipe.build(*volume);
-            EXPECT_EQ(remove_doomed(volume, tree), recipe.label != "zoo");
+            EXPECT_EQ(remove_doomed(volume, tree), recipe.may_be_listed);
             expect_answers(volume);
             Removal rest;
             for (const char* const beside : {"others", "outside"})

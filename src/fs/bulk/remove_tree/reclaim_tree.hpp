@@ -329,11 +329,11 @@ class TreeReclaimer {
     /// One lane.
     WARREN_HD WARREN_NOINLINE LaneFate free_entry(u64 number, bool is_directory) {
         LaneFate fate = LaneFate::absent;
+        LaneNeeds needs;
         const Store& store = step_.near(store_);
         do {
-            fate = free_by_lane(store, number, is_directory, step_.rules, tally);
-        } while (fate == LaneFate::absent &&
-                 bring(step_, ref_of(number).block_place(), inode_bit(number).bitmap_place));
+            fate = free_by_lane(store, number, is_directory, step_.rules, tally, needs);
+        } while (fate == LaneFate::absent && bring(step_, needs.one, needs.other));
         if (fate == LaneFate::damaged) step_.fail(Errc::corrupt);
         return fate;
     }

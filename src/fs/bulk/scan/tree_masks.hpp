@@ -86,11 +86,12 @@ WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks
     if (seen.references != 0) core::set_bit(masks.held, number);
     ops::for_each_own_run(
         inode, seen,
-        [&](u64 place, u32 blocks) {
-            core::for_each_word(place, blocks, [&](u64 frame, u32 w, u64 mask) {
-                device_atomic<u64>(masks.blocks[frame * frame_words + w])
-                    .fetch_or(mask, hd::memory_order_relaxed);
-            });
+        [&](const core::Extent& extent) {
+            core::for_each_word(extent.start.offset(), extent.length,
+                                [&](u64 frame, u32 w, u64 mask) {
+                                    device_atomic<u64>(masks.blocks[frame * frame_words + w])
+                                        .fetch_or(mask, hd::memory_order_relaxed);
+                                });
         },
         [&](u64 place) { add_block(masks, place); });
     return Errc::ok;
