@@ -5,12 +5,12 @@
 //
 // The GPU answers also where the volume would rather let the CPU: behind many changes. Finally, a
 // tree of the same size is removed, of which nothing is marked; then the same beside creations, of
-// which the slowest counts.
-// A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
-// the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
-// it.
+// which the slowest counts. A change is chmod(2) of a file; the changed files are spread over all
+// inodes. From the call to the answer: what is marked is copied and sent, and kernels run; the
+// changes themselves are not in it.
 //
 //   replica_bench [--runs N] [--parents N] [--entries N]    N runs (5); 1000 directories of 1000
+//       [--sharing 1]    only the removal of trees with shared blocks (shared_removal.hpp)
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -22,6 +22,7 @@
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "bench/support/shared_removal.hpp"
 
 using namespace warren;
 using namespace warren::bench;
@@ -218,13 +219,29 @@ class Bench {
     Counter visited_;
 };
 
+int print_sharing(const Scale& scale, Report& report) {
+    const MemoryVolume volume(size_bytes, 4 * gib);
+    ReplicaQueries* const replica = volume.inside().replica();
+    require(replica != nullptr, volume->engine_note());
+    replica->use_only(Side::replica);
+    measure_shared_removal(*volume, by_both, scale, report);
+    report.note(std::to_string(replica->statistics().left) + " queries were left to the CPU");
+    return report.finish();
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
     const u32 parents = static_cast<u32>(option(argument_count, arguments, "parents", 1000));
     const u32 entries = static_cast<u32>(option(argument_count, arguments, "entries", 1000));
+    const u64 runs = option(argument_count, arguments, "runs", 5);
     Report report("replica_bench", argument_count, arguments);
-    Bench bench(parents, entries, option(argument_count, arguments, "runs", 5), report);
+    if (option(argument_count, arguments, "sharing", 0) != 0) {
+        report.name_file("replica_sharing");
+        return print_sharing({.large_runs = runs, .directories = parents, .files_each = entries},
+                             report);
+    }
+    Bench bench(parents, entries, runs, report);
     bench.find_named();
     bench.du();
     bench.find_all();

@@ -86,6 +86,8 @@ class SharedRemoval {
         if (is_cloned) clone();
         write(is_split ? 0 : 1, is_split ? 1 : 2, is_split ? 1 : 0);
         sync();
+        std::vector<DirectoryUsage> usage;  // brings a replica up to date
+        require(volume_.usage({}, volume_.root(), {}, usage) == Errc::ok, "du failed");
         const double seconds = remove("doomed");
         sync();
         if (is_cloned) remove("clone");

@@ -93,7 +93,7 @@ class ListedTree {
         : volume_(volume), store_(volume.store()), root_(root), rows_(rows), versions_(versions) {}
 
     u64 inodes() const { return inodes_; }
-    u64 blocks() const { return blocks_; }
+    u64 blocks() const { return blocks_ + shared_blocks_.load(std::memory_order_relaxed); }
 
     /// Frees everything or nothing. Requires: the caller holds the version of the list. Errc::busy
     /// if the thread pool is in use: its user may wait for a version, so this does not wait for it.
@@ -109,19 +109,23 @@ class ListedTree {
             }
             inodes_ += inodes;
             blocks_ += count_bits(row.blocks);
+            shares_ = shares_ || count_bits(row.sharing) != 0;
             bitmaps += inodes != 0 ? 1 : 0;
         }
         if (inodes_ > inodes_max) return Errc::not_supported;
         core::StoreState& state = *store_.state;
-        const u64 tables =
-            std::min<u64>(rows_.size(), store_.frame_count / format::frames_per_table_block + 1);
-        const u64 dirtied = bitmaps + tables + 1;  // and the block of the root
+        const u64 all_tables = store_.frame_count / format::frames_per_table_block + 1;
+        const u64 tables = shares_ ? all_tables : std::min<u64>(rows_.size(), all_tables);
+        const Result<u64> counts = shares_ ? count_counts() : Result<u64>(u64{0});
+        if (!counts) return Errc::not_supported;
+        const u64 dirtied = bitmaps + tables + *counts + 1;  // and the block of the root
         core::JournalCredits credits;
         const core::JournalRoom room = credits.reserve(state, dirtied);
         if (credits.verdict(room, dirtied) != Errc::ok) return Errc::busy;
         Errc code = Errc::retry;
         volume_.freeze([&] {
             if (is_changed() || relaxed_load(state.read_only) != 0) return;
+            if (shares_ && has_more_counts_than(*counts)) return;
             code = or_no_memory([&] {
                 free_on_all_cores();
                 end_freeing(state);
@@ -131,6 +135,22 @@ class ListedTree {
     }
 
  private:
+    /// How many blocks of counts the volume has. An error if one is not in memory, or damaged.
+    Result<u64> count_counts() const {
+        u64 counts = 0;
+        for (u64 frame = 0; frame < store_.frame_count; ++frame) {
+            if (relaxed_load(store_.frame(frame).references) == 0) continue;
+            CpuOperation op(ThreadTeam{}, store_);
+            WARREN_TRY(core::find_counts(op, frame).code());
+            ++counts;
+        }
+        return counts;
+    }
+    bool has_more_counts_than(u64 most) const {
+        const Result<u64> counts = count_counts();
+        return !counts || *counts > most;
+    }
+
     core::InodeRef root_ref() const { return core::inode_at(store_, root_); }
     /// Whether a block or an inode that the list was made of may have changed since.
     bool is_changed() const {
@@ -207,10 +227,27 @@ class ListedTree {
         for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
+            end_shared_extents(op, row, w);
             core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
         }
         fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
+    }
+    /// Drops the references of the inodes of word `w` to shared blocks, before they are cleared.
+    void end_shared_extents(CpuOperation& op, const FrameMasks& row, u32 w) const {
+        u64 freed = 0;
+        for (u64 left = row.sharing[w]; left != 0; left &= left - 1) {
+            const u64 slot = u64{w} * 64 + static_cast<u64>(hd::countr_zero(left));
+            const core::InodeRef inode =
+                core::inode_at(store_, row.frame * format::inodes_per_frame + slot);
+            ops::for_each_own_run(
+                inode, ops::InodeParts(*inode.at),
+                [&](const core::Extent& extent) {
+                    if (bulk::is_counted(extent)) freed += core::end_extent(op, extent);
+                },
+                [](u64) {});
+        }
+        if (freed > 0) shared_blocks_.fetch_add(freed, std::memory_order_relaxed);
     }
     void free_blocks(CpuOperation& op, const FrameMasks& row) const {
         bool has_blocks = false;
@@ -231,7 +268,7 @@ class ListedTree {
     /// Counts what was freed; the root has neither names nor leaves any more. Unlocks its stripe.
     void end_freeing(core::StoreState& state) const {
         device_atomic<u64>(state.inodes_used).fetch_sub(inodes_, hd::memory_order_relaxed);
-        device_atomic<u64>(state.blocks_used).fetch_sub(blocks_, hd::memory_order_relaxed);
+        device_atomic<u64>(state.blocks_used).fetch_sub(blocks(), hd::memory_order_relaxed);
         core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
         CpuOperation op(ThreadTeam{}, store_);
         format::Inode& root = *root_ref().at;
@@ -251,7 +288,9 @@ class ListedTree {
     const std::span<const FrameMasks> rows_;
     const std::span<const u64> versions_;
     u64 inodes_ = 0;
-    u64 blocks_ = 0;
+    u64 blocks_ = 0;                             // by their bits
+    bool shares_ = false;                        // some have other references
+    mutable std::atomic<u64> shared_blocks_{0};  // of those: the freed ones
 };
 
 }  // namespace

@@ -212,6 +212,7 @@ class OutputScan {
     void clear_marks() {
         std::fill_n(room_.linked.data(), room_.linked.count(), 0);
         EXPECT_EQ(room_.held.allocate(room_.linked.count()), Errc::ok);
+        EXPECT_EQ(room_.sharing.allocate(room_.linked.count()), Errc::ok);
         EXPECT_EQ(room_.blocks.allocate(store_.frame_count * bulk::frame_words), Errc::ok);
     }
     /// Takes what a listed tree consists of, if all of it is listed.

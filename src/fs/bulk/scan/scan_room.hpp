@@ -22,9 +22,10 @@ struct ScanRoom {
     Buffer<u64> output;
     Buffer<BundlePlace> bundles;
     Buffer<u64> linked;
-    Buffer<u64> held;    // ScanPurpose::list
-    Buffer<u64> blocks;  // likewise
-    u32 spilling = 0;    // the list to which the current run spills
+    Buffer<u64> held;     // ScanPurpose::list
+    Buffer<u64> sharing;  // likewise
+    Buffer<u64> blocks;   // likewise
+    u32 spilling = 0;     // the list to which the current run spills
 
     /// Swaps the lists, and returns the one to which the last run has spilled.
     const ops::TreeTask* turn_over() {
@@ -56,7 +57,7 @@ struct ScanRoom {
         ref.output_max = output.count();
         ref.bundle_max = bundles.count();
         ref.linked_frames = linked.count() / (format::inodes_per_frame / 64);
-        ref.masks = {blocks.data(), linked.data(), held.data(), ref.linked_frames};
+        ref.masks = {blocks.data(), linked.data(), held.data(), sharing.data(), ref.linked_frames};
         ref.workers = workers;
         return ref;
     }

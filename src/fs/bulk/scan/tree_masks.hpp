@@ -16,15 +16,22 @@ inline constexpr u32 frame_words = format::blocks_per_frame / 64;
 struct FrameMasks {
     u64 frame;
     u64 blocks[frame_words];
-    u64 inodes[core::bitmap_words];  // by their numbers in the group
-    u64 held[core::bitmap_words];    // those of them with references: their numbers stay held
+    u64 inodes[core::bitmap_words];   // by their numbers in the group
+    u64 held[core::bitmap_words];     // those of them with references: their numbers stay held
+    u64 sharing[core::bitmap_words];  // those with shared extents, whose blocks are not in `blocks`
 };
+
+/// Whether the blocks of an extent are freed by what their counts say, not by the bits of `blocks`.
+WARREN_HD constexpr bool is_counted(const core::Extent& extent) {
+    return (extent.flags & format::extent_shared) != 0;
+}
 
 /// The bits of all block groups.
 struct TreeMasks {
     u64* blocks;  // frame_words for each group of the volume
     u64* inodes;  // bitmap_words for each of the first `inode_frames` groups
     u64* held;
+    u64* sharing;
     u64 inode_frames;
 };
 
@@ -36,6 +43,7 @@ WARREN_HD void gather_masks(const Team& team, const TreeMasks& masks, u64 frame,
     const u64* const blocks = masks.blocks + frame * frame_words;
     const u64* const inodes = masks.inodes + frame * core::bitmap_words;
     const u64* const held = masks.held + frame * core::bitmap_words;
+    const u64* const sharing = masks.sharing + frame * core::bitmap_words;
     const u32 words = frame < masks.inode_frames ? core::bitmap_words : 0;
     u64 any = 0;
     for (u32 i = team.lane(); i < frame_words; i += Team::width)
@@ -53,6 +61,7 @@ WARREN_HD void gather_masks(const Team& team, const TreeMasks& masks, u64 frame,
     for (u32 i = team.lane(); i < core::bitmap_words; i += Team::width) {
         row.inodes[i] = i < words ? inodes[i] : 0;
         row.held[i] = i < words ? held[i] : 0;
+        row.sharing[i] = i < words ? sharing[i] : 0;
     }
 }
 
@@ -73,8 +82,10 @@ WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks
     }
     // The blocks with its names are added as they are read, so it counts as empty.
     if (is_directory) seen.count = 0;
-    switch (ops::fate_of(image, inode, seen, is_directory, is_directory)) {
+    const ops::Fate fate = ops::fate_of(image, inode, seen, is_directory, is_directory);
+    switch (fate) {
         case ops::Fate::free:
+        case ops::Fate::free_shared:
             break;
         case ops::Fate::damaged:
             return Errc::corrupt;
@@ -84,9 +95,11 @@ WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks
     // An inode with one link has one name.
     if (!core::set_bit(masks.inodes, number)) return Errc::corrupt;
     if (seen.references != 0) core::set_bit(masks.held, number);
+    if (fate == ops::Fate::free_shared) core::set_bit(masks.sharing, number);
     ops::for_each_own_run(
         inode, seen,
         [&](const core::Extent& extent) {
+            if (is_counted(extent)) return;
             core::for_each_word(extent.start.offset(), extent.length,
                                 [&](u64 frame, u32 w, u64 mask) {
                                     device_atomic<u64>(masks.blocks[frame * frame_words + w])

@@ -246,13 +246,16 @@ Errc TreeScan::begin(const core::Store& store, const ScanPlan& plan) {
     if (lists) {
         const u64 blocks = store.frame_count * frame_words;
         const u64 inodes = room_.linked.count();
-        WARREN_TRY(
-            take_share(room_.blocks.missing_bytes(blocks) + room_.held.missing_bytes(inodes)));
+        WARREN_TRY(take_share(room_.blocks.missing_bytes(blocks) +
+                              room_.held.missing_bytes(inodes) +
+                              room_.sharing.missing_bytes(inodes)));
         WARREN_TRY(room_.blocks.grow(blocks));
         WARREN_TRY(room_.held.grow(inodes));
+        WARREN_TRY(room_.sharing.grow(inodes));
         WARREN_TRY(host_masks_.reserve(masks_max));
         WARREN_TRY(stream_.fill(room_.blocks.data(), 0, room_.blocks.bytes()));
         WARREN_TRY(stream_.fill(room_.held.data(), 0, room_.held.bytes()));
+        WARREN_TRY(stream_.fill(room_.sharing.data(), 0, room_.sharing.bytes()));
     }
     if (!lists && plan.purpose != ScanPurpose::measure) return Errc::ok;
     return stream_.fill(room_.linked.data(), 0, room_.linked.bytes());
