@@ -19,7 +19,8 @@ inline constexpr u64 journal_block_in_frame_0 = 255;
 inline constexpr u64 journal_blocks_in_frame_0 = 256;
 inline constexpr u64 own_journal_from_bytes = 64 * mib;
 inline constexpr u64 journal_bytes_min = 2 * mib;
-inline constexpr u64 journal_bytes_max = 1 * gib;
+// A clone of a million files fits one transaction, which is half of it.
+inline constexpr u64 journal_bytes_max = 3 * gib / 2;
 static_assert(journal_blocks_in_frame_0 >= format::journal_blocks_min);
 static_assert(journal_bytes_min / format::block_size >= format::journal_blocks_min);
 

@@ -48,7 +48,7 @@ TEST(MakeVolume, journalAndTableAreWhereTheRulesSay) {
     EXPECT_EQ(layout(1 * gib).journal_blocks, 32 * mib / block_size);
     EXPECT_EQ(layout(4 * gib).journal_blocks, 128 * mib / block_size);
     EXPECT_EQ(layout(32 * gib).journal_blocks, 1 * gib / block_size);
-    EXPECT_EQ(layout(16 * tib).journal_blocks, 1 * gib / block_size);
+    EXPECT_EQ(layout(16 * tib).journal_blocks, 3 * gib / 2 / block_size);
     EXPECT_EQ(layout(16 * tib).frame_table_offset, frame_size);
     EXPECT_EQ(layout(16 * tib).frame_table_blocks, 270601u);
     EXPECT_EQ(layout(16 * tib).journal_offset, 530 * frame_size);
