@@ -4,13 +4,14 @@
 // loop device in memory, in one process and in 16; how many files make one command worth it; how
 // removal's time depends on its shape, in blocks and warps, and (--sharing) on shared blocks.
 //
-//   gpu_bench [--table 0] [--sweep 1] [--shapes 1] [--sharing 1]    what is done (the table)
+//   gpu_bench [--table 0] [--sweep 1] [--shapes 1]           what is done (the table)
+//             [--sharing 1] [--clones 1]
 //             [--runs N] [--large-runs N]              runs of small and of large rows (5)
 //             [--directories N] [--files N]            of large rows: 1,000 with 1,000 files each
 //             [--peers 0] [--share N]                  no peers; they do an Nth of large rows (1)
 //
-// Each writes a CSV file, gpu_bench, gpu_sweep and so on; tools/plot_sweeps.py draws the second and
-// the third. What is missing (a GPU, root, loop devices) has no rows; a note says so.
+// Each writes a CSV file, gpu_bench, gpu_clones and so on; tools/plot_sweeps.py draws gpu_sweep and
+// gpu_shapes. What is missing (a GPU, root, loop devices) has no rows; a note says so.
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,14 +79,33 @@ void measure_engine(EngineChoice engine, const Scale& scale, Report& report) {
     rows.measure_moves();
     rows.measure_many_files();
     rows.measure_rebuild();
+    rows.measure_clones();
+}
+
+void measure_clones(EngineChoice engine, const Scale& scale, Report& report) {
+    const Scratch memory("/dev/shm");
+    const std::string& label = engine == EngineChoice::cuda ? cuda_label : cpu_label;
+    EngineRows(memory.path(), volume_bytes, engine, label, scale, report).measure_clones();
+}
+
+/// Holds the CUDA engine to `must_seconds` an item.
+void hold_below(Report& report, const std::string& row, double items, double must_seconds,
+                const std::string& how = {}) {
+    report.must(row + how + ": must over CUDA engine",
+                must_seconds * items / report.median(row, cuda_label + how), 1);
+}
+
+void hold_clone_bound(const Scale& scale, Report& report) {
+    if (scale.files() < 1'000'000) return;
+    const double million = static_cast<double>(scale.files()) / 1e6;
+    hold_below(report, rows::clone(scale), million, 30e-3);
 }
 
 /// The bounds of the goals, for the sizes that they name.
 void hold_bounds(const Scale& scale, Report& report) {
     const auto below = [&](const std::string& row, double items, double must_seconds,
                            const std::string& how = {}) {
-        report.must(row + how + ": must over CUDA engine",
-                    must_seconds * items / report.median(row, cuda_label + how), 1);
+        hold_below(report, row, items, must_seconds, how);
     };
     below(rows::unlink_one, static_cast<double>(scale.singles), 8e-6);
     for (const std::string& how : {std::string(), between_suffix}) {
@@ -125,14 +145,41 @@ int print_table(const Scale& scale, bool has_gpu, u64 share, Report& report) {
     if (has_gpu) {
         measure_engine(EngineChoice::cuda, scale, report);
         hold_bounds(scale, report);
+        hold_clone_bound(scale, report);
     }
-    for (const std::string& row :
-         {rows::unlink_one, rows::unlink_many, rows::create_one, rows::stat_one, rows::rename_one,
-          rows::deep, rows::wide, rows::mix, rows::move_shared, rows::move_own, rows::create(scale),
-          rows::remove(scale), rows::move(scale), rows::find(scale), rows::find_few(scale),
-          rows::du(scale), rows::stat(scale), rows::rebuild(scale)}) {
+    for (const std::string& row : {rows::unlink_one,
+                                   rows::unlink_many,
+                                   rows::create_one,
+                                   rows::stat_one,
+                                   rows::rename_one,
+                                   rows::deep,
+                                   rows::wide,
+                                   rows::mix,
+                                   rows::move_shared,
+                                   rows::move_own,
+                                   rows::create(scale),
+                                   rows::remove(scale),
+                                   rows::move(scale),
+                                   rows::find(scale),
+                                   rows::find_few(scale),
+                                   rows::du(scale),
+                                   rows::stat(scale),
+                                   rows::rebuild(scale),
+                                   rows::clone(scale),
+                                   rows::clone_again(scale)}) {
         report.set_reference(row, has_gpu ? cuda_label : cpu_label);
     }
+    return report.finish();
+}
+
+int print_clones(const Scale& scale, bool has_gpu, Report& report) {
+    measure_clones(EngineChoice::cpu, scale, report);
+    if (has_gpu) {
+        measure_clones(EngineChoice::cuda, scale, report);
+        hold_clone_bound(scale, report);
+    }
+    for (const std::string& row : {rows::clone(scale), rows::clone_again(scale)})
+        report.set_reference(row, has_gpu ? cuda_label : cpu_label);
     return report.finish();
 }
 
@@ -182,6 +229,10 @@ int main(int argument_count, char** arguments) {
         if (!has_gpu) report.note("there is no GPU: the CUDA engine was not measured");
         const u64 share = with_peers ? std::max<u64>(1, number("share", 1)) : 0;
         code |= print_table(scale, has_gpu, share, report);
+    }
+    if (number("clones", 0) != 0) {
+        Report report("gpu_clones", argument_count, arguments);
+        code |= print_clones(scale, has_gpu, report);
     }
     if (number("sweep", 0) != 0) {
         Report report("gpu_sweep", argument_count, arguments);

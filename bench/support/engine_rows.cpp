@@ -162,15 +162,6 @@ void EngineRows::add(const std::string& row, u64 run, double seconds, double ite
     report_.add(row, run == 0 ? label_ + first_suffix : label_, seconds, items);
 }
 
-/// Adds a run of `work` alone, and of `work` with a sync behind it.
-template <class Work>
-void EngineRows::add_both(const std::string& row, double items, u64 run, const Work& work) {
-    const double named = time_of(work);
-    const double durable = named + time_of([&] { sync(); });
-    add(row, run, named, items);
-    if (run > 0) report_.add(row, label_ + durable_suffix, durable, items);
-}
-
 void EngineRows::sync() {
     require(volume_->sync() == Errc::ok, "cannot sync the volume");
 }

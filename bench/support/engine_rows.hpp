@@ -39,14 +39,21 @@ class EngineRows {
     void measure_moves();
     void measure_many_files();
     void measure_rebuild();
+    void measure_clones();
     /// From one item to `most`: a bulk command against single calls.
     void measure_crossover(u64 most);
 
     Volume& volume() { return *volume_; }
 
  private:
+    /// Adds a run of `work` alone, and of `work` with a sync behind it.
     template <class Work>
-    void add_both(const std::string& row, double items, u64 run, const Work& work);
+    void add_both(const std::string& row, double items, u64 run, const Work& work) {
+        const double named = time_of(work);
+        const double durable = named + time_of([&] { sync(); });
+        add(row, run, named, items);
+        if (run > 0) report_.add(row, label_ + durable_suffix, durable, items);
+    }
     void add(const std::string& row, u64 run, double seconds, double items);
     template <class Work>
     void add_first(const std::string& what, const Work& work);
@@ -54,6 +61,7 @@ class EngineRows {
     std::vector<Handle> make_directories(Handle in, u64 count);
     void make_files(const std::vector<Handle>& directories, u64 each);
     void remove_tree(const std::string& name);
+    Handle make_filled_tree(const std::string& name);
     void find_all(Handle top, u64 entries, u64 run);
     void measure_walks(Handle top, const std::vector<Handle>& directories, u64 run);
     void sync();

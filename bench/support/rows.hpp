@@ -61,6 +61,12 @@ inline std::string du(const Scale& scale) {
 inline std::string stat(const Scale& scale) {
     return "stat " + with_commas(scale.files()) + " files by name";
 }
+inline std::string clone(const Scale& scale) {
+    return "clone " + with_commas(scale.files()) + " files of 4 KiB";
+}
+inline std::string clone_again(const Scale& scale) {
+    return clone(scale) + ", once more";
+}
 inline std::string rebuild(const Scale& scale) {
     return "pack a directory of " + with_commas(scale.files()) + " names, as many gone";
 }
