@@ -18,6 +18,7 @@ namespace {
 class Loop {
  public:
     static constexpr bool is_near = true;
+    static constexpr bool can_clone = true;
 
     template <class Phase>
     void each(u64 count, const Phase& phase) {
@@ -73,12 +74,15 @@ Result<ops::BatchMemory> HostBatch::open(const ops::BatchShape& shape) {
     memory_.operands = take<ops::BatchOperand>(shape.operands());
     memory_.names = take<u64>(shape.name_words);
     memory_.modes = shape.has_modes ? take<u16>(shape.items) : nullptr;
+    const bool clones = shape.kind == ops::BatchKind::clone;
+    memory_.sources = clones ? take<Handle>(shape.items) : nullptr;
     memory_.codes = take<Errc>(shape.items);
     memory_.made = take<ops::BatchMade>(shape.items);
     memory_.attributes = take<Attributes>(shape.items);
     batch_.operands = memory_.operands;
     batch_.names = memory_.names;
     batch_.modes = memory_.modes;
+    batch_.sources = memory_.sources;
     batch_.codes = memory_.codes;
     batch_.made = memory_.made;
     batch_.attributes = memory_.attributes;

@@ -236,13 +236,13 @@ class Operation {
     /// Marks the metadata block at `place` dirty: the next commit will contain it. Only within
     /// apply.
     WARREN_HD void mark_dirty(u64 place) {
-        once(team, [&] { mark_dirty_alone(place); });
+        once(team, [&] { mark_newly_dirty(place); });
     }
     /// Marks the `count` blocks at place_of(i) dirty; the lanes share the work.
     template <class PlaceOf>
     WARREN_HD void mark_dirty_all(u32 count, const PlaceOf& place_of) {
         for (u32 i = team.lane(); i < count; i += Team::width)
-            mark_dirty_alone(place_of(i));
+            mark_newly_dirty(place_of(i));
         team.sync();
     }
     /// As above, and also sets bit `bit` of the shared bitmap `words`.
@@ -258,6 +258,15 @@ class Operation {
             if (set_shared_bit(bitmap, index) && i < count) count_dirty(place);
         }
         team.sync();
+    }
+
+    /// As mark_dirty(), by one lane. False if the block was dirty already.
+    WARREN_HD bool mark_newly_dirty(u64 place) {
+        note_changed(store, place);
+        audit_mark(place);
+        if (!set_shared_bit(store.dirty, place / format::block_size)) return false;
+        count_dirty(place);
+        return true;
     }
 
     /// Takes a freed block out of the next commit, because its place may be reused for something
@@ -309,11 +318,6 @@ class Operation {
         device_atomic<u64> word(words[index / 64]);
         return (word.load(hd::memory_order_relaxed) & bit) == 0 &&
                (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
-    }
-    WARREN_HD void mark_dirty_alone(u64 place) {
-        note_changed(store, place);
-        audit_mark(place);
-        if (set_shared_bit(store.dirty, place / format::block_size)) count_dirty(place);
     }
     WARREN_HD void count_dirty(u64 place) {
         ++dirtied_;

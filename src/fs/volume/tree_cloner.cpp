@@ -112,22 +112,30 @@ Errc TreeCloner::grow(const Attributes& source) {
         return code;
     }
     if (!format::is_directory(source.mode)) return Errc::ok;
+    keeps_times_ = volume_.engine().batches() != nullptr;
+    const Errc cloned =
+        keeps_times_ ? clone_by_batches(source.handle) : clone_by_operations(source.handle);
+    if (has_failed()) return error_;
+    WARREN_TRY(cloned);
+    set_directory_times();
+    return error_;
+}
+
+/// Clones what is below the source while it is scanned.
+Errc TreeCloner::clone_by_operations(Handle source) {
     const std::function<bool(const Scanned&)> visitor = [&](const Scanned& entry) {
         return visit(entry);
     };
     const std::function<bool()> is_over = [&] { return has_failed(); };
-    const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(caller_)),
-                        source.handle, &visitor};
-    std::vector<ScanPosition> left{{source.handle}};
+    const ScanCall call{bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(caller_)), source,
+                        &visitor};
+    std::vector<ScanPosition> left{{source}};
     Errc scanned = Errc::ok;
     u64 listed = 0;
     while (scanned == Errc::ok && !has_failed() && !left.empty()) {
         scanned = HostScan(volume_).scan_on(call, is_over, left, listed);
     }
-    if (has_failed()) return error_;
-    WARREN_TRY(scanned);
-    set_directory_times();
-    return error_;
+    return scanned;
 }
 
 /// Gives the clone its name, unless the name is taken by now or the caller has lost the permission.
@@ -211,7 +219,7 @@ Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::s
 Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle directory,
                                        std::string_view name) {
     std::string target;
-    if (format::is_symlink(source.mode)) {
+    if (format::is_symlink(source.mode) && source.size > format::area_bytes) {
         WARREN_LET(link, api_.read_link(source.handle));
         target = *link;
     }
@@ -284,10 +292,10 @@ Errc TreeCloner::copy_attributes(Handle source, Handle target) {
     return Errc::ok;
 }
 
-/// Sets the times of all directories to those of their sources, because adding names has changed
-/// them.
+/// Sets the times of directories to those of their sources, where adding names has changed them.
 void TreeCloner::set_directory_times() {
     directories_.for_each(volume_.thread_pool(), [&](const ClonedDirectory& directory) {
+        if (keeps_times_ && !touched_.contains(&directory)) return;
         AttributeChange times;
         times.which = AttributeChange::accessed | AttributeChange::modified;
         times.new_accessed = directory.accessed;

@@ -3,9 +3,10 @@
 // the orphan directory, and gets its own name at the end by a rename. So no other caller sees it
 // incomplete, and after a crash it is freed like the rest of a removal.
 //
-// The workers that scan the source clone each entry that they find, one inode per operation. Each
-// file is cloned atomically, but the tree is not: names that change meanwhile may be in the clone
-// or not.
+// The workers that scan the source clone each entry that they find, one inode per operation. For an
+// engine with batches they list the entries, and batches clone them: directories depth by depth,
+// then the rest; what a batch leaves is cloned by operations. Each file is cloned atomically, but
+// the tree is not: names that change meanwhile may be in the clone or not.
 #pragma once
 
 #include <array>
@@ -13,10 +14,14 @@
 #include <functional>
 #include <mutex>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
+#include "fs/volume/clone_list.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -71,6 +76,13 @@ class TreeCloner {
     Errc check_not_below(Handle source, Handle directory);
     Errc make_staging();
     Errc grow(const Attributes& source);
+    Errc clone_by_operations(Handle source);
+    Errc clone_by_batches(Handle source);
+    Errc list(Handle source, CloneList& entries);
+    void clone_directories(const std::vector<FoundDirectory>& found);
+    void clone_others(CloneList& entries);
+    void clone_left(std::span<const CloneEntry* const> left);
+    bool is_skipped(Errc code, const CloneEntry& entry);
     Errc attach(Handle directory, std::string_view name);
     void remove_staging(bool is_empty);
     bool visit(const Scanned& entry);
@@ -95,6 +107,9 @@ class TreeCloner {
     Handle staging_;
     bool replaces_ = false;  // the name belongs to an empty directory
     ClonedDirectories directories_;
+    bool keeps_times_ = false;  // names added by batches leave the times of directories alone
+    // With keeps_times_: directories that got names by operations.
+    std::unordered_set<const ClonedDirectory*> touched_;
     std::mutex linked_mutex_;  // guards linked_
     // Clones of files with several names, by source.
     std::unordered_map<Handle, Handle, HandleHash> linked_;

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <shared_mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/item_parts.hpp"
 #include "fs/volume/lookup_segments.hpp"
+#include "fs/volume/tree_cloner.hpp"
 
 namespace warren {
 namespace {
@@ -32,11 +35,18 @@ struct Progress {
     u64 span = 0;
 };
 
+/// Holds nothing during a window.
+struct NoLocks {
+    int operator()(u64 /*begin*/, u64 /*end*/) const { return 0; }
+};
+
 /// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
-/// end)` processes the results of a window.
-template <class Finish>
+/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the window
+/// runs.
+template <class Finish, class Hold>
 Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
-                     const ops::BatchHeader& header, u64 items, const Finish& finish) {
+                     const ops::BatchHeader& header, u64 items, const Finish& finish,
+                     const Hold& hold) {
     Progress progress{0, items};
     for (u64 windows = 0; progress.done < items && windows < windows_max;) {
         // Each run reads all items, so a batch much larger than a run is divided again.
@@ -44,7 +54,10 @@ Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
         ops::BatchWindow window;
         window.begin = progress.done;
         window.end = std::min(items, progress.done + progress.span);
-        const Errc code = volume.run_batch(batches, header, window);
+        const Errc code = [&] {
+            [[maybe_unused]] const auto held = hold(window.begin, window.end);
+            return volume.run_batch(batches, header, window);
+        }();
         if (code == Errc::need_commit && progress.span > batch_items_min) {
             // The window changes more than one commit can hold.
             progress.span = (window.end - window.begin + 1) / 2;
@@ -109,11 +122,12 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
 }
 
 /// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
-/// word)` writes item i; `answer(memory, i)` returns its result on success.
-template <class Item, class Answer, class Pack, class AnswerOf>
+/// word)` writes item i; `answer(memory, i)` returns its result on success. `hold`: see
+/// run_windows().
+template <class Item, class Answer, class Pack, class AnswerOf, class Hold = NoLocks>
 Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
                    const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
-                   const AnswerOf& answer) {
+                   const AnswerOf& answer, const Hold& hold = {}) {
     const Result<ops::BatchMemory> opened = batches.open_batch(shape);
     if (!opened) return {0, shape.items};
     const OnExit close([&] { batches.close_batch(); });
@@ -135,16 +149,16 @@ Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, B
         request.answered += end - begin;
         give_left_over(request, memory.codes, begin, end);
     };
-    return run_windows(request.volume, batches, header, shape.items, finish);
+    return run_windows(request.volume, batches, header, shape.items, finish, hold);
 }
 
 /// Runs all items: by batches as large as possible, and by commands where batches cannot continue.
-/// `by_batch(batches, part)` returns its progress with a part.
+/// `by_batch(batches, part)` returns its progress with a part of at most `part` items.
 template <class Item, class Answer, class ByBatch>
-void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch) {
+void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch,
+              u64 part = ops::batch_items_max) {
     ItemBatches* const batches = request.volume.engine().batches();
     const u64 items = request.items.size();
-    u64 part = ops::batch_items_max;
     for (u64 begin = 0; begin < items;) {
         const u64 count = std::min(part, items - begin);
         Progress progress{0, count};
@@ -270,6 +284,88 @@ Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool has_few_locks = true;
+#elif defined(__has_feature)
+constexpr bool has_few_locks = __has_feature(thread_sanitizer);
+#else
+constexpr bool has_few_locks = false;
+#endif
+/// The thread sanitizer tracks at most 64 locks of a thread.
+constexpr u64 clones_at_once = has_few_locks ? 32 : ops::batch_items_max;
+
+using SourceLocks = std::vector<std::unique_lock<std::shared_mutex>>;
+
+/// The data locks of the sources, in the order of their addresses, as TwoDataLocks takes them.
+SourceLocks lock_sources(VolumeImplementation& volume, std::span<const CloneEntry* const> entries) {
+    std::vector<std::shared_mutex*> mutexes(VolumeImplementation::data_lock_count);
+    u64 count = 0;
+    for (std::size_t i = 0; i < entries.size() && count < mutexes.size(); ++i) {
+        const u64 inode = entries[i]->source.inode;
+        std::shared_mutex*& mutex = mutexes[inode % mutexes.size()];
+        if (mutex == nullptr) ++count;
+        mutex = &volume.data_lock(inode);
+    }
+    SourceLocks locks;
+    locks.reserve(count);
+    for (std::shared_mutex* const mutex : mutexes) {
+        if (mutex != nullptr) locks.emplace_back(*mutex);
+    }
+    volume.note_shared_data();
+    return locks;
+}
+
+template <class Answer>
+using Clones = Request<const CloneEntry*, Answer>;
+
+/// Leaves the entries to the caller.
+template <class Answer>
+void leave_clones(VolumeImplementation& /*volume*/, const Caller& /*caller*/,
+                  std::span<const CloneEntry* const> /*entries*/, std::span<Answer> answers) {
+    std::ranges::fill(answers, Answer(Errc::retry));
+}
+
+template <class Answer>
+Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 now) {
+    const std::span<const CloneEntry* const> entries = request.items;
+    BatchPacker packer(request.volume.thread_pool(), entries.size());
+    ops::BatchShape shape;
+    shape.kind = ops::BatchKind::clone;
+    shape.items = entries.size();
+    shape.name_words = packer.measure([&](u64 i) { return words_of(entries[i]->name()); });
+    ops::BatchHeader header = header_of(request.caller);
+    header.now = now;
+    const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
+        const CloneEntry& one = *entries[i];
+        memory.operands[i] = pack_operand(memory.names, one.into->target, one.name(), word);
+        memory.sources[i] = one.source;
+    };
+    const auto answer = [](const ops::BatchMemory& memory, u64 i) -> Answer {
+        if constexpr (std::is_same_v<Answer, Errc>) {
+            return Errc::ok;
+        } else {
+            return Handle{memory.made[i].inode, memory.made[i].generation};
+        }
+    };
+    const auto hold = [&](u64 begin, u64 end) {
+        return lock_sources(request.volume, entries.subspan(begin, end - begin));
+    };
+    return run_batch(batches, request, packer, shape, header, pack, answer, hold);
+}
+
+template <class Answer>
+void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
+               std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
+    u64 answered = 0;  // not used: all entries are left to the caller first
+    std::ranges::fill(answers, Answer(Errc::retry));
+    in_parts(
+        Clones<Answer>{volume, caller, entries, answers, leave_clones<Answer>, answered},
+        [&](ItemBatches& batches, const Clones<Answer>& part) {
+            return clone_batch(batches, part, now);
+        },
+        clones_at_once);
+}
+
 /// With fewer lookups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
@@ -346,6 +442,16 @@ void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
         if (names[begin].is_directory) return alike.give();
         in_parts(alike, remove_batch);
     });
+}
+
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries, std::span<Errc> answers) {
+    clone_all(volume, caller, now, entries, answers);
+}
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries,
+                      std::span<Result<Handle>> answers) {
+    clone_all(volume, caller, now, entries, answers);
 }
 
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,

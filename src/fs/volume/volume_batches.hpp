@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "fs/volume/clone_list.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
@@ -22,6 +23,14 @@ void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered);
+
+/// Clones entries into the clones of their directories, as far as batches can. An answer of
+/// Errc::retry leaves the entry to the caller. The answer for a directory is its clone.
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries, std::span<Errc> answers);
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries,
+                      std::span<Result<Handle>> answers);
 
 // The same by commands. Commands that depend on each other are not run at the same time.
 void create_by_commands(VolumeImplementation& volume, const Caller& caller,

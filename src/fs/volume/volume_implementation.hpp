@@ -371,6 +371,7 @@ class VolumeImplementation {
 
     /// Keeps the blocks of a file in place during I/O: shared for reads and for writes of whole
     /// blocks, exclusive for all other changes of contents.
+    static constexpr u64 data_lock_count = 1024;
     std::shared_mutex& data_lock(u64 inode) { return data_locks_[inode % data_lock_count]; }
 
  private:
@@ -389,7 +390,6 @@ class VolumeImplementation {
         u64 key;
         bool may_use_reserve;
     };
-    static constexpr u64 data_lock_count = 1024;
 
     template <ops::Verb verb>
     auto ask_engine(const ops::Command& arguments) {

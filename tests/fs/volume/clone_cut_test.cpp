@@ -4,11 +4,15 @@
 // (Sequences of a small clone and another operation: sequence_cut_test.cpp.)
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/keeping_disk.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/test_engine.hpp"
 
 namespace warren {
 namespace {
@@ -34,15 +38,19 @@ Script make_base() {
     return script;
 }
 
-TEST(CloneCuts, LeaveAllOrNothing) {
+class CloneCuts : public testing::TestWithParam<std::string> {};
+
+TEST_P(CloneCuts, LeaveAllOrNothing) {
     const Seed seed;
     CutRecording recording;
     recording.log = make_memory_disk(volume_bytes);
     MemoryDisk& log = recording.disk();
     KeepingDisk keeping(log);
     ModelFileSystem model;
-    auto volume = open_on(keeping, {.workers = 1});
-    ASSERT_TRUE(volume);
+    Failure failure;
+    auto volume =
+        open_on_engine(std::make_unique<FaultDisk>(keeping), GetParam(), {.workers = 1}, failure);
+    ASSERT_TRUE(volume) << failure.message;
     leave_foreign_bytes(*volume);
     const Script base = make_base();
     for (const Script::Step& step : base.steps()) {
@@ -73,6 +81,11 @@ TEST(CloneCuts, LeaveAllOrNothing) {
     EXPECT_GT(figures.states, figures.cuts / volume_step);
     ASSERT_EQ(volume->close(), Errc::ok);
 }
+
+// By operations, and by batches.
+INSTANTIATE_TEST_SUITE_P(Engines, CloneCuts,
+                         testing::Values(std::string("cpu"), engine_of_its_own()),
+                         [](const auto& way) { return way.param; });
 
 }  // namespace
 }  // namespace warren

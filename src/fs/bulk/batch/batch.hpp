@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a batch, which runs many lookups, creations, moves or removals at once: what the
-// caller packs, the result of each item, and what the phases (batch_run.hpp) pass to each other.
+// The data of a batch, which runs many lookups, creations, clones, moves or removals at once: what
+// the caller packs, the result of each item, and what the phases (batch_run.hpp) pass to each
+// other.
 //
 // The unit of work is an operand: one name in one directory. A move has two
 // operands, any other item one. A batch has exclusive access to the volume's metadata, so its
@@ -20,7 +21,8 @@ namespace warren::ops {
 /// A call with more items runs several batches.
 inline constexpr u64 batch_items_max = u64{1} << 20;
 
-enum class BatchKind : u8 { look_up, create, move, remove };
+/// `clone`: creations of inodes that are copies of others.
+enum class BatchKind : u8 { look_up, create, clone, move, remove };
 
 /// An operand: one name in one directory.
 struct BatchOperand {
@@ -44,6 +46,9 @@ struct BatchMade {
 };
 static_assert(sizeof(BatchMade) == 24);
 
+/// A batch clones a file only if its contents lie in at most this many frames.
+inline constexpr u32 cloned_frames_max = 2;
+
 /// The size of a batch.
 struct BatchShape {
     BatchKind kind = BatchKind::look_up;
@@ -51,8 +56,21 @@ struct BatchShape {
     u64 name_words = 0;
     bool has_modes = false;  // each creation has a mode of its own
 
+    WARREN_HD bool makes_inodes() const {
+        return kind == BatchKind::create || kind == BatchKind::clone;
+    }
     WARREN_HD u32 operands_per_item() const { return kind == BatchKind::move ? 2 : 1; }
     WARREN_HD u64 operands() const { return items * operands_per_item(); }
+
+    /// At most this many frames get counts of shared blocks.
+    WARREN_HD u64 fresh_counts_max() const {
+        return kind == BatchKind::clone ? items * cloned_frames_max : 0;
+    }
+    /// At most this many blocks are marked dirty ahead: those of inodes, and of counts.
+    WARREN_HD u64 marks_max() const {
+        if (kind == BatchKind::move) return items;
+        return kind == BatchKind::clone ? items * (1 + cloned_frames_max) : 0;
+    }
 };
 
 /// The arguments that all items share.
@@ -75,8 +93,9 @@ struct BatchMemory {
     BatchOperand* operands = nullptr;  // operands; of a move: its source, then its target
     u64* names = nullptr;
     u16* modes = nullptr;              // with BatchShape::has_modes
+    Handle* sources = nullptr;         // of clones: the inode to copy
     Errc* codes = nullptr;             // per item; Errc::retry: run this item as a command
-    BatchMade* made = nullptr;         // of creations
+    BatchMade* made = nullptr;         // of creations and clones
     Attributes* attributes = nullptr;  // of lookups
 };
 
@@ -157,7 +176,9 @@ struct BatchState {
     u32 created;
     u32 inode_frames;
     u32 inode_blocks;  // blocks dirtied by new inodes, or leaves changed in place
-    u32 moved_blocks;  // dirty marks that this run has set for moves, listed in Batch::numbers
+    u32 marked;        // dirty marks that this run has set ahead, listed in Batch::marked
+    u32 fresh_counts;  // frames that get counts of shared blocks, listed in Batch::fresh_counts
+    u32 counts_begin;  // the first of their blocks among the new ones
     u32 must_rewrite;  // a change in place is impossible or would take longer
     u32 removed;       // files that are freed with their last name
     u32 freed_tables;  // upper bound of the blocks of the frame table that their blocks dirty
@@ -176,6 +197,7 @@ struct Batch {
     const BatchOperand* operands = nullptr;
     const u64* names = nullptr;
     const u16* modes = nullptr;
+    const Handle* sources = nullptr;
     Errc* codes = nullptr;
     BatchMade* made = nullptr;
     Attributes* attributes = nullptr;
@@ -217,8 +239,10 @@ struct Batch {
     u32* leaf_begin = nullptr;          // by leaf: its first entry; records_max
     u64* places = nullptr;              // addresses of new blocks; places_max
     // New inodes.
-    u32* frames = nullptr;   // inode frames with a free inode; frames_max
-    u64* numbers = nullptr;  // of creations; of moves: addresses of inode blocks; one per item
+    u32* frames = nullptr;        // inode frames with a free inode; frames_max
+    u64* numbers = nullptr;       // of creations and clones; one per item
+    u64* marked = nullptr;        // of moves and clones; shape.marks_max()
+    u32* fresh_counts = nullptr;  // of clones; shape.fresh_counts_max()
     u64 blocks_max = 0;
     u64 records_max = 0;
     u64 places_max = 0;

@@ -219,7 +219,7 @@ struct DropEdits : Phase {
         b.state->new_blocks = 0;
         b.state->blocks_end = 0;
         b.state->inode_blocks = 0;
-        b.state->moved_blocks = 0;
+        b.state->marked = 0;
         b.state->removed = 0;
         b.state->freed_tables = 0;
     }

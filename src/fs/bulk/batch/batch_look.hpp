@@ -172,6 +172,8 @@ struct OpenDirectories : Phase {
         directory.is_directory = format::is_directory(directory.mode) ? 1 : 0;
         directory.is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0 ? 1 : 0;
         directory.inherits = relaxed_load(at.attributes.raw) != 0 ? 1 : 0;
+        // A clone grows where nobody else comes: its caller needs rights only for the sources.
+        if (b.shape.kind == BatchKind::clone) return;
         directory.execute = check_permission(op, inode, b.header.caller, may_execute);
         if (!is_answer(op, directory.execute)) return;
         directory.write = check_permission(op, inode, b.header.caller, may_write);
@@ -355,13 +357,16 @@ struct Decide : Phase {
         return b.shape.kind == BatchKind::remove ? removal(item) : creation(item);
     }
 
-    WARREN_HD void operator()(u64 item) const {
+    WARREN_HD bool decides(u64 item) const {
         b.does[item] = 0;
-        if (!b.is_in_play(item) || has_failed()) return;
-        if (item >= limit()) return;
-        const Errc code = code_of(item);
+        return b.is_in_play(item) && !has_failed() && item < limit();
+    }
+    WARREN_HD void note(u64 item, Errc code) const {
         b.codes[item] = code;
         b.does[item] = code == Errc::ok ? 1 : 0;
+    }
+    WARREN_HD void operator()(u64 item) const {
+        if (decides(item)) note(item, code_of(item));
     }
 };
 
@@ -415,9 +420,19 @@ struct ChooseDirectories : Phase {
     }
 };
 
-/// Per item: marks the inode that a move will change as dirty. Many inodes share a block, and only
-/// the marks tell how many blocks all moves together dirty.
-struct MarkMoved : Phase {
+/// The base of phases that mark blocks as dirty ahead: many inodes share a block, and only the
+/// marks tell how many blocks all items together dirty.
+struct MarkAhead : Phase {
+    WARREN_HD void mark(LaneOperation& op, u64 place) const {
+        if (!op.mark_newly_dirty(place)) return;
+        const u32 index =
+            device_atomic<u32>(b.state->marked).fetch_add(1, hd::memory_order_relaxed);
+        b.marked[index] = place;
+    }
+};
+
+/// Per item: marks the inode that a move will change.
+struct MarkMoved : MarkAhead {
     WARREN_HD void operator()(u64 item) const {
         LaneOperation op(ThreadTeam{}, store);
         const Result<InodeRef> inode =
@@ -425,21 +440,15 @@ struct MarkMoved : Phase {
         if (!inode)
             return fail(inode.code() == Errc::stale ? Errc::corrupt : inode.code(),
                         op.needed_place);
-        const u64 place = inode->block_place();
-        if (test_bit(store.dirty, place / format::block_size)) return;
-        // Several items may find the same block clean; each lists it, which is harmless.
-        op.mark_dirty(place);
-        const u32 index =
-            device_atomic<u32>(b.state->moved_blocks).fetch_add(1, hd::memory_order_relaxed);
-        b.numbers[index] = place;
+        mark(op, inode->block_place());
     }
 };
 
-/// Per block that MarkMoved has listed: clears the mark, because the moves are not made. The marks
-/// of a run that has failed may be more than a commit can hold.
-struct UnmarkMoved : Phase {
+/// Per block that was marked ahead: clears the mark, because the changes are not made. The marks of
+/// a run that has failed may be more than a commit can hold.
+struct Unmark : Phase {
     WARREN_HD void operator()(u64 i) const {
-        LaneOperation(ThreadTeam{}, store).clear_dirty(b.numbers[i]);
+        LaneOperation(ThreadTeam{}, store).clear_dirty(b.marked[i]);
     }
 };
 
@@ -459,8 +468,8 @@ struct Keep : Phase {
         }
         for (u32 i = 0; i < operands; ++i)
             relaxed_store(b.directories[b.directory_of[item * operands + i]].is_rewritten, 1);
-        if (b.shape.kind == BatchKind::create) b.flags[item] = 1;
-        if (b.shape.kind == BatchKind::move) MarkMoved{{b, store}}(item);
+        if (b.shape.makes_inodes()) b.flags[item] = 1;
+        if (b.shape.kind == BatchKind::move) MarkMoved{{{b, store}}}(item);
     }
 };
 

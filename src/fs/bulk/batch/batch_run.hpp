@@ -8,10 +8,12 @@
 //   sum(from, to, count)     to[i] = the sum of from[0 .. i-1]; `from` may be `to`
 //   look(state)              returns the state after all phases so far
 //   is_near                  whether the state can be read between phases at no cost
+//   can_clone                whether it is compiled for batches of clones
 //
 // Invariant: a phase sees everything that earlier phases wrote.
 #pragma once
 
+#include "fs/bulk/batch/batch_clone.hpp"
 #include "fs/bulk/batch/batch_edit.hpp"
 
 // An executor is for the host or for the device, and the functions that use it run on the same
@@ -23,6 +25,11 @@
 #endif
 
 namespace warren::ops::batch {
+
+template <class Executor>
+WARREN_HD bool clones(const Batch& b) {
+    return Executor::can_clone && b.shape.kind == BatchKind::clone;
+}
 
 /// Sorts the operands, opens the directories and finds the entries.
 WARREN_SIDE_OF_CROWD
@@ -46,12 +53,18 @@ template <class Executor>
 WARREN_HD void choose(Executor& executor, Batch& b, const Store& store) {
     const u64 operands = b.shape.operands();
     const u64 items = b.shape.items;
-    executor.each(items, Decide{{b, store}});
+    if constexpr (Executor::can_clone) {
+        if (clones<Executor>(b)) executor.each(items, DecideClones{{{b, store}}});
+    }
+    if (!clones<Executor>(b)) executor.each(items, Decide{{b, store}});
     executor.each(operands, MarkEdits{{b, store}});
     executor.sum(b.flags, b.sums, operands);
     executor.each(operands, ChooseDirectories{{b, store}});
     executor.each(items, Keep{{b, store}});
-    if (b.shape.kind == BatchKind::create) {
+    if constexpr (Executor::can_clone) {
+        if (clones<Executor>(b)) executor.each(items, ClaimShared{{{b, store}}});
+    }
+    if (b.shape.makes_inodes()) {
         executor.sum(b.flags, b.sums, items);
         executor.each(items, NumberCreations{{b, store}});
         executor.each(1, ListInodeFrames{{b, store}});
@@ -93,7 +106,8 @@ WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const Bat
     executor.each(so_far.directories, CountBlocks{{b, store}});
     executor.sum(b.flags, b.sums, so_far.directories);
     executor.each(so_far.directories, DealBlocks{{b, store}});
-    if (b.shape.kind == BatchKind::create) {
+    if constexpr (Executor::can_clone) executor.each(1, DealCounts{{b, store}});
+    if (b.shape.makes_inodes()) {
         // UseSlots needs the sums of the slots, so no later phase overwrites them.
         const u64 words = u64{so_far.inode_frames} * bitmap_words;
         executor.each(words, CountSlots{{b, store}});
@@ -113,10 +127,14 @@ template <class Executor>
 WARREN_HD void write(Executor& executor, Batch& b, const Store& store, const BatchState& planned) {
     executor.each(planned.new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
     executor.each(planned.new_blocks, UseBlocks{{b, store}});
-    if (b.shape.kind == BatchKind::create) {
+    if (b.shape.makes_inodes()) {
         executor.each(1, CountInodes{{b, store}});
         executor.each(u64{planned.inode_frames} * bitmap_words, UseSlots{{b, store}});
-        executor.each(b.shape.items, WriteInodes{{b, store}});
+        if constexpr (Executor::can_clone) {
+            executor.each(planned.fresh_counts, StartCounts{{b, store}});
+            if (clones<Executor>(b)) executor.each(b.shape.items, CopyInodes{{{b, store}}});
+        }
+        if (!clones<Executor>(b)) executor.each(b.shape.items, WriteInodes{{b, store}});
     } else if (b.shape.kind == BatchKind::remove) {
         executor.each(b.shape.items, FreeRemoved{{b, store}});
     } else {
@@ -140,7 +158,7 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     executor.each(operands, PlanEdits{{{b, store}}});
     if (b.shape.kind == BatchKind::remove) executor.each(operands, PlanEmptied{{{b, store}}});
     if (b.state->must_rewrite != 0) {
-        executor.each(b.state->moved_blocks, UnmarkMoved{{b, store}});
+        executor.each(b.state->marked, Unmark{{b, store}});
         executor.each(1, DropEdits{{b, store}});
         return false;
     }
@@ -148,7 +166,7 @@ WARREN_HD bool edit(Executor& executor, Batch& b, const Store& store) {
     executor.each(u64{reserve_shares} * share_stride, ReserveBlocks{{b, store}});
     if (b.state->status != Errc::ok) {
         executor.each(b.state->new_blocks, GiveBack{{b, store}});
-        executor.each(b.state->moved_blocks, UnmarkMoved{{b, store}});
+        executor.each(b.state->marked, Unmark{{b, store}});
         return true;
     }
     executor.each(b.state->new_blocks * (format::block_size / 8), ClearBlocks{{b, store}});
@@ -177,7 +195,10 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
     if (planned.status == Errc::ok) {
         write(executor, b, store, planned);
     } else {
-        executor.each(planned.moved_blocks, UnmarkMoved{{b, store}});
+        executor.each(planned.marked, Unmark{{b, store}});
+        if constexpr (Executor::can_clone) {
+            executor.each(planned.fresh_counts, UnclaimShared{{b, store}});
+        }
     }
     return planned;
 }
@@ -195,7 +216,7 @@ void lay_out(Batch& b, u64 records_max, const Take& take) {
     const u64 entries_max = records_max - operands;
     b.records_max = records_max;
     b.blocks_max = entries_max / 8 + operands;
-    b.places_max = b.records_max / 6 + operands + 64;
+    b.places_max = b.records_max / 6 + operands + 64 + b.shape.fresh_counts_max();
     b.frames_max = b.records_max / bitmap_words;
     take(b.state, 1);
     take(b.needed_places, needed_places_max);
@@ -209,6 +230,8 @@ void lay_out(Batch& b, u64 records_max, const Take& take) {
     take(b.does, b.shape.items);
     take(b.rank, b.shape.items);
     take(b.numbers, b.shape.items);
+    take(b.marked, b.shape.marks_max());
+    take(b.fresh_counts, b.shape.fresh_counts_max());
     take(b.sort_keys, b.records_max);
     take(b.sort_keys_other, b.records_max);
     take(b.order, b.records_max);

@@ -114,9 +114,10 @@ struct WriteEntries : Phase {
         const u64 item = b.item_of(e);
         u64 inode = 0;
         u8 type = 0;
-        if (b.shape.kind == BatchKind::create) {
+        if (b.shape.makes_inodes()) {
             inode = b.numbers[b.rank[item]];
-            type = format::entry_type(b.mode_of(item));
+            const bool is_clone = b.shape.kind == BatchKind::clone;
+            type = format::entry_type(is_clone ? b.made[item].mode : b.mode_of(item));
         } else {
             inode = b.targets[e - 1] & BatchOperand::number_mask;
             type = static_cast<u8>(b.targets[e - 1] >> 48);
@@ -172,7 +173,8 @@ struct FinishDirectories : Phase {
         relaxed_store(at.entries, (relaxed_load(at.entries) & format::entries_dying) | names);
         relaxed_store(at.unlinks, 0);
         relaxed_store(at.links, relaxed_load(at.links) + of.new_directories);
-        relaxed_store(at.modified, b.header.now);
+        // A cloned directory keeps the time of its source.
+        if (b.shape.kind != BatchKind::clone) relaxed_store(at.modified, b.header.now);
         relaxed_store(at.changed, b.header.now);
         LaneOperation op(ThreadTeam{}, store);
         op.mark_dirty(of.number * format::inode_size);
@@ -226,12 +228,17 @@ struct WriteInodes : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
         BatchDirectory& parent = b.directories[b.directory_of[item]];
-        const u32 rank = b.rank[item];
-        const u64 number = b.numbers[rank];
-        auto* at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
         const BatchMade made = made_in(parent, item);
         b.made[item] = made;
-        write_new_inode(ThreadTeam{}, *at, made_attributes(made, b.header, parent.number), {});
+        write(item, parent, made_attributes(made, b.header, parent.number));
+    }
+
+    /// Writes the new inode, and counts and marks what depends on it.
+    WARREN_HD void write(u64 item, BatchDirectory& parent, const Attributes& made) const {
+        const u32 rank = b.rank[item];
+        const u64 number = made.handle.inode;
+        auto* at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+        write_new_inode(ThreadTeam{}, *at, made, {});
         relaxed_store(at->references, b.header.references);
         change_version(store, number * format::inode_size);
         if (format::is_directory(made.mode)) {
@@ -247,15 +254,19 @@ struct WriteInodes : Phase {
         op.mark_dirty(number * format::inode_size);
     }
 
+    WARREN_HD Handle handle_of(u64 item) const {
+        const u32 rank = b.rank[item];
+        return {b.numbers[rank], static_cast<u32>(b.state->generation + 1 + rank)};
+    }
+
     /// The mode and group that create() sets if no ACL is inherited.
     WARREN_HD BatchMade made_in(const BatchDirectory& parent, u64 item) const {
         const Credentials& caller = b.header.caller;
         const Inherited from{parent.mode, parent.group, false};
         const u32 group = new_group(caller, from);
         const u32 mode = masked(caller, new_mode(caller, from, group, b.mode_of(item)));
-        const u32 rank = b.rank[item];
-        const auto generation = static_cast<u32>(b.state->generation + 1 + rank);
-        return {b.numbers[rank], generation, mode, group, 0};
+        const Handle handle = handle_of(item);
+        return {handle.inode, handle.generation, mode, group, 0};
     }
 };
 

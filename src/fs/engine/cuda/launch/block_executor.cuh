@@ -25,6 +25,7 @@ class BlockExecutor {
     };
 
     static constexpr bool is_near = true;
+    static constexpr bool can_clone = false;  // would cost the others registers
 
     __device__ explicit BlockExecutor(Shared& shared) : shared_(shared) {}
 

@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(phase_threads)
 class GridExecutor {
  public:
     static constexpr bool is_near = false;
+    static constexpr bool can_clone = true;
 
     /// Requires: all arguments outlive this; `state` is one value in pinned memory.
     GridExecutor(const gpu::Stream& stream, gpu::DeviceBuffer<std::byte>& memory,

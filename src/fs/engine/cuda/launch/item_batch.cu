@@ -38,6 +38,7 @@ struct Incoming {
     ops::BatchOperand* operands;
     u64* names;
     u16* modes;
+    Handle* sources;
     u32* groups;
 };
 struct Outgoing {
@@ -51,6 +52,8 @@ Incoming incoming(const ops::BatchShape& shape, Places& places) {
     Incoming in{};
     in.operands = places.take<ops::BatchOperand>(shape.operands());
     in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
+    const bool clones = shape.kind == ops::BatchKind::clone;
+    in.sources = clones ? places.take<Handle>(shape.items) : nullptr;
     in.names = places.take<u64>(shape.name_words);
     in.groups = places.take<u32>(core::groups_max);
     return in;
@@ -59,7 +62,7 @@ Incoming incoming(const ops::BatchShape& shape, Places& places) {
 Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
     Outgoing out{};
     out.codes = places.take<Errc>(shape.items);
-    if (shape.kind == ops::BatchKind::create) out.made = places.take<ops::BatchMade>(shape.items);
+    if (shape.makes_inodes()) out.made = places.take<ops::BatchMade>(shape.items);
     if (shape.kind == ops::BatchKind::look_up) {
         out.attributes = places.take<Attributes>(shape.items);
     }
@@ -154,7 +157,7 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     Places count_out(nullptr);
     static_cast<void>(incoming(shape, count_in));
     static_cast<void>(outgoing(shape, count_out));
-    is_small_ = shape.items <= small_items_max;
+    is_small_ = shape.items <= small_items_max && shape.kind != ops::BatchKind::clone;
     if (!is_small_) take_prepared();
     WARREN_TRY(make_room(count_in.bytes(), count_out.bytes()));
     batch_ = {};
@@ -165,7 +168,7 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     Places host_out(room_.host_out.data());
     const Incoming in = incoming(shape, host_in);
     const Outgoing out = outgoing(shape, host_out);
-    memory_ = {in.operands, in.names, in.modes, out.codes, out.made, out.attributes};
+    memory_ = {in.operands, in.names, in.modes, in.sources, out.codes, out.made, out.attributes};
     host_groups_ = in.groups;
     in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - room_.host_in.data());
     Places device_in(room_.in.data());
@@ -175,6 +178,7 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     batch_.operands = there.operands;
     batch_.names = there.names;
     batch_.modes = there.modes;
+    batch_.sources = there.sources;
     groups_ = there.groups;
     batch_.codes = back.codes;
     batch_.made = back.made;
@@ -231,6 +235,7 @@ void ItemBatch::send(const ops::BatchPart& part) {
     const bool is_sent =
         copy(memory_.operands, part.begin * operands, part.end * operands) == Errc::ok &&
         copy(memory_.modes, part.begin, part.end) == Errc::ok &&
+        copy(memory_.sources, part.begin, part.end) == Errc::ok &&
         copy(memory_.names, part.words_begin, part.words_end) == Errc::ok;
     // Relaxed: the threads that call send() are waited for before run() reads the count.
     if (is_sent) items_sent_.fetch_add(part.end - part.begin, std::memory_order_relaxed);
@@ -327,7 +332,7 @@ Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_
 Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     constexpr u64 plenty = 8;
-    if (is_small_ || batch_.shape.kind != ops::BatchKind::create) return Errc::ok;
+    if (is_small_ || !batch_.shape.makes_inodes()) return Errc::ok;
     WARREN_TRY(needed_.reserve(ops::needed_places_max));
     u64* counters = needed_.data();
     WARREN_TRY(stream_.copy(counters, &store.state->inodes_used, 2 * sizeof(u64)));
