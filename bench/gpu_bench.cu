@@ -4,8 +4,7 @@
 // loop device in memory, in one process and in 16; how many files make one command worth it; how
 // removal's time depends on its shape, in blocks and warps, and (--sharing) on shared blocks.
 //
-//   gpu_bench [--table 0] [--sweep 1] [--shapes 1]           what is done (the table)
-//             [--sharing 1] [--clones 1]
+//   gpu_bench [--table 0] [--sweep 1] [--shapes 1] [--sharing 1] [--clones 1]     what is done
 //             [--runs N] [--large-runs N]              runs of small and of large rows (5)
 //             [--directories N] [--files N]            of large rows: 1,000 with 1,000 files each
 //             [--peers 0] [--share N]                  no peers; they do an Nth of large rows (1)
