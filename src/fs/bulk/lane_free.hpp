@@ -28,14 +28,9 @@ enum class LaneFate : u8 {
     keeps,     // needs an operation of its own: it is open, or very large
     waits,     // left for the next step: this one must not dirty more blocks
     busy,      // others hold the inode's lock, or room of the journal: try again
+    shares,    // has blocks that others may have too: free_sharing_by_lane() frees it
     absent,    // blocks that are needed are not in memory
     damaged,   // not an inode of the expected type
-};
-
-/// The addresses of one or two blocks, with LaneFate::absent.
-struct LaneNeeds {
-    u64 one = 0;
-    u64 other = 0;
 };
 
 using LaneOperation = Operation<ThreadTeam>;
@@ -229,47 +224,9 @@ WARREN_HD inline void end_inode(LaneOperation& op, const InodeRef& inode, const 
     });
 }
 
-/// Frees a locked inode whose fate is Fate::free_shared. Not inlined: where nothing is shared, the
-/// code need not be fetched, and the lane's operation can stay in registers.
-WARREN_HD WARREN_NOINLINE inline LaneFate end_sharing_inode(const Store& store, InodeRef inode,
-                                                            const LaneRules& rules,
-                                                            FreeTally& tally, LaneNeeds& needs) {
-    LaneOperation op(ThreadTeam{}, store);
-    const InodeParts seen(*inode.at);
-    Errc code = Errc::ok;
-    u64 clean = 0;  // blocks of counts, at most shared_frames_max
-    const auto look = [&](u64 frame, u32, u32) {
-        if (code != Errc::ok) return;
-        const Result<ReferenceBlock*> counts = find_counts(op, frame);
-        code = counts.code();
-        if (code != Errc::ok || *counts == nullptr) return;
-        const u64 block = counts_pointer(op, frame).offset() / format::block_size;
-        // The check needs no lock: a block that is dirty stays dirty while the step runs.
-        if (!test_bit(store.dirty, block)) ++clean;
-    };
-    for (u32 i = 0; i < seen.count; ++i) {
-        const Extent extent = read_extent(inode.at->area.extents[i]);
-        if ((extent.flags & format::extent_shared) == 0) continue;
-        for_each_frame_part(extent.start.offset(), extent.length, look);
-    }
-    if (code == Errc::need_block) {
-        needs = {op.needed_place, op.needed_place};
-        return LaneFate::absent;
-    }
-    // The operation that frees the orphan tells why.
-    if (code != Errc::ok) return LaneFate::keeps;
-    const auto end = [&] {
-        end_inode_by(op, inode, seen, tally,
-                     [&](const Extent& extent) { return end_extent(op, extent); });
-    };
-    if (clean != 0) return change_if_fits(store, rules, clean, end);
-    end();
-    return LaneFate::gone;
-}
-
 /// The part of free_by_lane() under the lock.
 WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, bool is_directory,
-                                      const LaneRules& rules, FreeTally& tally, LaneNeeds& needs) {
+                                      const LaneRules& rules, FreeTally& tally) {
     const InodeParts seen(*inode.at);
     if (seen.generation == 0 || seen.is_directory() != is_directory) return LaneFate::damaged;
     if (is_directory && seen.count != 0) return LaneFate::descends;
@@ -290,7 +247,7 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
             end_inode(op, inode, seen, tally);
             return LaneFate::gone;
         case Fate::free_shared:
-            return end_sharing_inode(op.store, inode, rules, tally, needs);
+            return LaneFate::shares;
         case Fate::damaged:
             return LaneFate::damaged;
         default:
@@ -299,10 +256,9 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
 }
 
 /// Frees the inode of an entry of a directory that is being removed, or removes one of its links.
-/// `needs` is set with LaneFate::absent. Requires: a bulk step; no other thread handles this entry;
-/// the lane holds no lock.
+/// Requires: a bulk step; no other thread handles this entry; the lane holds no lock.
 WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
-                                       const LaneRules& rules, FreeTally& tally, LaneNeeds& needs) {
+                                       const LaneRules& rules, FreeTally& tally) {
     if (!is_inode_number(store, number)) return LaneFate::damaged;
     LaneOperation op(ThreadTeam{}, store);
     const u64 place = number * format::inode_size;
@@ -311,10 +267,7 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);
     if (kind != FrameKind::inodes) return LaneFate::damaged;
-    if (!resident) {
-        needs = {inode.block_place(), inode_bit(number).bitmap_place};
-        return LaneFate::absent;
-    }
+    if (!resident) return LaneFate::absent;
     if (is_directory) {
         // Read without the lock, since it is only a hint: most directories are not empty.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;
@@ -323,8 +276,67 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     }
     u64 version = 0;
     if (!lock_by_lane(store, rules, place, version)) return LaneFate::busy;
-    const LaneFate fate = free_locked(op, inode, is_directory, rules, tally, needs);
+    const LaneFate fate = free_locked(op, inode, is_directory, rules, tally);
     unlock_by_lane(store, rules, place, version, fate == LaneFate::gone ? 2 : 0);
+    return fate;
+}
+
+/// The blocks of counts that an inode with shared blocks needs.
+struct LaneCounts {
+    Errc code = Errc::ok;  // need_block, corrupt
+    u64 clean = 0;         // how many are not dirty yet, at most shared_frames_max
+};
+
+WARREN_HD inline LaneCounts look_at_counts(LaneOperation& op, const InodeRef& inode, u32 extents) {
+    LaneCounts counts;
+    const auto look = [&](u64 frame, u32, u32) {
+        if (counts.code != Errc::ok) return;
+        const Result<ReferenceBlock*> found = find_counts(op, frame);
+        counts.code = found.code();
+        if (counts.code != Errc::ok || *found == nullptr) return;
+        const u64 block = counts_pointer(op, frame).offset() / format::block_size;
+        // The check needs no lock: a block that is dirty stays dirty while the step runs.
+        if (!test_bit(op.store.dirty, block)) ++counts.clean;
+    };
+    for (u32 i = 0; i < extents; ++i) {
+        const Extent extent = read_extent(inode.at->area.extents[i]);
+        if ((extent.flags & format::extent_shared) == 0) continue;
+        for_each_frame_part(extent.start.offset(), extent.length, look);
+    }
+    return counts;
+}
+
+/// The part of free_sharing_by_lane() under the lock.
+WARREN_HD inline LaneFate free_sharing_locked(LaneOperation& op, const InodeRef& inode,
+                                              const LaneRules& rules, FreeTally& tally) {
+    const InodeParts seen(*inode.at);
+    const Fate fate = fate_of(op.store, inode, seen, false, false);
+    if (fate != Fate::free_shared) return LaneFate::busy;  // changed since: look at it again
+    const LaneCounts counts = look_at_counts(op, inode, seen.count);
+    if (counts.code == Errc::need_block) return LaneFate::absent;
+    // The operation that frees the orphan tells why.
+    if (counts.code != Errc::ok) return LaneFate::keeps;
+    const auto end = [&] {
+        end_inode_by(op, inode, seen, tally,
+                     [&](const Extent& extent) { return end_extent(op, extent); });
+    };
+    if (counts.clean != 0) return change_if_fits(op.store, rules, counts.clean, end);
+    end();
+    return LaneFate::gone;
+}
+
+/// Frees a file of which free_by_lane() has said that it shares blocks, as that would. With
+/// LaneFate::absent, `needed` is the address of the block that is not in memory.
+WARREN_HD inline LaneFate free_sharing_by_lane(const Store& store, u64 number,
+                                               const LaneRules& rules, FreeTally& tally,
+                                               u64& needed) {
+    LaneOperation op(ThreadTeam{}, store);
+    const u64 place = number * format::inode_size;
+    u64 version = 0;
+    if (!lock_by_lane(store, rules, place, version)) return LaneFate::busy;
+    const LaneFate fate = free_sharing_locked(op, inode_at(store, number), rules, tally);
+    unlock_by_lane(store, rules, place, version, fate == LaneFate::gone ? 2 : 0);
+    needed = op.needed_place;
     return fate;
 }
 

@@ -299,7 +299,8 @@ class TreeReclaimer {
         return true;
     }
 
-    /// Each lane frees the inode of its entry; directories are pushed to the queue. Never `busy`.
+    /// Each lane frees the inode of its entry; directories are pushed to the queue. Never `busy`
+    /// or `shares`.
     WARREN_HD LaneFate free_entries(u64 in, const DirectorySlot& entry) {
         const u64 number = entry.inode();
         const bool is_directory = entry.type() == format::entry_type(format::type_directory);
@@ -309,8 +310,10 @@ class TreeReclaimer {
         } else if (number != 0) {
             fate = free_entry(number, is_directory);
         }
-        while (team_.ballot(fate == LaneFate::busy) != 0) {
-            if (fate == LaneFate::busy) {
+        while (team_.ballot(fate == LaneFate::busy || fate == LaneFate::shares) != 0) {
+            if (fate == LaneFate::shares) {
+                fate = free_sharing_entry(number);
+            } else if (fate == LaneFate::busy) {
                 step_.pause();
                 fate = free_entry(number, is_directory);
             }
@@ -329,12 +332,23 @@ class TreeReclaimer {
     /// One lane.
     WARREN_HD WARREN_NOINLINE LaneFate free_entry(u64 number, bool is_directory) {
         LaneFate fate = LaneFate::absent;
-        LaneNeeds needs;
         const Store& store = step_.near(store_);
         do {
-            fate = free_by_lane(store, number, is_directory, step_.rules, tally, needs);
-        } while (fate == LaneFate::absent && bring(step_, needs.one, needs.other));
+            fate = free_by_lane(store, number, is_directory, step_.rules, tally);
+        } while (fate == LaneFate::absent &&
+                 bring(step_, ref_of(number).block_place(), inode_bit(number).bitmap_place));
         if (fate == LaneFate::damaged) step_.fail(Errc::corrupt);
+        return fate;
+    }
+
+    /// One lane. Apart from free_entry(), which nearly all files need: its code stays short.
+    WARREN_HD WARREN_NOINLINE LaneFate free_sharing_entry(u64 number) {
+        LaneFate fate = LaneFate::absent;
+        const Store& store = step_.near(store_);
+        u64 needed = 0;
+        do {
+            fate = free_sharing_by_lane(store, number, step_.rules, tally, needed);
+        } while (fate == LaneFate::absent && bring(step_, needed, needed));
         return fate;
     }
 

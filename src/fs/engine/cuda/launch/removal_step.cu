@@ -350,7 +350,8 @@ __device__ void copy_words(T& to, const T& from) {
         target[i] = source[i];
 }
 
-__global__ void __launch_bounds__(256)
+// A multiprocessor runs one block, so registers are plentiful: with 128 of them they spill.
+__global__ void __launch_bounds__(256, 1)
     remove_trees(const __grid_constant__ core::Store store_given,
                  const __grid_constant__ RemovalRef ref_given,
                  const __grid_constant__ RemovalBegin begin_given) {
