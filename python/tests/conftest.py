@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import warren
+
+# A shell has the jobs that it starts in the background ignore this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ENGINE = "cuda" if os.environ.get("WARREN_TEST_ENGINE") == "cuda" else "cpu"
 

@@ -337,7 +337,7 @@ TYPED_TEST_P(ReplicaTest, equalsTheVolumeAfterReleases) {
         if (i % 2 == 0) volume.replica().release();
         const u64 marked = volume.replica().marked();
         const u64 sent = volume.replica().figures().blocks_sent;
-        EXPECT_GT(marked, 10u);
+        EXPECT_GT(marked, 0u);
         ASSERT_TRUE(volume.expect_equal());
         EXPECT_FALSE(volume.replica().is_released());
         EXPECT_EQ(volume.replica().figures().blocks_sent - sent, marked);

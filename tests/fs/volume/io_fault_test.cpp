@@ -60,7 +60,7 @@ class Faults {
             if (!operation.is_whole) continue;
             EXPECT_TRUE(outcome.shown == base_.before() || outcome.shown == whole.shown)
                 << "neither as before nor as after, but:\n"
-                << outcome.shown.substr(0, 300);
+                << outcome.shown;
         }
     }
     u64 runs() const { return runs_; }
