@@ -331,6 +331,14 @@ def judge(rows):
     least("read_into, pinned memory", fastest("read", "read_into, pinned"), large, 50)
     least("write_from, visible in pinned memory",
           fastest("write", "write_from, pinned memory, again"), large, 40)  # fmt: skip
+    synced = [rows.median(*key) for key in rows.times if key[1].endswith("again, synced")]
+    for name, ours, peer, bound in (
+        ("read_into, page cache", fastest("read", "read_into, page"),
+         fastest("read", "KvikIO"), 1),
+        ("write_from, synced", min(synced, default=None), fastest("write", "KvikIO"), 1.5),
+    ):  # fmt: skip
+        if ours is not None and peer is not None:
+            rows.must(f"{name}, rate over KvikIO's best", peer / ours, bound)
     for scenario, bounds in (("100,000 files of 4,096 bytes", (25, 35, 45)),
                              ("100,000 files of 100 bytes", (8, 10, 28))):  # fmt: skip
         for subject, bound in zip(("handles", "handles in random order", "list of str"), bounds,
