@@ -25,8 +25,9 @@ constexpr Page page = {
         "device_memory=.",
     .sections = sections,
     .notes =
-        "Nothing waits but those commands that are reading there, until the memory is free. The "
-        "CPU goes on with all work. The GPU loads the metadata again for a later find, du, `warren "
+        "The command waits for commands that are reading there; commands that would begin to read "
+        "meanwhile wait with it. Then the CPU does all work. The GPU loads the metadata again for "
+        "a later find, du, `warren "
         "rm -r` or call for many names if that is predicted to be faster than the CPU even so; if "
         "there is too little memory by then, the CPU does the work. `warren info` shows whether "
         "the memory is in use. A command that is still printing what it has found frees its part "

@@ -191,10 +191,11 @@ class Volume(Many):
             return file.write(data)
 
     def read_text(self, path: Path, encoding: str = "utf-8") -> str:
+        """Newlines stay as they are."""
         return self.read_bytes(path).decode(encoding)
 
     def write_text(self, path: Path, data: str, encoding: str = "utf-8") -> int:
-        """Returns the number of bytes."""
+        """Returns the number of bytes; newlines stay as they are."""
         return self.write_bytes(path, data.encode(encoding))
 
     def touch(self, path: Path, exist_ok: bool = True) -> None:

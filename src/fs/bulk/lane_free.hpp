@@ -40,8 +40,8 @@ inline constexpr u32 stripe_none = ~0u;
 /// The limits and shared words of a step.
 struct LaneRules {
     i64 now = 0;
-    u64 dirty_max = 0;        // as many blocks may be dirty when a lane has ended change_if_fits()
-    u64* dropping = nullptr;  // how many blocks the lanes dirty that are in change_if_fits()
+    u64 dirty_max = 0;        // as many blocks may be dirty for a lane to begin change_if_fits()
+    u64* dropping = nullptr;  // how many blocks the lanes announce that are in change_if_fits()
     /// A stripe of version words that the step keeps locked: its lanes use `held_word` instead.
     u32 held_stripe = stripe_none;
     u64* held_word = nullptr;
@@ -137,9 +137,10 @@ WARREN_HD inline void free_block(LaneOperation& op, u64 place, FreeTally& tally)
     mark_read(op, table, (noted >> table / format::block_size % 64 & 1) != 0);
 }
 
-/// Calls `change()`, which dirties at most `blocks` blocks, if they fit into the step's share of
-/// the journal beside those of other lanes that do this at the same time: LaneFate::gone. Otherwise
-/// waits if the share is used up, busy if the other lanes may yet leave room.
+/// Calls `change()`, which dirties at most `blocks` blocks for which the step has no credits, if
+/// they fit into its share of the journal beside those of other lanes that do this at the same
+/// time: LaneFate::gone. Otherwise waits if the share is used up, busy if the other lanes may yet
+/// leave room.
 template <class Change>
 WARREN_HD LaneFate change_if_fits(const Store& store, const LaneRules& rules, u64 blocks,
                                   const Change& change) {

@@ -41,6 +41,7 @@ struct CopyPlan {
     ContentsPlan contents;
     bool lacks_contents = false;    // some contents have to be shared by share()
     bool lacks_attributes = false;  // extended attributes
+    bool lacks_target = false;      // that of a symbolic link, which has a block of its own
 };
 
 template <class Team>
@@ -77,6 +78,7 @@ WARREN_HD Errc plan_copy(Operation<Team>& op, const InodeRef& source, CopyPlan& 
         WARREN_TRY(plan_bytes(op, {source, old->size}, plan.contents));
     }
     plan.lacks_contents = is_regular && !plan.contents.is_whole && old->size != 0;
+    plan.lacks_target = format::is_symlink(old->mode) && !plan.contents.is_whole;
     plan.lacks_attributes = load(op.team, source.at->attributes.raw) != 0;
     return op.confirm(source.seen);
 }
@@ -139,8 +141,7 @@ WARREN_HD Result<Cloned> clone(Operation<Team>& op, const Credentials& caller, H
     WARREN_LET(from, find_inode(op, source));
     CopyPlan copy;
     WARREN_TRY(plan_copy(op, *from, copy));
-    const bool is_long_link = format::is_symlink(copy.old.mode) && !copy.contents.is_whole;
-    const u64 wanted_target = is_long_link ? copy.old.size : 0;
+    const u64 wanted_target = copy.lacks_target ? copy.old.size : 0;
     if (arguments.target_length != wanted_target) return Errc::invalid;
     WARREN_TRY(may_copy(op, caller, *from, copy.old));
     FreshCounts counts;

@@ -22,6 +22,7 @@ constexpr u32 named_at_once = 1024;  // directories removed name by name if a st
 // A step uses a quarter of the journal: half of that until it is full, and an eighth of that for
 // detached directories at its end. With the smallest journal it can still make progress.
 static_assert(core::journal_room_min / 4 / 8 > 0);
+static_assert(core::journal_room_min / 4 / 2 >= core::shared_frames_max);  // counts of a file
 
 }  // namespace
 

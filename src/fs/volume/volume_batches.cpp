@@ -41,8 +41,8 @@ struct NoLocks {
 };
 
 /// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
-/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the window
-/// runs.
+/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the engine
+/// runs the window.
 template <class Finish, class Hold>
 Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
                      const ops::BatchHeader& header, u64 items, const Finish& finish,
@@ -54,10 +54,12 @@ Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
         ops::BatchWindow window;
         window.begin = progress.done;
         window.end = std::min(items, progress.done + progress.span);
-        const Errc code = [&] {
+        // Not held while a commit, a load or space is waited for.
+        const auto run = [&] {
             [[maybe_unused]] const auto held = hold(window.begin, window.end);
-            return volume.run_batch(batches, header, window);
-        }();
+            return batches.run_batch(header, window);
+        };
+        const Errc code = or_no_memory([&] { return volume.run_batch(run, window); });
         if (code == Errc::need_commit && progress.span > batch_items_min) {
             // The window changes more than one commit can hold.
             progress.span = (window.end - window.begin + 1) / 2;

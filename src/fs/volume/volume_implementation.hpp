@@ -141,9 +141,9 @@ class VolumeImplementation {
     Errc execute(const ops::Command& command, ops::Reply& reply);
     /// As execute(), for commands that do not depend on each other. Returns their replies.
     std::vector<ops::Reply> execute_many(std::span<const ops::Command> commands);
-    /// ItemBatches::run_batch(), with its retry reasons served. Errc::need_commit: not even an
-    /// empty journal could hold the changes.
-    Errc run_batch(ItemBatches& batches, const ops::BatchHeader& header, ops::BatchWindow& window);
+    /// Calls `run()`, which runs ItemBatches::run_batch() for the window, and serves its retry
+    /// reasons. Errc::need_commit: not even an empty journal could hold the changes.
+    Errc run_batch(const std::function<Errc()>& run, const ops::BatchWindow& window);
 
     /// The result of `verb` with the arguments of `command`. On the host's Store it calls the
     /// operation directly, because some operations take less time than writing a reply.

@@ -193,13 +193,13 @@ std::vector<ops::Reply> VolumeImplementation::execute_many(std::span<const ops::
     }
 }
 
-Errc VolumeImplementation::run_batch(ItemBatches& batches, const ops::BatchHeader& header,
-                                     ops::BatchWindow& window) {
+Errc VolumeImplementation::run_batch(const std::function<Errc()>& run,
+                                     const ops::BatchWindow& window) {
     constexpr u32 retries_max = 100;
     Attempts attempts;
     bool has_committed = false;
     for (;;) {
-        const Errc code = batches.run_batch(header, window);
+        const Errc code = run();
         if (is_final(code)) return code;
         if (code == Errc::need_commit && std::exchange(has_committed, true)) return code;
         if (attempts.retries > retries_max) return code;

@@ -163,6 +163,38 @@ TEST_P(CloneBatches, ShowWhatTheirSourceShows) {
     }
 }
 
+/// As `cp -a` by a user: the clone is the user's, and a file that the user may not read ends it.
+TEST_P(CloneBatches, NeedThePermissionThatACopyNeeds) {
+    open(64 * mib);
+    const Caller user{.user = 50, .group = 60};
+    AttributeChange open_to_all{.which = AttributeChange::mode, .new_mode = 0777};
+    ASSERT_TRUE(volume_->set_attributes(anybody, volume_->root(), open_to_all));
+    const Handle tree = make(volume_->root(), "tree", {.mode = 040755});
+    for (u32 i = 0; i < 100; ++i)
+        fill(make(tree, "file" + std::to_string(i), {.mode = 0104755}), 0, block);
+    const auto clone_as_user = [&](const std::string& name) {
+        ClonedTree done;
+        const Errc code = volume_->clone(user, tree, volume_->root(), name, done);
+        EXPECT_EQ(done.failed, code == Errc::ok ? "" : "file70");
+        return code;
+    };
+    ASSERT_EQ(clone_as_user("copy"), Errc::ok);
+    for (const auto& [name, inode] :
+         list_names(*volume_, resolve(*volume_, anybody, "/copy")->handle)) {
+        const Attributes copy = *volume_->attributes(*volume_->handle_of(inode));
+        EXPECT_EQ(copy.user, 50u);
+        EXPECT_EQ(copy.group, 60u);
+        EXPECT_EQ(copy.mode, 0100755u) << "the bit that lends the old owner's rights is gone";
+    }
+    const u64 inodes = volume_->statistics().inodes_used;
+    AttributeChange secret{.which = AttributeChange::mode, .new_mode = 0600};
+    const Handle file = resolve(*volume_, anybody, "/tree/file70")->handle;
+    ASSERT_TRUE(volume_->set_attributes(anybody, file, secret));
+    EXPECT_EQ(clone_as_user("another"), Errc::access);
+    EXPECT_EQ(volume_->statistics().inodes_used, inodes);
+    close_and_check();
+}
+
 /// Files with a block each.
 class ManyFiles : public CloneBatches {
  protected:

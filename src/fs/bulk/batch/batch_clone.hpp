@@ -2,7 +2,7 @@
 // The phases of clones in a batch: copies of inodes, whose contents share their blocks.
 //
 // Invariant: from ClaimShared until StartCounts or UnclaimShared, the frame table has the mark
-// `counts_claimed` for frames that get counts. Nobody else reads it meanwhile.
+// `counts_claimed` for frames that get counts. Only ClaimShared reads these meanwhile.
 #pragma once
 
 #include "fs/bulk/batch/batch_write.hpp"
@@ -29,17 +29,17 @@ struct DecideClones : Decide {
         const Errc allowed = may_copy(op, b.header.caller, *source, copy.old);
         if (!is_answer(op, allowed)) return Errc::retry;
         WARREN_TRY(allowed);
-        const bool is_long_link = format::is_symlink(copy.old.mode) && !copy.contents.is_whole;
-        if (copy.lacks_contents || copy.lacks_attributes || is_long_link) return Errc::retry;
+        if (copy.lacks_contents || copy.lacks_attributes || copy.lacks_target) return Errc::retry;
         return copy.contents.has_extent() ? sharing(op, copy.contents.from) : Errc::ok;
     }
 
     /// Whether the blocks can get as many references as a batch may add.
     WARREN_HD Errc sharing(LaneOperation& op, const Spot& spot) const {
-        u32 frames = 0;
+        const u64 end = spot.place + spot.blocks * format::block_size;
+        const u64 frames = (end - 1) / format::frame_size - spot.place / format::frame_size + 1;
+        if (frames > cloned_frames_max) return Errc::retry;
         Errc code = Errc::ok;
         for_each_frame_part(spot.place, spot.blocks, [&](u64 frame, u32 first, u32 count) {
-            ++frames;
             if (code != Errc::ok) return;
             const Result<format::ReferenceBlock*> counts = find_counts(op, frame);
             code = counts.code();
@@ -48,7 +48,7 @@ struct DecideClones : Decide {
                 if (load_extra(**counts, i) > references_max - batch_items_max) code = Errc::retry;
             }
         });
-        return frames > cloned_frames_max ? Errc::retry : code;
+        return code;
     }
 
     WARREN_HD Errc cloning(u64 item) const {

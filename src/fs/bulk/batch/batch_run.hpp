@@ -106,7 +106,9 @@ WARREN_HD void merge(Executor& executor, Batch& b, const Store& store, const Bat
     executor.each(so_far.directories, CountBlocks{{b, store}});
     executor.sum(b.flags, b.sums, so_far.directories);
     executor.each(so_far.directories, DealBlocks{{b, store}});
-    if constexpr (Executor::can_clone) executor.each(1, DealCounts{{b, store}});
+    if constexpr (Executor::can_clone) {
+        if (clones<Executor>(b)) executor.each(1, DealCounts{{b, store}});
+    }
     if (b.shape.makes_inodes()) {
         // UseSlots needs the sums of the slots, so no later phase overwrites them.
         const u64 words = u64{so_far.inode_frames} * bitmap_words;

@@ -178,11 +178,12 @@ void ReplicaQueries::look_up(u64 names, const core::Credentials& caller,
     static_cast<void>(run({QueryKind::look_up, names}, on_replica, finish));
 }
 
-/// After an error of the device, or if the memory of the image is used up. Others may have taken
-/// what was released.
-void ReplicaQueries::give_up_after(Errc code, Load load) {
+/// After an error of the device, or if the memory of the image is used up. Once the memory has been
+/// released others may have taken it: then the replica is released again and stays.
+void ReplicaQueries::give_up_after(Errc code) {
     if (code != Errc::io && code != Errc::no_memory) return;
-    if (code == Errc::no_memory && load == Load::allowed) return replica_.release();
+    if (code == Errc::no_memory && was_released_.load(std::memory_order_relaxed))
+        return replica_.release();
     if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
     report_("the GPU beside the CPU engine is not used any more (" + reader_->failure() +
             "); the CPU does all work");
@@ -192,6 +193,7 @@ void ReplicaQueries::give_up_after(Errc code, Load load) {
 
 Errc ReplicaQueries::release() {
     if (is_given_up_.load(std::memory_order_relaxed)) return Errc::no_device;
+    was_released_.store(true, std::memory_order_relaxed);
     replica_.release();
     reader_->drop_idle();
     sides_.note_release();
@@ -213,7 +215,7 @@ Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
         return replica_.read(reader, load == Load::allowed);
     });
     if (is_result(code) || has_visited) return code;
-    give_up_after(code, load);
+    give_up_after(code);
     if (call.usage != nullptr) call.usage->swap(before);
     return Errc::not_supported;
 }
@@ -268,7 +270,7 @@ Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller,
             load == Load::allowed);
     };
     const Errc code = or_no_memory([&] { return reader_->look_up(caller, with_image, by_stream); });
-    give_up_after(code, load);
+    give_up_after(code);
     return code == Errc::ok ? code : Errc::not_supported;
 }
 

@@ -134,7 +134,7 @@ class ReplicaQueries {
                        const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
     Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream,
                           Load load);
-    void give_up_after(Errc code, Load load);
+    void give_up_after(Errc code);
 
     const core::Store& store_;
     const std::unique_ptr<ImageReader> reader_;  // outlives the image
@@ -146,6 +146,7 @@ class ReplicaQueries {
     ScanSizes removal_sizes_;
     std::optional<Side> only_;
     std::atomic<bool> is_given_up_{false};
+    std::atomic<bool> was_released_{false};
     std::atomic<u64> by_replica_{0};
     std::atomic<u64> by_cpu_{0};
     std::atomic<u64> left_{0};

@@ -6,8 +6,8 @@
 // predicted, an eighth of the time that queries have spent on the other side since it last ran. So
 // what has changed is noticed, and marked blocks are sent once enough queries would have been
 // faster behind them. The share halves with each try after which the side is still the slower one.
-// A replica whose memory was released counts as the slower side: queries must have spent eight
-// times as long on the CPU since then as one takes that loads it.
+// A replica whose memory was released counts as the slower side: queries of a kind must have spent
+// eight times as long on the CPU since then as one of them takes that loads it.
 #pragma once
 
 #include <array>

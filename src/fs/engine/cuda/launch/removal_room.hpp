@@ -55,6 +55,9 @@ struct StepRoom {
     }
 };
 
+static_assert(StepRoom::of(core::journal_room_min).until_full >= core::shared_frames_max,
+              "a step has room for the counts of a file");
+
 /// The credits that a step of `warps` warps reserves.
 WARREN_HD inline u64 credits_of_step(const core::Store& store, u64 warps) {
     const StepRoom room = StepRoom::of(relaxed_load(store.state->journal_room));
