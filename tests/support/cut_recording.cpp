@@ -175,4 +175,38 @@ void expect_states_after_random_cuts(const CutRecording& recording, u64 seed) {
     }
 }
 
+void expect_all_or_nothing(Volume& volume, CutRecording& recording, const Script& base,
+                           const Script& last, u64 seed) {
+    constexpr u64 events_of_a_transaction = 14;
+    ModelFileSystem model;
+    const auto run = [&](const Script& script) {
+        for (const Script::Step& step : script.steps()) {
+            ASSERT_EQ(step.on_volume(volume), Errc::ok) << step.text;
+            ASSERT_EQ(step.on_model(model), Errc::ok) << step.text;
+        }
+    };
+    const auto add_state = [&] {
+        recording.history.add(model);
+        recording.note_state();
+    };
+    ASSERT_NO_FATAL_FAILURE(run(base));
+    ASSERT_EQ(volume.sync(), Errc::ok);
+    recording.disk().start_recording();
+    add_state();
+    recording.note_sync();
+    ASSERT_NO_FATAL_FAILURE(run(last));
+    add_state();
+    EXPECT_GT(recording.disk().event_count(), events_of_a_transaction)
+        << "all in one transaction: the cuts show nothing";
+    ASSERT_EQ(volume.sync(), Errc::ok);
+    recording.note_sync();
+    recording.disk().stop_recording();
+    const CutFigures figures = for_each_cut(
+        recording, {.subsets_of_max = 1, .samples = 1, .step = volume_step}, seed,
+        [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
+    EXPECT_GT(figures.states, figures.cuts / volume_step);
+    ASSERT_EQ(volume.close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(recording.disk()));
+}
+
 }  // namespace warren

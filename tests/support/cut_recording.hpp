@@ -12,6 +12,7 @@
 
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
+#include "tests/support/script.hpp"
 #include "tests/support/state_history.hpp"
 
 namespace warren {
@@ -70,5 +71,11 @@ CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, 
                         const std::function<void(MemoryDisk& image, u64 event)>& look);
 /// Cuts the power once after each event, in a random one of these ways.
 void expect_states_after_random_cuts(const CutRecording& recording, u64 seed);
+
+/// Runs `base` on `volume`, whose disk is that of the empty `recording` behind a KeepingDisk, then
+/// records `last`, which must take several transactions, and a sync. Cuts the power after each
+/// event of these: the volume is then as before `last` or as after it. Closes the volume.
+void expect_all_or_nothing(Volume& volume, CutRecording& recording, const Script& base,
+                           const Script& last, u64 seed);
 
 }  // namespace warren

@@ -321,6 +321,10 @@ TYPED_TEST_P(ReplicaTest, equalsTheVolumeAfterReleases) {
     const Seed seed;
     ReplicatedVolume<TypeParam> volume(256 * mib);
     RandomOperations driver(*volume, seed.value());
+    ASSERT_TRUE(volume.expect_equal());
+    // The blocks of an empty volume, which every later state has, too.
+    const u64 least = volume.replica().figures().blocks_sent;
+    EXPECT_GT(least, 0u);
     constexpr u64 releases = 8;
     for (u64 i = 0; i < releases; ++i) {
         ASSERT_TRUE(driver.run(60));
@@ -337,7 +341,7 @@ TYPED_TEST_P(ReplicaTest, equalsTheVolumeAfterReleases) {
         if (i % 2 == 0) volume.replica().release();
         const u64 marked = volume.replica().marked();
         const u64 sent = volume.replica().figures().blocks_sent;
-        EXPECT_GT(marked, 0u);
+        EXPECT_GE(marked, least);
         ASSERT_TRUE(volume.expect_equal());
         EXPECT_FALSE(volume.replica().is_released());
         EXPECT_EQ(volume.replica().figures().blocks_sent - sent, marked);

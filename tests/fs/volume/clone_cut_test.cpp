@@ -9,7 +9,6 @@
 
 #include "tests/support/cut_recording.hpp"
 #include "tests/support/keeping_disk.hpp"
-#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
@@ -44,42 +43,15 @@ TEST_P(CloneCuts, LeaveAllOrNothing) {
     const Seed seed;
     CutRecording recording;
     recording.log = make_memory_disk(volume_bytes);
-    MemoryDisk& log = recording.disk();
-    KeepingDisk keeping(log);
-    ModelFileSystem model;
+    KeepingDisk keeping(recording.disk());
     Failure failure;
-    auto volume =
+    const auto volume =
         open_on_engine(std::make_unique<FaultDisk>(keeping), GetParam(), {.workers = 1}, failure);
     ASSERT_TRUE(volume) << failure.message;
     leave_foreign_bytes(*volume);
-    const Script base = make_base();
-    for (const Script::Step& step : base.steps()) {
-        ASSERT_EQ(step.on_volume(*volume), Errc::ok) << step.text;
-        ASSERT_EQ(step.on_model(model), Errc::ok) << step.text;
-    }
-    ASSERT_EQ(volume->sync(), Errc::ok);
-    const auto add_state = [&] {
-        recording.history.add(model);
-        recording.note_state();
-    };
-    log.start_recording();
-    add_state();
-    recording.note_sync();
     Script last;
     add_clone(last, "/tree", "/copy");
-    ASSERT_EQ(last.steps()[0].on_volume(*volume), Errc::ok);
-    ASSERT_EQ(last.steps()[0].on_model(model), Errc::ok);
-    add_state();
-    const u64 in_clone = log.event_count();
-    ASSERT_EQ(volume->sync(), Errc::ok);
-    recording.note_sync();
-    log.stop_recording();
-    EXPECT_GT(in_clone, 14u) << "all in one transaction: the cuts show nothing";
-    const CutFigures figures = for_each_cut(
-        recording, {.subsets_of_max = 1, .samples = 1, .step = volume_step}, seed.value(),
-        [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
-    EXPECT_GT(figures.states, figures.cuts / volume_step);
-    ASSERT_EQ(volume->close(), Errc::ok);
+    expect_all_or_nothing(*volume, recording, make_base(), last, seed.value());
 }
 
 // By operations, and by batches.
