@@ -2,6 +2,7 @@
 // Streams are non-blocking: they do not wait for the default stream.
 #include "gpu/stream.hpp"
 
+#include <algorithm>
 #include <atomic>
 
 #include "gpu/device.hpp"
@@ -47,6 +48,29 @@ Errc Stream::wait_for(const Event& event) const {
 Errc Stream::copy(void* to, const void* from, u64 bytes) const {
     if (bytes == 0) return Errc::ok;
     return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+}
+
+Errc Stream::copy_many(std::span<const CopyPiece> pieces) const {
+    constexpr std::size_t at_once = 32;
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    while (!pieces.empty()) {
+        const std::size_t count = std::min(pieces.size(), at_once);
+        void* to[at_once];
+        const void* from[at_once];
+        std::size_t bytes[at_once];
+        for (std::size_t i = 0; i < count; ++i) {
+            to[i] = pieces[i].to;
+            from[i] = pieces[i].from;
+            bytes[i] = pieces[i].bytes;
+        }
+        std::size_t first = 0;  // that these attributes are for
+        WARREN_TRY(
+            check(cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream_),
+                  "cudaMemcpyBatchAsync"));
+        pieces = pieces.subspan(count);
+    }
+    return Errc::ok;
 }
 
 Errc Stream::fill(void* at, int byte, u64 bytes) const {

@@ -5,6 +5,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <span>
+
+#include "base/copy_piece.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
 
@@ -29,6 +32,8 @@ class Stream {
     /// Queues a copy between host and device, in either direction. It is slow for pageable host
     /// memory.
     Errc copy(void* to, const void* from, u64 bytes) const;
+    /// Queues copies as by copy(), none of them empty, with shorter pauses between them.
+    Errc copy_many(std::span<const CopyPiece> pieces) const;
     /// Queues a fill of device memory.
     Errc fill(void* at, int byte, u64 bytes) const;
 

@@ -27,7 +27,7 @@ namespace {
 using gpu::Staging;
 using gpu::StagingPool;
 
-/// Pieces of at least this many bytes on average are copied one by one.
+/// Pieces of at least this many bytes on average are copied by the GPU's copy engine.
 constexpr u64 long_piece_bytes = 256 * kib;
 
 class GpuLane final : public StagingLane {
@@ -49,12 +49,9 @@ class GpuLane final : public StagingLane {
         u64 bytes = 0;
         for (const CopyPiece& piece : pieces)
             bytes += piece.bytes;
-        if (bytes < count * long_piece_bytes && count > 1) {
-            WARREN_TRY(gpu::gather(pieces, staging_.stream()));
-        } else {
-            for (const CopyPiece& piece : pieces)
-                WARREN_TRY(staging_.stream().copy(piece.to, piece.from, piece.bytes));
-        }
+        const bool is_short = count > 1 && bytes < count * long_piece_bytes;
+        WARREN_TRY(is_short ? gpu::gather(pieces, staging_.stream())
+                            : staging_.stream().copy_many(pieces));
         return staging_.queued(*buffer_);
     }
     Errc wait() override { return staging_.wait(); }
