@@ -204,8 +204,7 @@ WARREN_HD inline Result<u64> add_metadata_frame(const Store& store) {
     // Acquire: pairs with the release below, so that a frame that another worker has added is
     // visible.
     if (claims.exchange(1, hd::memory_order_acquire) != 0) return Errc::retry;
-    u64* room = space_hints(store, FrameKind::metadata);
-    Result<u64> frame = find_bit_up(room, 0, store.frame_count);
+    Result<u64> frame = find_space(store, FrameKind::metadata, 0);
     if (*frame == store.frame_count) {
         frame = claim_frame(store, FrameKind::metadata);
         if (frame) publish_frame(store, *frame, FrameKind::metadata);
@@ -262,11 +261,11 @@ WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKi
             }
             drop_full_frame(store, frame, kind);
         }
-        frame = find_bit_up(room, frame + 1 < store.frame_count ? frame + 1 : 0, store.frame_count);
+        frame = find_space(store, kind, frame + 1 < store.frame_count ? frame + 1 : 0);
         if (frame < store.frame_count) continue;
         if (!wrapped) {
             wrapped = true;
-            frame = find_bit_up(room, 0, store.frame_count);
+            frame = find_space(store, kind, 0);
             if (frame < store.frame_count) continue;
         }
         WARREN_LET(taken, kind == FrameKind::metadata ? add_metadata_frame(store)

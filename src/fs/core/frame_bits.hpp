@@ -87,6 +87,17 @@ WARREN_HD inline u64* space_hints(const Store& store, format::FrameKind kind) {
     return store.frames_with_space[static_cast<u32>(kind)];
 }
 
+/// The first frame of `kind` from `begin` on that may have room; store.frame_count if there is
+/// none.
+WARREN_HD inline u64 find_space(const Store& store, format::FrameKind kind, u64 begin) {
+    // publish_frame() moves these bounds before it sets the hint.
+    const bool is_data = kind == format::FrameKind::data;
+    const u64 low = is_data ? relaxed_load(store.state->data_frames_begin) : 0;
+    const u64 end = is_data ? store.frame_count : relaxed_load(store.state->metadata_frames_end);
+    const u64 frame = find_bit_up(space_hints(store, kind), begin > low ? begin : low, end);
+    return frame < end ? frame : store.frame_count;
+}
+
 // A thread that frees blocks or inodes does not set the frame's free-space hint if the hint is set
 // already. On a GPU another thread may clear the hint at that moment without seeing the freed bits;
 // the hint is set again by the next commit that contains a change of the frame's bits.

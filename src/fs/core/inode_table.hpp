@@ -331,7 +331,7 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
         } else {
             once(op.team, [&] { drop_stale_room(store, frame); });
         }
-        frame = once(op.team, [&] { return find_bit_up(room, 0, store.frame_count); });
+        frame = once(op.team, [&] { return find_space(store, FrameKind::inodes, 0); });
         if (frame == store.frame_count) return Errc::need_inodes;
         start = start_word(op.team.worker);
     }

@@ -205,9 +205,8 @@ WARREN_HD inline auto answer_contents(Operation<Team>& op, const Command& comman
 template <class Team>
 WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
     const Store& store = op.store;
-    const u64* room = space_hints(store, FrameKind::inodes);
     const bool has_room =
-        once(op.team, [&] { return find_bit_up(room, 0, store.frame_count) != store.frame_count; });
+        once(op.team, [&] { return find_space(store, FrameKind::inodes, 0) != store.frame_count; });
     if (has_room) return u64{0};
     return once(op.team, [&] { return claim_frame(store, FrameKind::inodes); });
 }

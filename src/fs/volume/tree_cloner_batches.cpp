@@ -100,12 +100,13 @@ void TreeCloner::clone_others(CloneList& entries) {
     std::inclusive_scan(counts.begin(), counts.end(), counts.begin());
     std::vector<const CloneEntry*> all(counts.back());
     std::vector<const CloneEntry*> left;
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-        const CloneEntry* one = chunks[i]->data();
+    thread_pool.for_each(chunks.size(), [&](const ThreadTeam&, u64 i) {
         for (u64 at = counts[i]; at < counts[i + 1]; ++at)
-            all[at] = one++;
-        for (; one != chunks[i]->data() + chunks[i]->size(); ++one)
-            left.push_back(one);
+            all[at] = chunks[i]->data() + (at - counts[i]);
+    });
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        for (u64 at = counts[i + 1] - counts[i]; at < chunks[i]->size(); ++at)
+            left.push_back(chunks[i]->data() + at);
     }
     std::vector<Errc> answers(all.size());
     clone_in_batches(volume_, caller_, now_, all, answers);

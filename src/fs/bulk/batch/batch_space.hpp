@@ -21,12 +21,11 @@ struct NumberCreations : Phase {
 struct ListInodeFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         if (has_failed() || b.state->created == 0) return;
-        const u64* room = space_hints(store, FrameKind::inodes);
-        u64 frame = find_bit_up(room, 0, store.frame_count);
+        u64 frame = find_space(store, FrameKind::inodes, 0);
         u32 count = 0;
         while (frame < store.frame_count && count < b.frames_max) {
             b.frames[count++] = static_cast<u32>(frame);
-            frame = find_bit_up(room, frame + 1, store.frame_count);
+            frame = find_space(store, FrameKind::inodes, frame + 1);
         }
         b.state->inode_frames = count;
     }
