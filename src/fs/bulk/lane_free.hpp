@@ -301,7 +301,7 @@ WARREN_HD inline LaneCounts look_at_counts(LaneOperation& op, const InodeRef& in
     };
     for (u32 i = 0; i < extents; ++i) {
         const Extent extent = read_extent(inode.at->area.extents[i]);
-        if ((extent.flags & format::extent_shared) == 0) continue;
+        if (!format::is_shared(extent)) continue;
         for_each_frame_part(extent.start.offset(), extent.length, look);
     }
     return counts;

@@ -23,8 +23,7 @@ constexpr u64 key_end = ~u64{0};
 /// Claims the blocks of an extent; returns for how many of them, from the first, it succeeded.
 u64 claim_blocks(Context& context, const Extent& extent, Trust trust) {
     const u64 place = extent.start.offset();
-    if ((extent.flags & format::extent_shared) != 0)
-        return context.frames.claim_shared(place, extent.length, trust);
+    if (format::is_shared(extent)) return context.frames.claim_shared(place, extent.length, trust);
     return context.frames.claim(place, extent.length, FrameKind::data, trust);
 }
 
@@ -69,7 +68,7 @@ class ExtentReader : public TreeVisitor {
     /// Whether the extent lies behind the end of the file and is not marked unwritten. It must be,
     /// because a file that grows over it must read as zeros there.
     bool is_behind_end(const Extent& extent) const {
-        return extent.file_block >= end_of_file_ && (extent.flags & format::extent_unwritten) == 0;
+        return extent.file_block >= end_of_file_ && !format::is_unwritten(extent);
     }
 
     Context& context_;

@@ -166,7 +166,7 @@ WARREN_HD u64 end_in_frame(Operation<Team>& op, u64 frame, u32 first, u32 count)
 /// within apply; of an extent with the flag extent_shared, after pin_counts().
 template <class Team>
 WARREN_HD u64 end_extent(Operation<Team>& op, const format::Extent& extent) {
-    if ((extent.flags & format::extent_shared) == 0) {
+    if (!format::is_shared(extent)) {
         end_use(op, extent.start.offset(), extent.length);
         return extent.length;
     }

@@ -45,6 +45,13 @@ inline constexpr u32 extent_length_max = 1u << 30;
 inline constexpr u32 leaf_extents_max = 168;
 inline constexpr u32 inline_extents_max = 5;
 
+WARREN_HD constexpr bool is_unwritten(const Extent& extent) {
+    return (extent.flags & extent_unwritten) != 0;
+}
+WARREN_HD constexpr bool is_shared(const Extent& extent) {
+    return (extent.flags & extent_shared) != 0;
+}
+
 struct ExtentLeaf {
     BlockHeader header;
     u32 count;

@@ -77,7 +77,7 @@ WARREN_HD inline CutRange limit_cut(const Store& store, const ExtentList& list, 
         const u64 high = end_of(extent) < end ? end_of(extent) : end;
         if (low >= high) continue;
         u64 gone = tables.take(place_at(extent, low), high - low, from);
-        if (gone > 0 && (extent.flags & format::extent_shared) != 0) {
+        if (gone > 0 && format::is_shared(extent)) {
             const u64 first_gone = from == CutFrom::begin ? low : high - gone;
             gone = counts.take(place_at(extent, first_gone), gone, from);
         }
@@ -133,7 +133,7 @@ WARREN_HD Errc pin_counts_of(Operation<Team>& op, const ExtentHome& home, const 
     Errc code = Errc::ok;
     u64 newest = ~u64{0};  // the frame whose counts were pinned last
     for_each_run(op.team, home.list, range.begin, range.end, [&](const Extent& part) {
-        if ((part.flags & format::extent_shared) == 0) return;
+        if (!format::is_shared(part)) return;
         for_each_frame_part(part.start.offset(), part.length, [&](u64 frame, u32, u32) {
             if (code != Errc::ok || frame == newest) return;
             code = find_counts(op, frame).code();

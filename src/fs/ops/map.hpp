@@ -134,10 +134,8 @@ WARREN_HD Result<Spot> locate(Operation<Team>& op, const File& file, u64 block) 
     WARREN_TRY(op.confirm(file.inode.seen));
     if (!sound || (has_next && end_of(extent) <= block)) return Errc::corrupt;
     if (has_next && extent.file_block <= block) {
-        spot.kind = (extent.flags & format::extent_unwritten) != 0 ? MappingKind::unwritten
-                                                                   : MappingKind::data;
-        spot.is_shared =
-            spot.kind == MappingKind::data && (extent.flags & format::extent_shared) != 0;
+        spot.kind = format::is_unwritten(extent) ? MappingKind::unwritten : MappingKind::data;
+        spot.is_shared = spot.kind == MappingKind::data && format::is_shared(extent);
         spot.place = place_at(extent, block);
         spot.blocks = end_of(extent) - block;
     } else {

@@ -70,7 +70,7 @@ WARREN_HD inline FreeCost cost_of_extents(const Store& store, const InodeRef& in
         const u64 first = extent.start.offset();
         const u64 last = place_at(extent, end_of(extent) - 1);
         tables += last / table_span_bytes - first / table_span_bytes + 1;
-        if ((extent.flags & format::extent_shared) != 0) {
+        if (format::is_shared(extent)) {
             shared_frames += last / format::frame_size - first / format::frame_size + 1;
         }
     }

@@ -243,7 +243,7 @@ class ListedTree {
             ops::for_each_own_run(
                 inode, ops::InodeParts(*inode.at),
                 [&](const core::Extent& extent) {
-                    if (bulk::is_counted(extent)) freed += core::end_extent(op, extent);
+                    if (format::is_shared(extent)) freed += core::end_extent(op, extent);
                 },
                 [](u64) {});
         }

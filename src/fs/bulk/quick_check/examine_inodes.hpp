@@ -25,12 +25,12 @@ WARREN_HD inline bool is_good_extent(const Exam& exam, const Inode& inode,
                              extent.file_block >= low && extent.file_block + extent.length <= high;
     if (!is_possible) return false;
     const u64 end_of_file = (inode.size + block_size - 1) / block_size;
-    return extent.file_block < end_of_file || (extent.flags & format::extent_unwritten) != 0;
+    return extent.file_block < end_of_file || format::is_unwritten(extent);
 }
 
 /// The blocks of an extent.
 WARREN_HD inline Run run_of(const format::Extent& extent) {
-    return {extent.start.offset(), extent.length, (extent.flags & format::extent_shared) != 0};
+    return {extent.start.offset(), extent.length, format::is_shared(extent)};
 }
 
 /// Checks all inodes of a block, or the bitmap in the first block of a frame, and claims the blocks

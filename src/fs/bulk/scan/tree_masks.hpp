@@ -21,11 +21,6 @@ struct FrameMasks {
     u64 sharing[core::bitmap_words];  // those with shared extents, whose blocks are not in `blocks`
 };
 
-/// Whether the blocks of an extent are freed by what their counts say, not by the bits of `blocks`.
-WARREN_HD constexpr bool is_counted(const core::Extent& extent) {
-    return (extent.flags & format::extent_shared) != 0;
-}
-
 /// The bits of all block groups.
 struct TreeMasks {
     u64* blocks;  // frame_words for each group of the volume
@@ -99,7 +94,7 @@ WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks
     ops::for_each_own_run(
         inode, seen,
         [&](const core::Extent& extent) {
-            if (is_counted(extent)) return;
+            if (format::is_shared(extent)) return;
             core::for_each_word(extent.start.offset(), extent.length,
                                 [&](u64 frame, u32 w, u64 mask) {
                                     device_atomic<u64>(masks.blocks[frame * frame_words + w])
