@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <shared_mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
+#include "fs/volume/data_locks.hpp"
 #include "fs/volume/item_parts.hpp"
 #include "fs/volume/lookup_segments.hpp"
 #include "fs/volume/tree_cloner.hpp"
@@ -293,29 +293,7 @@ constexpr bool has_few_locks = __has_feature(thread_sanitizer);
 #else
 constexpr bool has_few_locks = false;
 #endif
-/// The thread sanitizer tracks at most 64 locks of a thread.
-constexpr u64 clones_at_once = has_few_locks ? 32 : ops::batch_items_max;
-
-using SourceLocks = std::vector<std::unique_lock<std::shared_mutex>>;
-
-/// The data locks of the sources, in the order of their addresses, as TwoDataLocks takes them.
-SourceLocks lock_sources(VolumeImplementation& volume, std::span<const CloneEntry* const> entries) {
-    std::vector<std::shared_mutex*> mutexes(VolumeImplementation::data_lock_count);
-    u64 count = 0;
-    for (std::size_t i = 0; i < entries.size() && count < mutexes.size(); ++i) {
-        const u64 inode = entries[i]->source.inode;
-        std::shared_mutex*& mutex = mutexes[inode % mutexes.size()];
-        if (mutex == nullptr) ++count;
-        mutex = &volume.data_lock(inode);
-    }
-    SourceLocks locks;
-    locks.reserve(count);
-    for (std::shared_mutex* const mutex : mutexes) {
-        if (mutex != nullptr) locks.emplace_back(*mutex);
-    }
-    volume.note_shared_data();
-    return locks;
-}
+constexpr u64 clones_at_once = has_few_locks ? few_data_locks : ops::batch_items_max;
 
 template <class Answer>
 using Clones = Request<const CloneEntry*, Answer>;
@@ -350,7 +328,11 @@ Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 no
         }
     };
     const auto hold = [&](u64 begin, u64 end) {
-        return lock_sources(request.volume, entries.subspan(begin, end - begin));
+        auto locks = lock_data<std::unique_lock>(
+            request.volume, entries.subspan(begin, end - begin),
+            [](const CloneEntry* entry) { return entry->source.inode; });
+        request.volume.note_shared_data();
+        return locks;
     };
     return run_batch(batches, request, packer, shape, header, pack, answer, hold);
 }

@@ -7,42 +7,17 @@
 // never reused. Contents that are not in one run of blocks, or have moved, are read from the file,
 // opened for that.
 #include <algorithm>
-#include <functional>
-#include <mutex>
 #include <shared_mutex>
 #include <vector>
 
 #include "base/out_of_memory.hpp"
+#include "fs/volume/data_locks.hpp"
 #include "fs/volume/open_while.hpp"
-#include "fs/volume/volume_implementation.hpp"
 
 namespace warren {
 namespace {
 
 using format::block_size;
-
-/// The number of data locks held at the same time. The thread sanitizer tracks at most 64.
-constexpr std::size_t reads_at_once = 32;
-
-/// Shared data locks of several files, each taken once. They are taken in the order of their
-/// addresses, as are the two locks of TwoDataLocks, which prevents deadlock.
-class SharedDataLocks {
- public:
-    SharedDataLocks(VolumeImplementation& volume, std::span<const FileRead> reads) {
-        std::vector<std::shared_mutex*> mutexes;
-        mutexes.reserve(reads.size());
-        for (const FileRead& one : reads)
-            mutexes.push_back(&volume.data_lock(one.file.inode));
-        std::ranges::sort(mutexes, std::less<>());
-        mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
-        locks_.reserve(mutexes.size());
-        for (std::shared_mutex* mutex : mutexes)
-            locks_.emplace_back(*mutex);
-    }
-
- private:
-    std::vector<std::shared_lock<std::shared_mutex>> locks_;
-};
 
 /// Reads of a call that go to the disk together.
 class ReadGroup {
@@ -53,7 +28,8 @@ class ReadGroup {
     /// Reads contents that are in an inode or in one run of blocks. Returns the reads that remain
     /// to be done one by one.
     std::vector<FileRead*> read() {
-        const SharedDataLocks locks(volume_, reads_);
+        const auto locks = lock_data<std::shared_lock>(
+            volume_, reads_, [](const FileRead& one) { return one.file.inode; });
         for (FileRead& one : reads_) {
             const Result<ops::Mapping> mapping = map(one);
             if (!mapping) {
@@ -132,7 +108,7 @@ class ReadGroup {
 
 void Volume::read_many(std::span<FileRead> reads) {
     while (!reads.empty()) {
-        const std::span<FileRead> group = reads.first(std::min(reads.size(), reads_at_once));
+        const std::span<FileRead> group = reads.first(std::min(reads.size(), few_data_locks));
         reads = reads.subspan(group.size());
         const Errc code = or_no_memory([&] {
             for (FileRead* one : ReadGroup(*implementation_, group).read()) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <memory>
 
 #include "base/out_of_memory.hpp"
+#include "fs/volume/data_locks.hpp"
 #include "fs/volume/data_writer.hpp"
 #include "fs/volume/share_blocks.hpp"
 #include "fs/volume/tree_cloner.hpp"
@@ -65,18 +65,11 @@ Errc share_blocks(VolumeImplementation& volume, const SharedRange& range, u64& d
 
 namespace {
 
-/// The data locks of two files, taken in the order of their addresses.
-class TwoDataLocks {
- public:
-    TwoDataLocks(std::shared_mutex& one, std::shared_mutex& other)
-        : first_(std::less<>()(&one, &other) ? one : other) {
-        if (&one != &other) second_ = std::unique_lock(std::less<>()(&one, &other) ? other : one);
-    }
-
- private:
-    std::unique_lock<std::shared_mutex> first_;
-    std::unique_lock<std::shared_mutex> second_;
-};
+/// The data locks of a source and a target.
+auto lock_both(VolumeImplementation& volume, Handle source, Handle target) {
+    return lock_data<std::unique_lock>(volume, std::array{source, target},
+                                       [](Handle file) { return file.inode; });
+}
 
 /// Whether two runs have the same contents without being read: they are in the same blocks, or both
 /// read as zeros.
@@ -199,7 +192,7 @@ Result<u64> Volume::share_range(Handle source, u64 offset, Handle target, u64 ta
     return or_no_memory([&]() -> Result<u64> {
         VolumeImplementation& volume = *implementation_;
         WARREN_TRY(volume.check_sharing());
-        const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
+        const auto locks = lock_both(volume, source, target);
         WARREN_LET(source_size, size_of_file(*this, source));
         WARREN_LET(target_size, size_of_file(*this, target));
         SharedRange range{source,        target, offset,
@@ -240,7 +233,7 @@ Result<Deduped> Volume::dedupe_range(const Caller& caller, Handle source, u64 of
         WARREN_TRY(volume.check_sharing());
         WARREN_TRY(check_rights(*this, caller, source, target));
         if (relaxed_load(volume.store().state->read_only) != 0) return Errc::read_only;
-        const TwoDataLocks locks(volume.data_lock(source.inode), volume.data_lock(target.inode));
+        const auto locks = lock_both(volume, source, target);
         WARREN_LET(source_size, size_of_file(*this, source));
         WARREN_LET(target_size, size_of_file(*this, target));
         SharedRange range{source, target, offset, target_offset, length, 0};
