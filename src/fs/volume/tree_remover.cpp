@@ -165,14 +165,15 @@ Errc TreeRemover::remove_in_steps() {
         const u64 done_before = std::exchange(done, total_.files + total_.directories);
         static_cast<void>(progress_.goes_on([&] { return done; }));
         idle_steps = done == done_before && !was_full_ ? idle_steps + 1 : 0;
-        // The directory's counter is higher than the number of names in its leaves.
-        if (idle_steps == idle_steps_max) return Errc::corrupt;
+        if (idle_steps < idle_steps_max) continue;
+        WARREN_TRY(remove_some_by_names());  // which tells of damage, if that is the reason
+        idle_steps = 0;
     }
     return Errc::ok;
 }
 
-/// If there is no room for what a step may leave unfinished: removes some of the rest name by name,
-/// as rm(1) does, which may make room in the orphan directory.
+/// If there is no room for what a step may leave unfinished, or steps free nothing: removes some of
+/// the rest name by name, as rm(1) does, which may make room in the orphan directory.
 Errc TreeRemover::remove_some_by_names() {
     roomless_commits_ = 0;
     while (orphan_room_.give_back()) {

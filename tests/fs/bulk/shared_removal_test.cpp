@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "fs/volume/tree_remover.hpp"
 #include "tests/fs/bulk/reclaimed_volume.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/sanitized.hpp"
@@ -93,6 +95,34 @@ TEST_P(SharedRemoval, dirtiesNoMoreCountsThanFit) {
     }
     EXPECT_GT(steps, count / (share + 1));
     reclaimed.finish(0);
+}
+
+/// A file that shares the blocks of several block groups, with one that stays.
+DoomedTree build_wide(Volume& volume) {
+    TreeBuilder builder(volume);
+    const Handle outside = make_directory(volume, volume.root(), "outside");
+    const Handle filler = make_file(volume, outside, "filler");
+    const Handle file = builder.add_file(builder.root(), "file");
+    for (u64 i = 0; i < format::inline_extents_max; ++i) {
+        builder.write_run(file, 2 * i, 1);
+        builder.write_run(filler, i * 511, 511);
+    }
+    builder.share(file, make_file(volume, outside, "copy"));
+    return builder.made;
+}
+
+/// As if others used up each step's share of the journal: no step frees the file, and that is no
+/// damage.
+TEST(SharedRemovalInSteps, endsAlthoughNoStepHasRoom) {
+    ReclaimedVolume reclaimed({"wide", 64 * mib, build_wide});
+    VolumeImplementation& volume = reclaimed.volume();
+    u64& room = volume.store().state->journal_room;
+    const u64 whole = std::exchange(room, 8 * (format::inline_extents_max - 1));
+    Removal removal;
+    EXPECT_EQ(TreeRemover(volume, {}).remove(reclaimed.roots()[0], removal), Errc::ok);
+    EXPECT_EQ(removal.directories, 1u);
+    room = whole;
+    reclaimed.finish(removal.files);
 }
 
 /// Files in several directories that all have the same two blocks, those of `kept`.

@@ -243,8 +243,8 @@ Errc TreeRemoval::run_steps(const core::Store& store, RemovalBegin& begin, BulkH
                              report_.data()->wanted_count == 0 &&
                              report_.data()->unfinished_count <= roots;
         idle_steps = is_idle ? idle_steps + 1 : 0;
-        // A directory has a count of names but no such names.
-        if (idle_steps == idle_steps_max) return Errc::corrupt;
+        // Commands tell of damage, if that is the reason.
+        if (idle_steps == idle_steps_max) return remove_by_names(host, removal);
     }
 }
 
