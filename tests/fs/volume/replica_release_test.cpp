@@ -213,6 +213,18 @@ TEST(ReplicaRelease, lastsWhileThereIsNoMemory) {
     EXPECT_TRUE(volume.replica.reports.empty());
 }
 
+/// A device that has failed is not touched, not even to free the rest of its memory.
+TEST(ReplicaRelease, endsWhenTheDeviceFails) {
+    EagerVolume volume;
+    ASSERT_EQ(volume->release_device_memory(), Errc::ok);
+    const u64 drops = volume.replica.reader->drops;
+    volume.replica.at_load = [](HostReplica&) { return Errc::io; };
+    EXPECT_EQ(volume.du(anybody, volume->root()), Errc::ok);
+    EXPECT_FALSE(volume.replica.queries->statistics().is_on);
+    EXPECT_EQ(volume->release_device_memory(), Errc::no_device);
+    EXPECT_EQ(volume.replica.reader->drops, drops);
+}
+
 /// Whichever allocation fails while the replica is loaded again.
 TEST(ReplicaRelease, lastsIfMemoryRunsOut) {
     EagerVolume volume;

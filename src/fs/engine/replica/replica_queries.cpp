@@ -120,7 +120,8 @@ Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const 
     if (choice.side == Side::replica) {
         const Errc code = on_replica(load);
         // What a query has used that ran while the memory was released is idle only now.
-        if (replica_.is_released()) reader_->drop_idle();
+        if (replica_.is_released() && !is_given_up_.load(std::memory_order_relaxed))
+            reader_->drop_idle();
         if (code != Errc::not_supported) {
             by_replica_.fetch_add(1, std::memory_order_relaxed);
             if (code == Errc::ok) sides_.learn(query, choice, now_() - begin);
@@ -188,7 +189,9 @@ void ReplicaQueries::give_up_after(Errc code) {
     report_("the GPU beside the CPU engine is not used any more (" + reader_->failure() +
             "); the CPU does all work");
     // A device that has failed is not touched.
-    if (code == Errc::no_memory) replica_.release();
+    if (code == Errc::io) return;
+    replica_.release();
+    reader_->drop_idle();
 }
 
 Errc ReplicaQueries::release() {
