@@ -33,6 +33,7 @@ struct CloneEntry {
 struct FoundDirectory {
     CloneEntry entry;
     Attributes attributes;
+    u32 depth;
 };
 
 /// add() may be called by many threads, the other functions by one afterwards.
@@ -46,8 +47,7 @@ class CloneList {
         entry.name_bytes = shard.keep(found.name);
         entry.name_length = static_cast<u32>(found.name.size());
         if (format::is_directory(found.attributes.mode)) {
-            shard.directories.push_back({entry, found.attributes});
-            shard.depths.push_back(found.depth);
+            shard.directories.push_back({entry, found.attributes, found.depth});
             return;
         }
         entry.has_more_names = found.attributes.links > 1;
@@ -58,12 +58,12 @@ class CloneList {
     }
 
     /// The directories by their depth, those of one depth in any order.
-    std::vector<std::vector<FoundDirectory>> take_directories() {
-        std::vector<std::vector<FoundDirectory>> depths;
+    std::vector<std::vector<FoundDirectory*>> directories() {
+        std::vector<std::vector<FoundDirectory*>> depths;
         for (Shard& shard : shards_) {
-            for (std::size_t i = 0; i < shard.depths.size(); ++i) {
-                if (depths.size() <= shard.depths[i]) depths.resize(shard.depths[i] + 1);
-                depths[shard.depths[i]].push_back(shard.directories[i]);
+            for (FoundDirectory& one : shard.directories) {
+                if (depths.size() <= one.depth) depths.resize(one.depth + 1);
+                depths[one.depth].push_back(&one);
             }
         }
         return depths;
@@ -87,7 +87,6 @@ class CloneList {
         std::mutex mutex;
         std::vector<std::vector<CloneEntry>> chunks;
         std::vector<FoundDirectory> directories;
-        std::vector<u32> depths;
         std::vector<std::unique_ptr<char[]>> blocks;  // of names
         std::size_t used = block_bytes;               // of the last block
 

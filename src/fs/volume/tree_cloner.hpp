@@ -79,7 +79,7 @@ class TreeCloner {
     Errc clone_by_operations(Handle source);
     Errc clone_by_batches(Handle source);
     Errc list(Handle source, CloneList& entries);
-    void clone_directories(const std::vector<FoundDirectory>& found);
+    void clone_directories(std::vector<FoundDirectory*> found);
     void clone_others(CloneList& entries);
     void clone_left(std::span<const CloneEntry* const> left);
     bool is_skipped(Errc code, const CloneEntry& entry);

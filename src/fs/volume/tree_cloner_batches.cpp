@@ -16,9 +16,9 @@ Errc TreeCloner::clone_by_batches(Handle source) {
         keeps_times_ = false;
         return clone_by_operations(source);  // which tells where the error is
     }
-    for (const std::vector<FoundDirectory>& depth : entries.take_directories()) {
+    for (std::vector<FoundDirectory*>& depth : entries.directories()) {
         if (has_failed()) return error_;
-        clone_directories(depth);
+        clone_directories(std::move(depth));
     }
     if (!has_failed()) clone_others(entries);
     return error_;
@@ -43,34 +43,30 @@ bool TreeCloner::is_skipped(Errc code, const CloneEntry& entry) {
 }
 
 /// Clones directories whose parents have been cloned, none of which is in another.
-void TreeCloner::clone_directories(const std::vector<FoundDirectory>& found) {
-    std::vector<const FoundDirectory*> items;
-    std::vector<CloneEntry> entries;
+void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
     std::unordered_set<Handle, HandleHash> known;
-    for (const FoundDirectory& one : found) {
-        CloneEntry entry = one.entry;
+    std::erase_if(found, [&](FoundDirectory* one) {
+        CloneEntry& entry = one->entry;
         entry.into = directories_.find(entry.directory);
         // The scan can find a directory twice if the directory is moved meanwhile.
         const bool is_new =
             directories_.find(entry.source) == nullptr && known.insert(entry.source).second;
-        if (entry.into == nullptr || !is_new) continue;
-        items.push_back(&one);
-        entries.push_back(entry);
-    }
-    std::vector<const CloneEntry*> pointers;
-    for (const CloneEntry& entry : entries)
-        pointers.push_back(&entry);
-    std::vector<Result<Handle>> answers(pointers.size(), Errc::retry);
-    clone_in_batches(volume_, caller_, now_, pointers, answers);
+        return entry.into == nullptr || !is_new;
+    });
+    std::vector<const CloneEntry*> entries;
+    for (const FoundDirectory* one : found)
+        entries.push_back(&one->entry);
+    std::vector<Result<Handle>> answers(entries.size(), Errc::retry);
+    clone_in_batches(volume_, caller_, now_, entries, answers);
     std::vector<const CloneEntry*> left;
     for (std::size_t i = 0; i < answers.size() && !has_failed(); ++i) {
-        const CloneEntry& entry = entries[i];
+        const CloneEntry& entry = *entries[i];
         if (is_skipped(answers[i].code(), entry)) continue;
         if (!answers[i]) {
             left.push_back(&entry);
             continue;
         }
-        const Attributes& source = items[i]->attributes;
+        const Attributes& source = found[i]->attributes;
         directories_.add({source.handle, *answers[i], entry.into, std::string(entry.name()),
                           source.accessed, source.modified});
         directory_count_.fetch_add(1, std::memory_order_relaxed);
