@@ -175,10 +175,10 @@ std::vector<Operation> sharing_operations() {
              }}};
 }
 
-/// A directory of the root; the root if it cannot be looked up.
-Handle directory_of(Place& at, std::string_view name) {
-    const auto found = at.volume.lookup(anybody, at.root, name);
-    return found ? found->handle : at.root;
+/// A directory of the root.
+Result<Handle> directory_of(Place& at, std::string_view name) {
+    WARREN_LET(found, at.volume.lookup(anybody, at.root, name));
+    return found->handle;
 }
 
 /// What drops references to shared blocks: some of a block's, or the last.
@@ -195,15 +195,20 @@ std::vector<Operation> dropping_operations() {
         {"shrink shared", [](Place& at) { return resize(at, at.shared, 1000); }},
         {"share over shared", [](Place& at) { return share(at, at.file, at.shared); }, false},
         {"unlink shared",
-         [](Place& at) { return at.volume.unlink(anybody, directory_of(at, "origin"), "blocks"); }},
+         [](Place& at) -> Errc {
+             WARREN_LET(origin, directory_of(at, "origin"));
+             return at.volume.unlink(anybody, *origin, "blocks");
+         }},
         {"unlink scattered shared",
-         [](Place& at) {
-             return at.volume.unlink(anybody, directory_of(at, "copy"), "scattered");
+         [](Place& at) -> Errc {
+             WARREN_LET(copy, directory_of(at, "copy"));
+             return at.volume.unlink(anybody, *copy, "scattered");
          }},
         {"replace shared",
-         [](Place& at) {
-             return at.volume.rename(anybody, directory_of(at, "copy"), "blocks",
-                                     directory_of(at, "origin"), "scattered");
+         [](Place& at) -> Errc {
+             WARREN_LET(copy, directory_of(at, "copy"));
+             WARREN_LET(origin, directory_of(at, "origin"));
+             return at.volume.rename(anybody, *copy, "blocks", *origin, "scattered");
          }},
         {"remove_tree shared",
          [](Place& at) {
