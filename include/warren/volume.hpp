@@ -372,6 +372,7 @@ class Volume {
     /// before. Errc::invalid: an offset is not a multiple of 4096; or the length is not, and the
     /// range does not end at the end of the source or ends before the end of the target; or the
     /// ranges overlap in one file. Errc::not_supported: the volume was made without shared blocks.
+    /// Errc::too_many_links: a block has 2^32 references.
     Result<u64> share_range(Handle source, u64 offset, Handle target, u64 target_offset, u64 length,
                             Stamp stamp = Stamp::yes);
     /// If the bytes of the two ranges are equal, makes both files refer to the blocks of `source`,
@@ -382,7 +383,7 @@ class Volume {
     /// in an inode are not shared. Errc::access, Errc::not_permitted: `caller` may not read the
     /// source, or neither owns the target nor may write to it. Errc::invalid: an offset is not a
     /// multiple of 4096; or a range extends past the end of its file; or the ranges overlap in one
-    /// file. Errc::not_supported: as for share_range().
+    /// file. Errc::not_supported, Errc::too_many_links: as for share_range().
     Result<Deduped> dedupe_range(const Caller& caller, Handle source, u64 offset, Handle target,
                                  u64 target_offset, u64 length);
     /// How many blocks of a regular file are shared, according to their reference counts. The file
@@ -418,7 +419,7 @@ class Volume {
     /// whole copy appears at once. Each file is copied atomically but a tree is not: a change made
     /// meanwhile may or may not be in the copy. The name must not exist or must be an empty
     /// directory, else Errc::exists or Errc::not_empty. Errc::invalid: the copy would be its source
-    /// or lie below it. Errc::not_supported: as for share_range().
+    /// or lie below it. Errc::not_supported, Errc::too_many_links: as for share_range().
     Errc clone(const Caller& caller, Handle source, Handle directory, std::string_view name,
                ClonedTree& done);
     /// Equivalent to rename() for each item, in order; results[i] receives the error of item i.

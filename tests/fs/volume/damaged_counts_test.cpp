@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "fs/core/shared_blocks.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/frame.hpp"
+#include "fs/volume/volume_implementation.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
+#include "tests/support/test_engine.hpp"
 #include "tests/support/two_looks.hpp"
 
 namespace warren {
@@ -309,6 +314,121 @@ TEST_P(DamagedCounts, ACountThatIsFullIsNotRaised) {
 }
 
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, DamagedCounts, testing::ValuesIn(block_maps));
+
+/// Sets all counts above 0 to the maximum, less `room`.
+void fill_counts(ReferenceBlock& counts, u32 room) {
+    for (u32& count : counts.extra)
+        if (count != 0) count = core::references_max - room;
+}
+
+/// On an engine with batches, and on one without.
+class FullCounts : public testing::TestWithParam<std::string> {
+ protected:
+    void open() {
+        Failure failure;
+        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), GetParam(), {}, failure);
+        ASSERT_TRUE(volume_) << failure.message;
+    }
+    Errc clone(Handle source, const std::string& name) {
+        ClonedTree done;
+        return volume_->clone(anybody, source, volume_->root(), name, done);
+    }
+
+    std::unique_ptr<MemoryDisk> disk_ = make_memory_disk(64 * mib);
+    std::unique_ptr<Volume> volume_;
+};
+
+/// A clone is refused as a whole, and leaves the counts as they were. Others succeed until the
+/// counts are full.
+TEST_P(FullCounts, LetClonesAddWhatFits) {
+    constexpr u32 files = 40;
+    open();
+    const Handle tree = make_directory(*volume_, volume_->root(), "tree");
+    const Handle first = make_file(*volume_, tree, "first");
+    const Bytes bytes(8 * block, std::byte{1});
+    ASSERT_EQ(volume_->open_file(first), Errc::ok);
+    put(*volume_, first, 0, bytes);
+    ASSERT_EQ(volume_->release(first), Errc::ok);
+    for (u32 i = 1; i < files; ++i) {
+        ClonedTree done;
+        const std::string name = "file" + std::to_string(i);
+        ASSERT_EQ(volume_->clone(anybody, first, tree, name, done), Errc::ok);
+    }
+    const u64 inodes = volume_->statistics().inodes_used;
+    for (const u32 room : {0u, 1u, files - 1, files}) {
+        SCOPED_TRACE(room);
+        ASSERT_EQ(volume_->close(), Errc::ok);
+        damage_counts(*disk_,
+                      [&](ReferenceBlock& counts, FrameEntry&) { fill_counts(counts, room); });
+        open();
+        const bool fits = room >= files;
+        EXPECT_EQ(clone(tree, "copy"), fits ? Errc::ok : Errc::too_many_links);
+        EXPECT_EQ(list_names(*volume_, volume_->root()).count("copy"), fits ? 1u : 0u);
+        std::vector<std::string> singles;
+        Errc code = Errc::ok;
+        while (singles.size() < files && code == Errc::ok) {
+            singles.push_back(std::to_string(singles.size()));
+            code = clone(first, singles.back());
+        }
+        singles.pop_back();  // was refused
+        EXPECT_EQ(code, Errc::too_many_links);
+        EXPECT_EQ(singles.size(), fits ? 0 : room);
+        for (const std::string& name : singles) {
+            const Result<Attributes> file = volume_->lookup(anybody, volume_->root(), name);
+            EXPECT_TRUE(read_closed(*volume_, file->handle) == bytes);
+            EXPECT_EQ(volume_->unlink(anybody, volume_->root(), name), Errc::ok);
+        }
+        Removal removal;
+        EXPECT_EQ(volume_->remove_tree(anybody, volume_->root(), "copy", removal),
+                  fits ? Errc::ok : Errc::no_entry);
+        EXPECT_EQ(volume_->statistics().inodes_used, inodes);
+    }
+    EXPECT_EQ(volume_->close(), Errc::ok);
+    EXPECT_EQ(test::check_once(*disk_, true, false).failure.code, Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk_));
+    open();
+    EXPECT_EQ(clone(tree, "copy"), Errc::ok);
+    expect_counts_agree(*volume_);
+    EXPECT_EQ(volume_->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, FullCounts,
+                         testing::Values(std::string("cpu"), engine_of_its_own()),
+                         [](const auto& engine) { return engine.param; });
+
+/// A write that finds its bytes on the volume takes blocks of its own.
+TEST(FullCountsOfDedup, MakeWritesTakeBlocks) {
+    const auto disk = make_memory_disk(64 * mib);
+    VolumeImplementation* inside = nullptr;
+    Failure failure;
+    const auto volume =
+        open_on_engine(std::make_unique<FaultDisk>(*disk), "cpu", {.dedup = Dedup::on}, failure,
+                       ~u64{0}, [&](VolumeImplementation& opened) { inside = &opened; });
+    ASSERT_TRUE(volume) << failure.message;
+    Random random(7);
+    const Bytes bytes = random_bytes(random, mib);
+    const auto write = [&](const char* name) {
+        const Handle file = make_file(*volume, volume->root(), name);
+        EXPECT_EQ(volume->open_file(file), Errc::ok);
+        put(*volume, file, 0, bytes);
+        EXPECT_TRUE(contents(*volume, file) == bytes);
+        EXPECT_EQ(volume->release(file), Errc::ok);
+        return volume->space_of(file)->shared;
+    };
+    EXPECT_EQ(write("first"), 0u);
+    EXPECT_EQ(write("second"), bytes.size() / block);
+    const core::Store& store = inside->store();
+    for (u64 frame = 0; frame < store.frame_count; ++frame) {
+        const format::BlockPointer counts{store.frame(frame).references};
+        if (counts.raw == 0) continue;
+        fill_counts(*reinterpret_cast<ReferenceBlock*>(store.base + counts.offset()), 0);
+    }
+    EXPECT_EQ(write("third"), 0u);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_EQ(test::check_once(*disk, true, false).failure.code, Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk));
+}
 
 }  // namespace
 }  // namespace warren
