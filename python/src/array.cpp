@@ -368,6 +368,16 @@ nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle d
     return make_capsule<ManagedTensor>(std::move(shown), flags);
 }
 
+void wait_for_maker(nb::handle given) {
+    if (!nb::hasattr(given, "__dlpack__")) return;
+    try {
+        given.attr("__dlpack__")(nb::arg("stream") = 1);
+    } catch (const nb::python_error& error) {
+        // What is read-only says so only to those that ask for versions, and nothing changes it.
+        if (!error.matches(PyExc_BufferError)) throw;
+    }
+}
+
 // python/warren/_native.pyi has the same documentation, which tests compare.
 void add_array(nb::module_& module) {
     nb::class_<Array> array(

@@ -56,6 +56,17 @@ std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream
     return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
 }
 
+/// Lets the default stream wait for the stream on which `given` is made, as DLPack has it.
+void wait_for_maker(nb::handle given);
+
+/// The range of an argument of a call that has no `stream`. Raises what its __dlpack__() raises.
+template <class Target>
+std::optional<GpuBytes> gpu_bytes(nb::handle given, const Target& array, const char* what) {
+    const auto range = gpu_bytes(array, std::nullopt, what);
+    if (range) wait_for_maker(given);
+    return range;
+}
+
 /// Copies the range to `to` after the work queued on its stream.
 Errc copy_to_host(const GpuBytes& from, void* to);
 /// Appends the ends of the chunks of the range, after the work queued on its stream.

@@ -21,6 +21,23 @@ bool names_are_utf8() {
     return are_utf8;
 }
 
+/// The elements of a C-contiguous array that is in the memory of a GPU; none of one in the host's.
+/// Raises TypeError or OSError.
+template <class T, class Taken>
+std::vector<T> fetched(nb::handle given, const Taken& array, const char* what) {
+    std::vector<T> copied;
+    if (const auto on_gpu = gpu_bytes(given, array, what)) {
+        copied.resize(array.size());
+        Errc code = Errc::ok;
+        {
+            const GilRelease release;
+            code = copy_to_host(*on_gpu, copied.data());
+        }
+        if (code != Errc::ok) raise_failure(gpu_failure(code), "");
+    }
+    return copied;
+}
+
 }  // namespace
 
 Names::Names(nb::handle given, const char* what) {
@@ -31,7 +48,7 @@ Names::Names(nb::handle given, const char* what) {
         raise_type(what, needed);
     if (nb::ndarray_check(given)) {
         if (!nb::try_cast(given, array_)) raise_type(what, needed);
-        add_rows(array_, what);
+        add_rows(given, what);
         return;
     }
     const nb::object fast = nb::steal(PySequence_List(given.ptr()));
@@ -71,17 +88,23 @@ void Names::add(Py_ssize_t index, const char* what) {
     views_.push_back(view(nb::borrow<nb::bytes>(name)));
 }
 
-void Names::add_rows(const nb::ndarray<nb::ro>& array, const char* what) {
-    if (array.ndim() != 2 || array.dtype() != nb::dtype<u8>() || array.device_type() != 1)
-        raise_type(what, "an array of names is uint8 and has two dimensions, in the host's memory");
-    const std::size_t width = array.shape(1);
-    if (width > 1 && array.shape(0) > 0 && array.stride(1) != 1)
-        throw nb::value_error((std::string(what) + ": a row must be contiguous").c_str());
-    views_.reserve(array.shape(0));
-    for (std::size_t i = 0; i < array.shape(0); ++i) {
-        const auto* row =
-            static_cast<const char*>(array.data()) + static_cast<i64>(i) * array.stride(0);
-        const std::string_view whole(row, width);
+void Names::add_rows(nb::handle given, const char* what) {
+    if (array_.ndim() != 2 || array_.dtype() != nb::dtype<u8>())
+        raise_type(what, "an array of names is uint8 and has two dimensions");
+    const std::size_t rows = array_.shape(0);
+    const std::size_t width = array_.shape(1);
+    const bool is_on_host = array_.device_type() == nb::device::cpu::value;
+    const bool rows_adjoin = rows < 2 || array_.stride(0) == static_cast<i64>(width);
+    if (rows > 0 && ((width > 1 && array_.stride(1) != 1) || (!is_on_host && !rows_adjoin)))
+        throw nb::value_error(
+            (std::string(what) +
+             (is_on_host ? ": a row must be contiguous" : ": must be C-contiguous on a GPU"))
+                .c_str());
+    fetched_ = fetched<char>(given, array_, what);
+    const char* from = fetched_.empty() ? static_cast<const char*>(array_.data()) : fetched_.data();
+    views_.reserve(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+        const std::string_view whole(from + static_cast<i64>(i) * array_.stride(0), width);
         views_.push_back(whole.substr(0, whole.find_last_not_of('\0') + 1));
     }
 }
@@ -90,18 +113,8 @@ std::vector<Handle> handles_of(nb::handle given, const char* what) {
     nb::ndarray<const i64, nb::ndim<2>, nb::c_contig> array;
     if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)
         raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2]");
-    const i64* from = array.data();
-    std::vector<i64> copied;
-    if (const auto on_gpu = gpu_bytes(array, std::nullopt, what)) {
-        copied.resize(array.size());
-        Errc code = Errc::ok;
-        {
-            const GilRelease release;
-            code = copy_to_host(*on_gpu, copied.data());
-        }
-        if (code != Errc::ok) raise_failure(gpu_failure(code), "");
-        from = copied.data();
-    }
+    const std::vector<i64> copied = fetched<i64>(given, array, what);
+    const i64* from = copied.empty() ? array.data() : copied.data();
     std::vector<Handle> handles(array.shape(0));
     for (Handle& handle : handles) {
         handle = {static_cast<u64>(from[0]), static_cast<u32>(from[1])};

@@ -16,7 +16,7 @@
 namespace warren::python {
 
 /// Names or paths: a sequence of str, bytes or os.PathLike, or a uint8 array of shape [n, w], each
-/// row of which ends with its last nonzero byte.
+/// row of which ends with its last nonzero byte. An array in the memory of a GPU is copied.
 class Names {
  public:
     /// `what` names the argument in errors. Raises TypeError or ValueError.
@@ -27,11 +27,12 @@ class Names {
     std::string_view operator[](std::size_t i) const { return views_[i]; }
 
  private:
-    void add_rows(const nb::ndarray<nb::ro>& array, const char* what);
+    void add_rows(nb::handle given, const char* what);
     void add(Py_ssize_t index, const char* what);
 
     nb::object strings_;         // a list that keeps the strings alive
     nb::ndarray<nb::ro> array_;  // keeps the rows alive
+    std::vector<char> fetched_;  // those of an array on a GPU
     std::vector<std::string_view> views_;
 };
 

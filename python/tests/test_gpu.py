@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a GPU: maps, columns, files read into tensors. Without a GPU: what is refused then."""
+"""Memory of a GPU: maps, columns, names, files read into tensors."""
 
 import ctypes
 import errno
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import warren
-from warren._file import stream_address
 
 from test_examples import example
 
@@ -28,55 +26,6 @@ def gpu(tmp_path: Path) -> Iterator[warren.Volume]:
         pytest.skip("needs a GPU and warren-cu13")
     with volume:
         yield volume
-
-
-def test_engines(tmp_path: Path) -> None:
-    path = tmp_path / "v.img"
-    with warren.Volume.create(path, 64 << 20) as volume:
-        assert volume.engine == "cpu" and "engine cpu" in volume.doctor()[0].detail
-    with warren.Volume(path, engine="auto") as volume:
-        assert volume.engine in ("cpu", "cuda")
-    with pytest.raises(ValueError, match="engine"):
-        warren.Volume(path, engine="fast")
-
-
-def test_what_the_host_refuses(host_volume: warren.Volume) -> None:
-    volume = host_volume
-    volume.write_many(["/f"], [b"data"], strict=True)
-    buffer, mapped = bytearray(4), volume.map("/f", writable=True)
-    with volume.open("/f", "r+") as file:
-        for stream in (1, SimpleNamespace(cuda_stream=7), SimpleNamespace(ptr=0)):
-            with pytest.raises(ValueError, match="stream"):
-                file.read_into(buffer, stream=stream)
-            with pytest.raises(ValueError, match="stream"):
-                file.write_from(buffer, stream=stream)
-        with pytest.raises(TypeError, match="stream"):
-            file.read_into(buffer, stream="s")
-    with pytest.raises(ValueError, match="stream"):
-        mapped.write_back(1)
-    with pytest.raises(ValueError, match="stream"):
-        mapped.__dlpack__(stream=1)
-    with pytest.raises(BufferError, match="dl_device"):
-        mapped.__dlpack__(dl_device=(2, 0))
-    assert not hasattr(mapped, "__cuda_array_interface__")
-    assert mapped.to_host().tolist() == [*b"data"]
-    for device in ("gpu", "cuda:x", "cpu:1", "cuda:-1"):
-        with pytest.raises(ValueError, match="device"):
-            volume.find(device=device)
-    with pytest.raises(ValueError, match="device"):
-        volume.usage(device="tpu")
-    assert volume.find(device="cpu").rows == 2
-    with pytest.raises(OSError) as caught:
-        volume.find(device="cuda:99")
-    assert caught.value.errno == errno.ENODEV and caught.value.strerror
-
-
-def test_streams() -> None:
-    assert stream_address(None) is None and stream_address(5) == 5
-    assert stream_address(SimpleNamespace(__cuda_stream__=lambda: (0, 6))) == 6
-    assert stream_address(SimpleNamespace(__cuda_stream__=(0, 7))) == 7
-    assert stream_address(SimpleNamespace(cuda_stream=8)) == 8
-    assert stream_address(SimpleNamespace(ptr=9)) == 9
 
 
 def test_map(gpu: warren.Volume) -> None:
@@ -164,6 +113,35 @@ def test_chunk(gpu: warren.Volume) -> None:
         warren.chunk(data.float())
     with pytest.raises(TypeError, match="data"):
         warren.chunk(data[::2])
+
+
+def test_names(gpu: warren.Volume) -> None:
+    torch = pytest.importorskip("torch")
+    names = torch.tensor([[*b"%07d" % i, 0] for i in range(1000)], dtype=torch.uint8).cuda()
+    written = gpu.write_many(names[::2].contiguous(), [b"x" * i for i in range(500)], strict=True)
+    assert gpu.exists_many(names).tolist() == [True, False] * 500
+    assert sorted(gpu.listdir("/")) == [f"{i:07}" for i in range(0, 1000, 2)]
+    busy = torch.zeros(256 << 20, dtype=torch.uint8, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # the call waits for what makes the names
+        made = torch.zeros_like(names)
+        stream.synchronize()
+        for _ in range(100):
+            busy += 1
+        made += names
+        assert gpu.lookup_many(made[::2].contiguous()).handles.tolist() == written.handles.tolist()
+    gpu.write_many(["/names"], [names.cpu().numpy().ravel()], strict=True)
+    mapped = gpu.map("/names", "uint8", (-1, 8))
+    assert gpu.exists_many(mapped).tolist() == [True, False] * 500
+    targets = names[::2].contiguous()
+    targets[:, 0] = ord("t")
+    gpu.move_many(names[::2].contiguous(), targets, strict=True)
+    assert np.diff(gpu.read_many(targets, strict=True).offsets).tolist() == list(range(500))
+    gpu.remove_many(targets, strict=True)
+    assert gpu.listdir("/") == ["names"]
+    with pytest.raises(ValueError, match="contiguous"):
+        gpu.exists_many(names[::2])
 
 
 def sorted_rows(table: warren.Table) -> list[tuple[object, ...]]:
