@@ -12,15 +12,17 @@ namespace warren::python {
 namespace {
 
 /// Calls work(volume, caller, attributes) for the inode that the path leads to, without the GIL.
+/// Errors name the `target` too.
 template <class Work>
-void with_found(Shared& shared, const nb::bytes& path, bool follows, Work work) {
+void with_found(Shared& shared, const nb::bytes& path, bool follows, Work work,
+                std::optional<std::string_view> target = std::nullopt) {
     const std::string text(view(path));
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         const auto found = PathWalker(volume, caller)
                                .find(volume.root(), text, follows ? Follow::yes : Follow::no);
         return found ? work(volume, caller, *found) : found.code();
     });
-    if (code != Errc::ok) raise_error(code, text);
+    if (code != Errc::ok) raise_error(code, text, target);
 }
 
 void set_attributes(NativeVolume& self, const nb::bytes& path, bool follows,
@@ -69,7 +71,7 @@ void link(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) {
         if (to.name.empty()) return Errc::exists;
         return volume.link(caller, found.handle, to.directory, to.name).code();
     };
-    with_found(*self, path, false, work);
+    with_found(*self, path, false, work, view(target));
 }
 
 bool has_access(NativeVolume& self, const nb::bytes& path, u32 mask) {

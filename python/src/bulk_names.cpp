@@ -184,7 +184,7 @@ Array move_many(NativeVolume& self, nb::handle given, nb::handle given_targets,
             for (std::size_t i = 0; i < places.size(); ++i)
                 codes[places[i]] = moved[i];
         });
-    if (strict) raise_first(names, codes);
+    if (strict) raise_first(names, codes, &targets);
     return array_of(codes);
 }
 

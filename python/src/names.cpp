@@ -7,8 +7,10 @@ namespace {
 
 /// Calls work(volume, caller, directory, name) for the last component of the path, without the GIL.
 /// For a path that ends at a directory itself, and so has none, the error is `for_directory`.
+/// Errors name the `target` too.
 template <class Work>
-void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work work) {
+void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work work,
+               std::optional<std::string_view> target = std::nullopt) {
     const std::string text(view(path));
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         Located located;
@@ -16,7 +18,7 @@ void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work w
         if (located.name.empty()) return for_directory;
         return work(volume, caller, located.directory, std::string_view(located.name));
     });
-    if (code != Errc::ok) raise_error(code, text);
+    if (code != Errc::ok) raise_error(code, text, target);
 }
 
 nb::tuple stat(NativeVolume& self, const nb::bytes& path, bool follows) {
@@ -112,7 +114,8 @@ void rename(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) 
             WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, to));
             if (to.name.empty()) return Errc::busy;
             return volume.rename(caller, directory, name, to.directory, to.name);
-        });
+        },
+        text);
 }
 
 /// Opens the regular file `found`; `access` is the mask of check_access().

@@ -140,9 +140,11 @@ Array array_of(std::span<const Errc> codes) {
     return array;
 }
 
-void raise_first(const Names& names, std::span<const Errc> codes) {
+void raise_first(const Names& names, std::span<const Errc> codes, const Names* targets) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
-        if (codes[i] != Errc::ok) raise_error(codes[i], names[i]);
+        if (codes[i] == Errc::ok) continue;
+        if (targets == nullptr) raise_error(codes[i], names[i]);
+        raise_error(codes[i], names[i], (*targets)[i]);
     }
 }
 

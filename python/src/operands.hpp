@@ -43,8 +43,8 @@ Array array_of(std::span<const Handle> handles);
 /// Converts to int32[n], errno values.
 Array array_of(std::span<const Errc> codes);
 
-/// Raises the first error, with the name to which it belongs.
-void raise_first(const Names& names, std::span<const Errc> codes);
+/// Raises the first error, with the name to which it belongs and that of `targets`.
+void raise_first(const Names& names, std::span<const Errc> codes, const Names* targets = nullptr);
 
 /// Calls take(i, found) with what find_many() gives for each path, on all cores.
 template <class Take>

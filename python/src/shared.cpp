@@ -88,10 +88,11 @@ int errno_of(Errc code) {
     return is_final(code) ? static_cast<int>(code) : EIO;
 }
 
-void raise_error(Errc code, std::string_view path) {
+void raise_error(Errc code, std::string_view path, std::optional<std::string_view> target) {
     const nb::object name = file_name(path);
+    const nb::object second = target ? file_name(*target) : nb::object();
     errno = errno_of(code);
-    PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, name.ptr());
+    PyErr_SetFromErrnoWithFilenameObjects(PyExc_OSError, name.ptr(), second.ptr());
     throw nb::python_error();
 }
 

@@ -16,6 +16,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
@@ -52,8 +53,9 @@ void prepare_exit();
 nb::object file_name(std::string_view path);
 /// The errno value for `code`.
 int errno_of(Errc code);
-/// Raises the subclass of OSError for the error.
-[[noreturn]] void raise_error(Errc code, std::string_view path);
+/// Raises the subclass of OSError for the error, with the filenames `path` and `target`.
+[[noreturn]] void raise_error(Errc code, std::string_view path,
+                              std::optional<std::string_view> target = std::nullopt);
 /// Without a path the error has no filename.
 [[noreturn]] void raise_failure(const Failure& failure, std::string_view path);
 

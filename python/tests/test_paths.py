@@ -172,6 +172,32 @@ def test_links(twins: tuple[warren.Volume, Path]) -> None:
     assert not volume.exists("f.txt") and volume.stat("a/second").st_nlink == 1
 
 
+def test_errors_of_two_paths(
+    twins: tuple[warren.Volume, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume, host = twins
+    monkeypatch.chdir(host)
+
+    def both(call: Callable[..., object], *arguments: object, **options: object) -> object:
+        with pytest.raises(OSError) as caught:
+            call(*arguments, **options)
+        return caught.value.errno, caught.value.filename, caught.value.filename2
+
+    for path, target in (
+        ("none", "x"), ("f.txt", "none/x"), ("f.txt", "a"), ("a", "f.txt"), ("d", "a"),
+        ("a", "a/b/x"), ("f.txt/x", "y"), ("f.txt", "a/g.txt/x"), (b"f.txt", b"n\xffne/x"),
+        (Path("none"), Path("x")),
+    ):  # fmt: skip
+        ours = both(volume.rename, path, target)
+        texts = [os.fsdecode(one) for one in (path, target)]
+        assert ours == both(os.rename, *texts), (path, target)
+        assert both(volume.replace, path, target) == both(os.replace, *texts) == ours
+        assert ours == both(volume.move_many, ["d/file", path], ["d/file", target], strict=True)
+    for path, target in (("none", "x"), ("f.txt", "none/x"), ("f.txt", "a"), ("a/g.txt", "f.txt")):
+        assert both(volume.link, path, target) == both(os.link, path, target), (path, target)
+    assert both(volume.rename, "f.txt", "") == (errno.EBUSY, "f.txt", "")  # the root
+
+
 def test_extended_attributes(twins: tuple[warren.Volume, Path]) -> None:
     volume, _ = twins
     assert volume.listxattr("f.txt") == []
