@@ -21,7 +21,8 @@ def heads(program):
     ).stdout.strip()  # fmt: skip
     release = platform.release().partition("-")[0]
     now = datetime.datetime.now(tz=datetime.timezone.utc)
-    yield f"machine: {len(os.sched_getaffinity(0))} cores of {model.split(': ')[1]}, Linux {release}"
+    cores = len(os.sched_getaffinity(0))
+    yield f"machine: {cores} cores of {model.split(': ')[1]}, Linux {release}"
     yield f"date: {now:%Y-%m-%d %H:%M} UTC"
     yield f"commit: {commit}"
     yield "load: " + " ".join(f"{load:.1f}" for load in os.getloadavg())

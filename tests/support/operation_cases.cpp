@@ -180,6 +180,10 @@ Result<Handle> directory_of(Place& at, std::string_view name) {
     WARREN_LET(found, at.volume.lookup(anybody, at.root, name));
     return found->handle;
 }
+Errc unlink_below(Place& at, std::string_view directory, std::string_view name) {
+    WARREN_LET(found, directory_of(at, directory));
+    return at.volume.unlink(anybody, *found, name);
+}
 
 /// What drops references to shared blocks: some of a block's, or the last.
 std::vector<Operation> dropping_operations() {
@@ -194,16 +198,9 @@ std::vector<Operation> dropping_operations() {
          }},
         {"shrink shared", [](Place& at) { return resize(at, at.shared, 1000); }},
         {"share over shared", [](Place& at) { return share(at, at.file, at.shared); }, false},
-        {"unlink shared",
-         [](Place& at) -> Errc {
-             WARREN_LET(origin, directory_of(at, "origin"));
-             return at.volume.unlink(anybody, *origin, "blocks");
-         }},
+        {"unlink shared", [](Place& at) { return unlink_below(at, "origin", "blocks"); }},
         {"unlink scattered shared",
-         [](Place& at) -> Errc {
-             WARREN_LET(copy, directory_of(at, "copy"));
-             return at.volume.unlink(anybody, *copy, "scattered");
-         }},
+         [](Place& at) { return unlink_below(at, "copy", "scattered"); }},
         {"replace shared",
          [](Place& at) -> Errc {
              WARREN_LET(copy, directory_of(at, "copy"));
