@@ -32,7 +32,7 @@ try:
 except ImportError:
     kvikio = None
 
-THREADS = os.cpu_count() or 1
+THREADS = len(os.sched_getaffinity(0))
 PIECE = 4 << 20
 
 
