@@ -373,8 +373,10 @@ void wait_for_maker(nb::handle given) {
     try {
         given.attr("__dlpack__")(nb::arg("stream") = 1);
     } catch (const nb::python_error& error) {
-        // What is read-only says so only to those that ask for versions, and nothing changes it.
         if (!error.matches(PyExc_BufferError)) throw;
+        // What is read-only is given only to those that ask for versions.
+        given.attr("__dlpack__")(nb::arg("stream") = 1,
+                                 nb::arg("max_version") = nb::make_tuple(1, 0));
     }
 }
 

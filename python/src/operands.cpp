@@ -94,7 +94,8 @@ void Names::add_rows(nb::handle given, const char* what) {
     const std::size_t rows = array_.shape(0);
     const std::size_t width = array_.shape(1);
     const bool is_on_host = array_.device_type() == nb::device::cpu::value;
-    const bool rows_adjoin = rows < 2 || array_.stride(0) == static_cast<i64>(width);
+    const bool rows_adjoin =
+        rows < 2 || width == 0 || array_.stride(0) == static_cast<i64>(width);
     if (rows > 0 && ((width > 1 && array_.stride(1) != 1) || (!is_on_host && !rows_adjoin)))
         throw nb::value_error(
             (std::string(what) +

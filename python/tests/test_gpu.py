@@ -142,6 +142,7 @@ def test_names(gpu: warren.Volume) -> None:
     assert gpu.listdir("/") == ["names"]
     with pytest.raises(ValueError, match="contiguous"):
         gpu.exists_many(names[::2])
+    assert not any(gpu.exists_many(names[:, :0]).tolist())
 
 
 def sorted_rows(table: warren.Table) -> list[tuple[object, ...]]:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/check.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 
@@ -63,6 +64,7 @@ Errc Stream::copy_many(std::span<const CopyPiece> pieces) const {
             to[i] = pieces[i].to;
             from[i] = pieces[i].from;
             bytes[i] = pieces[i].bytes;
+            WARREN_CHECK(bytes[i] > 0);
         }
         std::size_t first = 0;  // that these attributes are for
         WARREN_TRY(

@@ -32,7 +32,7 @@ class Stream {
     /// Queues a copy between host and device, in either direction. It is slow for pageable host
     /// memory.
     Errc copy(void* to, const void* from, u64 bytes) const;
-    /// Queues copies as by copy(), none of them empty, with shorter pauses between them.
+    /// Queues copies like copy(), with shorter pauses between them. No piece may be empty.
     Errc copy_many(std::span<const CopyPiece> pieces) const;
     /// Queues a fill of device memory.
     Errc fill(void* at, int byte, u64 bytes) const;

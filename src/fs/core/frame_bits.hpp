@@ -90,7 +90,7 @@ WARREN_HD inline u64* space_hints(const Store& store, format::FrameKind kind) {
 /// The first frame of `kind` from `begin` on that may have room; store.frame_count if there is
 /// none.
 WARREN_HD inline u64 find_space(const Store& store, format::FrameKind kind, u64 begin) {
-    // publish_frame() moves these bounds before it sets the hint.
+    // publish_frame() moves the bounds of a kind before it sets the first hint beyond them.
     const bool is_data = kind == format::FrameKind::data;
     const u64 low = is_data ? relaxed_load(store.state->data_frames_begin) : 0;
     const u64 end = is_data ? store.frame_count : relaxed_load(store.state->metadata_frames_end);

@@ -10,7 +10,7 @@
 
 namespace warren {
 
-/// So many a thread may hold also under the thread sanitizer, which tracks at most 64 locks of it.
+/// A thread may hold this many even under the thread sanitizer, which tracks 64 locks a thread.
 inline constexpr u64 few_data_locks = 32;
 
 /// Takes the data locks of files, each once, in the order of their numbers, which prevents

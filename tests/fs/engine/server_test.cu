@@ -208,6 +208,15 @@ class SlowStore {
         EXPECT_EQ(no_room_.allocate(1 * mib), Errc::ok);
         EXPECT_EQ(cudaMemset(no_room_.data(), 0, no_room_.bytes()), cudaSuccess);
         store_.frame_count = no_room_.count() * 64;
+        // A search for metadata and inodes ends where these do.
+        EXPECT_EQ(state_.allocate(1), Errc::ok);
+        EXPECT_EQ(
+            cudaMemcpy(state_.data(), like.state, sizeof(core::StoreState), cudaMemcpyDefault),
+            cudaSuccess);
+        EXPECT_EQ(cudaMemcpy(&state_.data()->metadata_frames_end, &store_.frame_count, sizeof(u64),
+                             cudaMemcpyDefault),
+                  cudaSuccess);
+        store_.state = state_.data();
         store_.frames_free = no_room_.data();
         for (u64*& room : store_.frames_with_space)
             room = no_room_.data();
@@ -216,6 +225,7 @@ class SlowStore {
 
  private:
     gpu::DeviceBuffer<u64> no_room_;
+    gpu::DeviceBuffer<core::StoreState> state_;
     core::Store store_;
 };
 
