@@ -49,7 +49,8 @@ void carry_command(const ops::Command& sent, ops::Reply& reply,
     ring::CommandCell cell{};
     ring::write_cell(sent, true, {0, *block_bytes}, phase, cell);
     std::array<char, ring::words_per_slot * sizeof(u32)> short_name;
-    const ops::Command command = decode(cell, short_name.data(), arena);
+    ops::Command command = decode(cell, short_name.data(), arena);
+    command.walk = sent.walk;  // a ring cannot carry it: the CUDA engine launches such commands
     ops::Reply answer;
     run(command, answer);
     ring::ReplyWords words;

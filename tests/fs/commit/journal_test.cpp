@@ -212,7 +212,9 @@ u64 expect_recovered(const Writer& writer, MemoryDisk& image, u64 events) {
     const std::vector<std::byte> seen = read_all(overlay);
     const Result<u64> replayed = Journal::replay(image, before);
     EXPECT_TRUE(found && replayed && *found == *replayed);
-    EXPECT_TRUE(seen == read_all(image)) << "a reader sees something else than a replay makes";
+    // At -O1 the == of vectors takes a third of these tests.
+    EXPECT_EQ(std::memcmp(seen.data(), read_all(image).data(), seen.size()), 0)
+        << "a reader sees something else than a replay makes";
     const u64 number = load(image).header.transaction;
     EXPECT_TRUE(writer.knows(number)) << number;
     EXPECT_GE(number, writer.acknowledged(events));

@@ -126,7 +126,7 @@ TEST_F(EngineMetaBufferBulk, doesWhatItDoesWithAllInMemory) {
 }
 
 /// Each search for a cycle reads more blocks in a row than the buffer holds.
-TEST_F(EngineMetaBufferBulk, movesDirectoriesBelowAPathLongerThanTheBuffer) {
+TEST_F(EngineMetaBufferBulk, movesDirectoriesBelowMoreOthersThanTheBufferHolds) {
     const Handle aside = make_directory(volume_->root(), "aside");
     const Handle top = make_directory(volume_->root(), "top");
     Handle lowest = top;
