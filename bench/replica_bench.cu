@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long do find, du and lookups of many names take on the CPU engine with a GPU beside it? Over
-// a million files of which the GPU has a replica, and behind changes of the host, which are sent
-// first. Beside it the CPU engine alone with all cores, on a volume of its own.
+// How long do find, du, lookups and changes of many names take on the CPU engine with a GPU beside
+// it? Over a million files of which the GPU has a replica, and behind changes of the host, which
+// are sent first. Beside it the CPU engine alone with all cores, on a volume of its own. The GPU
+// answers also where the volume would rather let the CPU: behind many changes.
 //
-// The GPU answers also where the volume would rather let the CPU: behind many changes. Finally, a
-// tree of the same size is removed, of which nothing is marked; then the same beside creations, of
-// which the slowest counts. A change is chmod(2) of a file; the changed files are spread over all
-// inodes. From the call to the answer: what is marked is copied and sent, and kernels run; the
-// changes themselves are not in it.
+// A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
+// the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
+// it.
 //
 //   replica_bench [--runs N] [--parents N] [--entries N]    N runs (5); 1000 directories of 1000
+//       [--changes 1]    only the changes of many files
 //       [--sharing 1]    only the removal of trees with shared blocks (shared_removal.hpp)
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +76,42 @@ struct Tree {
     }
 };
 
+/// A thread that creates files in the root until it is ended, and removes them then.
+class CreationsBeside {
+ public:
+    explicit CreationsBeside(Volume& volume) : volume_(volume), thread_([this] { create(); }) {
+        while (created_.load() < 2 * warm_ups)
+            std::this_thread::yield();
+    }
+    /// The seconds of the slowest creation.
+    double end() {
+        is_over_.store(true);
+        thread_.join();
+        for (u64 i = 0; i < created_.load(); ++i)
+            require(volume_.unlink({}, volume_.root(), name(i)) == Errc::ok, "cannot unlink");
+        return slowest_;
+    }
+
+ private:
+    static constexpr u64 warm_ups = 100;
+
+    static std::string name(u64 i) { return "beside" + std::to_string(i); }
+    void create() {
+        for (u64 i = 0; !is_over_.load(); ++i) {
+            const double taken = time_of(
+                [&] { static_cast<void>(add_entry(volume_, volume_.root(), name(i), file_mode)); });
+            if (i > warm_ups) slowest_ = std::max(slowest_, taken);
+            created_.store(i + 1);
+        }
+    }
+
+    Volume& volume_;
+    std::atomic<u64> created_{0};
+    std::atomic<bool> is_over_{false};
+    double slowest_ = 0;  // of the thread, then of end()
+    std::thread thread_;
+};
+
 class Bench {
  public:
     Bench(u32 parents, u32 entries, u64 runs, Report& report)
@@ -111,6 +149,8 @@ class Bench {
             require(bool(tree.found.front()) && bool(tree.found.back()), "lookups failed");
         });
     }
+    /// Removes a tree of the same size, of which nothing is marked; then the same beside creations,
+    /// of which the slowest counts.
     void remove() {
         const std::string removal = "remove a tree";
         const std::string beside = "slowest creation beside that";
@@ -130,6 +170,24 @@ class Bench {
         report_.must(removal + ": bound over measured", 0.002 / report_.median(removal, by_both),
                      1);
         report_.must(beside + ": bound over measured", 0.005 / report_.median(beside, by_both), 1);
+    }
+    /// Creates files in one directory, moves them to another, and removes them, each by one call. A
+    /// thread that creates files beside that waits while a window of a batch runs.
+    void change_many() {
+        const char* const labels[] = {"create_many", "move_many", "remove_many"};
+        for (u64 run = 0; run < runs_ + 1; ++run) {
+            for (Tree* const tree : {&both_, &cpu_}) {
+                const Changes taken = time_changes(*tree);
+                if (run == 0) continue;
+                const char* const subject = tree == &both_ ? by_both : by_cpu;
+                for (u32 i = 0; i < std::size(labels); ++i)
+                    report_.add(labels[i], subject, taken.seconds[i], static_cast<double>(all_));
+                report_.add(pauses_, subject, taken.slowest, 1);
+            }
+        }
+        for (const char* const label : labels)
+            report_.set_reference(label, by_cpu);
+        report_.set_reference(pauses_, by_cpu);
     }
     void expect_answered() {
         require(both_.volume.inside().replica()->statistics().left == 0, "the CPU had to help");
@@ -153,6 +211,46 @@ class Bench {
         };
     }
 
+    struct Changes {
+        double seconds[3];
+        double slowest;  // creation by another thread meanwhile
+    };
+    Changes time_changes(Tree& tree) {
+        Volume& volume = *tree.volume;
+        const Handle from = add_entry(volume, volume.root(), "from", directory_mode);
+        const Handle to = add_entry(volume, volume.root(), "to", directory_mode);
+        std::vector<std::string> names;
+        for (u64 i = 0; i < all_; ++i)
+            names.push_back("entry" + std::to_string(i));
+        std::vector<Creation> creations;
+        std::vector<Move> moves;
+        std::vector<Unlink> removals;
+        for (const std::string& name : names) {
+            creations.push_back({from, name, {}});
+            moves.push_back({from, name, to, name});
+            removals.push_back({to, name, false});
+        }
+        std::vector<Result<Attributes>> made(all_, Errc::io);
+        std::vector<Errc> codes(all_, Errc::io);
+        const auto require_done = [&] {
+            require(std::ranges::count(codes, Errc::ok) == static_cast<i64>(all_), "not all done");
+            require(volume.sync() == Errc::ok, "cannot sync");
+        };
+        Changes taken{};
+        CreationsBeside beside(volume);
+        taken.seconds[0] = time_of([&] { volume.create_many({}, creations, made); });
+        std::ranges::transform(made, codes.begin(), [](const auto& one) { return one.code(); });
+        require_done();
+        taken.seconds[1] = time_of([&] { volume.move_many({}, moves, codes); });
+        require_done();
+        taken.seconds[2] = time_of([&] { volume.remove_many({}, removals, codes); });
+        require_done();
+        taken.slowest = beside.end();
+        for (const char* const name : {"from", "to"})
+            require(volume.remove_directory({}, volume.root(), name) == Errc::ok, "cannot remove");
+        return taken;
+    }
+
     /// Makes another tree of the same size, and removes it when nothing is marked. With `creates`
     /// another thread creates files: the time of the slowest creation, else that of the removal.
     double time_removal(Tree& tree, bool creates) {
@@ -162,33 +260,15 @@ class Bench {
         require(volume.sync() == Errc::ok, "cannot sync");
         std::vector<DirectoryUsage> usage;
         require(volume.usage({}, volume.root(), {}, usage) == Errc::ok, "du failed");
-        std::atomic<u64> created{0};
-        std::atomic<bool> is_over{!creates};
-        double slowest = 0;
-        std::thread creating([&] {
-            for (u64 i = 0; !is_over.load(); ++i) {
-                const std::string name = "beside" + std::to_string(i);
-                const double taken = time_of(
-                    [&] { static_cast<void>(add_entry(volume, volume.root(), name, file_mode)); });
-                // The first ones warm up.
-                if (i > 100) slowest = std::max(slowest, taken);
-                created.store(i + 1);
-            }
-        });
-        while (creates && created.load() < 200)
-            std::this_thread::yield();
+        std::optional<CreationsBeside> beside;
+        if (creates) beside.emplace(volume);
         Removal removed;
         const double taken = time_of([&] {
             require(volume.remove_tree({}, volume.root(), "doomed", removed) == Errc::ok,
                     "cannot remove");
         });
-        is_over.store(true);
-        creating.join();
+        const double slowest = creates ? beside->end() : 0;
         require(removed.files + removed.directories == all_, "removed something else");
-        for (u64 i = 0; i < created.load(); ++i) {
-            require(volume.unlink({}, volume.root(), "beside" + std::to_string(i)) == Errc::ok,
-                    "cannot unlink");
-        }
         return creates ? slowest : taken;
     }
 
@@ -207,6 +287,8 @@ class Bench {
         report_.must(label + ": bound over measured", must_seconds / report_.median(label, by_both),
                      1);
     }
+
+    static constexpr const char* pauses_ = "slowest creation beside create_many to remove_many";
 
     Tree both_;
     Tree cpu_;
@@ -242,6 +324,11 @@ int main(int argument_count, char** arguments) {
                              report);
     }
     Bench bench(parents, entries, runs, report);
+    if (option(argument_count, arguments, "changes", 0) != 0) {
+        report.name_file("replica_changes");
+        bench.change_many();
+        return report.finish();
+    }
     bench.find_named();
     bench.du();
     bench.find_all();
@@ -250,5 +337,6 @@ int main(int argument_count, char** arguments) {
     bench.find_behind(100'000, 0.012);
     bench.expect_answered();
     bench.remove();
+    bench.change_many();
     return report.finish();
 }

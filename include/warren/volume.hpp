@@ -244,8 +244,9 @@ struct OpenOptions {
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
     /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan(), usage(),
-    /// lookup_many() and remove_tree() there, where that is predicted to be faster. 0: none; else
-    /// EngineChoice::automatic, too, means the CPU engine. EngineChoice::cuda ignores it.
+    /// lookup_many(), remove_tree(), create_many(), move_many() and remove_many() there, where that
+    /// is predicted to be faster. 0: none; else EngineChoice::automatic, too, means the CPU engine.
+    /// EngineChoice::cuda ignores it.
     u64 device_memory_bytes = 0;
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If

@@ -125,6 +125,7 @@ Errc HostBatch::run(const core::Store& store, const ops::BatchHeader& header,
         batch_.state->limit = window.end;
         const ops::BatchState state = ops::batch::run(loop, batch_, store);
         window.done = state.limit;
+        window.wanted_blocks = state.new_blocks;
         window.needed_count = std::min(state.needed_count, ops::needed_places_max);
         std::copy_n(batch_.needed_places, window.needed_count, window.needed_places);
         if (state.status != Errc::need_inodes) return state.status;

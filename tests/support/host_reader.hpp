@@ -14,10 +14,39 @@
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/replica/replica_queries.hpp"
 #include "tests/fs/bulk/output_scan.hpp"
+#include "tests/support/host_batch.hpp"
 #include "tests/support/host_lookups.hpp"
 #include "tests/support/host_replica.hpp"
 
 namespace warren {
+
+/// Batches on an image in the host's memory.
+class HostImageBatch final : public ImageBatch {
+ public:
+    Result<ops::BatchMemory> open(const ops::BatchShape& shape) override {
+        if (const Errc code = fails_at_open.load(); code != Errc::ok) return code;
+        const UncountedAllocations uncounted;
+        return batch_.open(shape);
+    }
+    void send(const ops::BatchPart& part) override { batch_.send(part); }
+    Errc run(const core::Store& image, const ops::BatchHeader& header, ops::BatchWindow& window,
+             Errc& status) override {
+        runs.fetch_add(1);
+        if (const Errc code = fails_at_run.exchange(Errc::ok); code != Errc::ok) return code;
+        status = batch_.run(image, header, window);
+        if (after_run) after_run();
+        return Errc::ok;
+    }
+    void close() override {}
+
+    std::atomic<u64> runs{0};
+    std::atomic<Errc> fails_at_open{Errc::ok};
+    std::atomic<Errc> fails_at_run{Errc::ok};  // once
+    std::function<void()> after_run;           // while nothing applies to the volume
+
+ private:
+    HostBatch batch_;
+};
 
 class HostReader final : public ImageReader {
  public:
@@ -73,10 +102,12 @@ class HostReader final : public ImageReader {
             return fails_at_last;
         });
     }
+    ImageBatch* batch() override { return &batches; }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
     void drop_idle() override { drops.fetch_add(1, std::memory_order_relaxed); }
 
+    HostImageBatch batches;
     std::function<Errc()> instead;       // of a scan or lookups
     std::function<void()> before_masks;  // between the listing of a tree and its removal
     std::atomic<u64> runs{0};

@@ -66,6 +66,61 @@ class HostReplica : public ReplicaMemory {
     }
     const core::Store& image() const override { return image_; }
 
+    Errc prepare_changes(u64 blocks) override {
+        WARREN_TRY(next_step());
+        changed_places_.resize(blocks);
+        if (changed_.empty()) changed_ = std::vector<format::Block>(blocks);
+        return Errc::ok;
+    }
+    Errc open_run(const RunRoom& room) override {
+        WARREN_TRY(next_step());
+        core::StoreState& state = *image_.state;
+        state = room.state;
+        memory_.store().reserve_blocks = room.reserve_blocks;
+        for (u64* hints : image_.frames_with_space) {
+            for (u64 w = 0; w <= image_.frame_count / 64; ++w)
+                hints[w] = 0;
+        }
+        for (u64 w = 0; w <= image_.block_count() / 64; ++w)
+            image_.dirty[w] = 0;
+        for (const core::Run& run : room.blocks)
+            shut_frame_of(image_, run);
+        for (const core::Run& run : room.blocks)
+            offer_blocks(image_, run);
+        for (u64 frame = 0; frame < state.metadata_frames_end; ++frame) {
+            for (u32 w = 0; w < core::bitmap_words; ++w)
+                hold_numbers(image_, frame, w, 0);
+        }
+        for (const FreeNumbers& numbers : room.numbers) {
+            for (u32 w = 0; w < core::bitmap_words; ++w)
+                offer_numbers(image_, numbers, w);
+        }
+        return Errc::ok;
+    }
+    Errc fetch_changes(ImageChanges& changes) override {
+        WARREN_TRY(next_step());
+        ops::CutHeader header{};
+        const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.size(), &header};
+        ops::list_dirty(ThreadTeam{}, image_, area, {});
+        WARREN_CHECK(header.count <= area.capacity);
+        ops::gather_dirty(ThreadTeam{}, image_, area, {}, ops::CopyWords());
+        changes.places = {changed_places_.data(), header.count};
+        changes.blocks = changed_.data();
+        changes.state = *image_.state;
+        return Errc::ok;
+    }
+
+    /// The step of a run with this number, counted from 0 on, fails: each has three.
+    void fail_at_step(u64 step, Errc code) {
+        fails_with_.store(code, std::memory_order_relaxed);
+        steps_left_.store(step, std::memory_order_relaxed);
+    }
+    /// Fails if the step is the one that has to.
+    Errc next_step() {
+        const bool fails = steps_left_.fetch_sub(1, std::memory_order_relaxed) == 0;
+        return fails ? fails_with_.load(std::memory_order_relaxed) : Errc::ok;
+    }
+
     /// Takes all blocks that are in use and resident. Requires: nothing applies there.
     void take_all() {
         const core::StoreState& state = *of_.state;
@@ -104,7 +159,10 @@ class HostReplica : public ReplicaMemory {
     StoreMemory memory_;
     const core::Store& image_ = memory_.store();
     std::atomic<u64> sends_left_{~u64{0}};
+    std::atomic<u64> steps_left_{~u64{0}};
     std::atomic<Errc> fails_with_{Errc::io};
+    std::vector<u64> changed_places_;
+    std::vector<format::Block> changed_;
     static constexpr u64 stage_blocks = 512;
     std::vector<u64> places_ = std::vector<u64>(stage_blocks);
     const std::unique_ptr<format::Block[]> blocks_ =

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the items into batches. A batch is run window by window: a window ends before an item
-// that depends on another one in it. Items of a window that the engine does not handle are run as
-// commands before the next window begins. Removals of directories are always commands, because
-// whether a directory is empty depends on the items before it. Large numbers of lookups use a
-// stream (lookup_segments.hpp); a batch handles those that the stream leaves.
+// Packs items of each kind into batches (batch_windows.hpp). Removals of directories are always
+// commands, because whether a directory is empty depends on the items before it. Large numbers of
+// lookups use a stream (lookup_segments.hpp); a batch handles those that the stream leaves.
 #include "fs/volume/volume_batches.hpp"
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
+#include "fs/volume/batch_windows.hpp"
 #include "fs/volume/data_locks.hpp"
 #include "fs/volume/item_parts.hpp"
 #include "fs/volume/lookup_segments.hpp"
@@ -23,160 +22,6 @@
 
 namespace warren {
 namespace {
-
-/// With fewer items a batch takes longer than commands.
-constexpr u64 batch_items_min = 16;
-/// A batch that needs more windows has too many dependencies between its items.
-constexpr u64 windows_max = 16;
-
-/// How many items of a batch are done, and how many items one run could handle.
-struct Progress {
-    u64 done = 0;
-    u64 span = 0;
-};
-
-/// Holds nothing during a window.
-struct NoLocks {
-    int operator()(u64 /*begin*/, u64 /*end*/) const { return 0; }
-};
-
-/// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
-/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the engine
-/// runs the window.
-template <class Finish, class Hold>
-Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
-                     const ops::BatchHeader& header, u64 items, const Finish& finish,
-                     const Hold& hold) {
-    Progress progress{0, items};
-    for (u64 windows = 0; progress.done < items && windows < windows_max;) {
-        // Each run reads all items, so a batch much larger than a run is divided again.
-        if (progress.span < items / 4) break;
-        ops::BatchWindow window;
-        window.begin = progress.done;
-        window.end = std::min(items, progress.done + progress.span);
-        // Not held while a commit, a load or space is waited for.
-        const auto run = [&] {
-            [[maybe_unused]] const auto held = hold(window.begin, window.end);
-            return batches.run_batch(header, window);
-        };
-        const Errc code = or_no_memory([&] { return volume.run_batch(run, window); });
-        if (code == Errc::need_commit && progress.span > batch_items_min) {
-            // The window changes more than one commit can hold.
-            progress.span = (window.end - window.begin + 1) / 2;
-            continue;
-        }
-        if (code != Errc::ok) break;
-        finish(progress.done, window.done);
-        if (window.done < window.end) ++windows;
-        progress.done = window.done;
-    }
-    return progress;
-}
-
-ops::BatchHeader header_of(const Caller& caller) {
-    ops::BatchHeader header;
-    header.caller = credentials_of(caller);
-    header.now = now_nanoseconds();
-    return header;
-}
-
-/// Items of one kind, and their results.
-template <class Item, class Answer>
-struct Request {
-    using ByCommands = void (*)(VolumeImplementation&, const Caller&, std::span<const Item>,
-                                std::span<Answer>);
-
-    VolumeImplementation& volume;
-    const Caller& caller;
-    std::span<const Item> items;
-    std::span<Answer> answers;
-    ByCommands by_commands;
-    u64& answered;  // of the whole request, counted from the first item on
-
-    Request part(u64 begin, u64 count) const {
-        return {volume,      caller,  items.subspan(begin, count), answers.subspan(begin, count),
-                by_commands, answered};
-    }
-    /// Runs all items as commands.
-    void give() const {
-        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case memory runs out
-        answered += items.size();
-        by_commands(volume, caller, items, answers);
-    }
-};
-
-/// Runs the items that a window has left as commands, and stores the results.
-template <class Item, class Answer>
-void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
-    std::vector<u64> left;
-    std::vector<Item> items;
-    for (u64 i = begin; i < end; ++i) {
-        if (codes[i] != Errc::retry) continue;
-        left.push_back(i);
-        items.push_back(request.items[i]);
-    }
-    if (left.empty()) return;
-    std::vector<Answer> answers(items.size(), Answer(Errc::no_memory));
-    static_cast<void>(
-        or_no_memory([&] { request.by_commands(request.volume, request.caller, items, answers); }));
-    for (std::size_t i = 0; i < left.size(); ++i)
-        request.answers[left[i]] = answers[i];
-}
-
-/// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
-/// word)` writes item i; `answer(memory, i)` returns its result on success. `hold`: see
-/// run_windows().
-template <class Item, class Answer, class Pack, class AnswerOf, class Hold = NoLocks>
-Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
-                   const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
-                   const AnswerOf& answer, const Hold& hold = {}) {
-    const Result<ops::BatchMemory> opened = batches.open_batch(shape);
-    if (!opened) return {0, shape.items};
-    const OnExit close([&] { batches.close_batch(); });
-    const ops::BatchMemory& memory = *opened;
-    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
-                [&](const ops::BatchPart& part) { batches.send_batch(part); });
-    const auto finish = [&](u64 begin, u64 end) {
-        packer.for_each_chunk([&](u64, u64 first, u64 last) {
-            for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                const Errc code = memory.codes[i];
-                if (code == Errc::ok) {
-                    request.answers[i] = answer(memory, i);
-                } else {
-                    // The command for this item may run out of memory.
-                    request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
-                }
-            }
-        });
-        request.answered += end - begin;
-        give_left_over(request, memory.codes, begin, end);
-    };
-    return run_windows(request.volume, batches, header, shape.items, finish, hold);
-}
-
-/// Runs all items: by batches as large as possible, and by commands where batches cannot continue.
-/// `by_batch(batches, part)` returns its progress with a part of at most `part` items.
-template <class Item, class Answer, class ByBatch>
-void in_parts(const Request<Item, Answer>& request, const ByBatch& by_batch,
-              u64 part = ops::batch_items_max) {
-    ItemBatches* const batches = request.volume.engine().batches();
-    const u64 items = request.items.size();
-    for (u64 begin = 0; begin < items;) {
-        const u64 count = std::min(part, items - begin);
-        Progress progress{0, count};
-        if (batches != nullptr && count >= batch_items_min) {
-            progress = by_batch(*batches, request.part(begin, count));
-        }
-        begin += progress.done;
-        if (progress.done == count) continue;
-        if (progress.span < count && progress.span >= batch_items_min) {
-            part = progress.span;
-            continue;
-        }
-        request.part(begin, count - progress.done).give();
-        begin += count - progress.done;
-    }
-}
 
 /// The shape of a batch of items with one name each.
 template <class Item, class Answer>
@@ -300,8 +145,7 @@ using Clones = Request<const CloneEntry*, Answer>;
 
 /// Leaves the entries to the caller.
 template <class Answer>
-void leave_clones(VolumeImplementation& /*volume*/, const Caller& /*caller*/,
-                  std::span<const CloneEntry* const> /*entries*/, std::span<Answer> answers) {
+void leave_clones(std::span<const CloneEntry* const> /*entries*/, std::span<Answer> answers) {
     std::ranges::fill(answers, Answer(Errc::retry));
 }
 
@@ -342,8 +186,9 @@ void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
                std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
     u64 answered = 0;  // not used: all entries are left to the caller first
     std::ranges::fill(answers, Answer(Errc::retry));
+    const ByCommands<const CloneEntry*, Answer> leave = leave_clones<Answer>;
     in_parts(
-        Clones<Answer>{volume, caller, entries, answers, leave_clones<Answer>, answered},
+        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::clone_items,
         [&](ItemBatches& batches, const Clones<Answer>& part) {
             return clone_batch(batches, part, now);
         },
@@ -382,7 +227,7 @@ void look_up_left(const Lookups& request, const std::vector<u64>& left) {
     std::vector<Result<Attributes>> answers(items.size(), Errc::no_memory);
     u64 answered = 0;  // not used: the other items have their results
     in_parts(Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
-             look_up_batch);
+             QueryKind::look_up, look_up_batch);
     for (std::size_t i = 0; i < left.size(); ++i)
         request.answers[left[i]] = answers[i];
 }
@@ -391,7 +236,7 @@ void look_up_left(const Lookups& request, const std::vector<u64>& left) {
 void look_up_part(const Lookups& request) {
     std::vector<u64> left;
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
-        return in_parts(request, look_up_batch);
+        return in_parts(request, QueryKind::look_up, look_up_batch);
     }
     if (!left.empty() && or_no_memory([&] { look_up_left(request, left); }) != Errc::ok) {
         for (const u64 i : left)
@@ -404,27 +249,29 @@ void look_up_part(const Lookups& request) {
 
 void create_in_batches(VolumeImplementation& volume, const Caller& caller,
                        std::span<const Creation> creations, std::span<Result<Attributes>> results,
-                       u64& answered) {
-    const Creations all{volume, caller, creations, results, create_by_commands, answered};
+                       u64& answered, const ByCommands<Creation, Result<Attributes>>& by_commands) {
+    const Creations all{volume, caller, creations, results, by_commands, answered};
     if (volume.is_read_only()) return all.give();
-    in_parts(all, create_batch);
+    in_parts(all, QueryKind::create_items, create_batch);
 }
 
 void move_in_batches(VolumeImplementation& volume, const Caller& caller,
-                     std::span<const Move> moves, std::span<Errc> results, u64& answered) {
-    const Moves all{volume, caller, moves, results, move_by_commands, answered};
+                     std::span<const Move> moves, std::span<Errc> results, u64& answered,
+                     const ByCommands<Move, Errc>& by_commands) {
+    const Moves all{volume, caller, moves, results, by_commands, answered};
     if (volume.is_read_only()) return all.give();
-    in_parts(all, move_batch);
+    in_parts(all, QueryKind::move_items, move_batch);
 }
 
 void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Unlink> names, std::span<Errc> results, u64& answered) {
-    const Unlinks all{volume, caller, names, results, remove_by_commands, answered};
+                       std::span<const Unlink> names, std::span<Errc> results, u64& answered,
+                       const ByCommands<Unlink, Errc>& by_commands) {
+    const Unlinks all{volume, caller, names, results, by_commands, answered};
     if (volume.is_read_only()) return all.give();
     for_each_kind(names, [&](u64 begin, u64 count) {
         const Unlinks alike = all.part(begin, count);
         if (names[begin].is_directory) return alike.give();
-        in_parts(alike, remove_batch);
+        in_parts(alike, QueryKind::remove_items, remove_batch);
     });
 }
 
@@ -441,7 +288,11 @@ void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 no
 void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
                         std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
                         u64& answered) {
-    const Lookups all{volume, caller, lookups, results, look_up_by_commands, answered};
+    const ByCommands<Lookup, Result<Attributes>> by_commands =
+        [&](std::span<const Lookup> some, std::span<Result<Attributes>> answers) {
+            look_up_by_commands(volume, caller, some, answers);
+        };
+    const Lookups all{volume, caller, lookups, results, by_commands, answered};
     // In parts, because an open stream blocks commits.
     for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max)
         look_up_part(all.part(begin, std::min<u64>(ops::batch_items_max, lookups.size() - begin)));

@@ -85,6 +85,14 @@ void fill_ahead(std::span<Answer> results, u64& answered) {
     answered = results.size();
 }
 
+/// Calls `run(i)` for each item, by all workers if that is faster.
+template <class Item, class Run>
+void run_distributed(ThreadPool& thread_pool, std::span<const Item> items, const Run& run) {
+    if (items.size() >= shared_items_min) return run_in_parts(thread_pool, items, run);
+    for (u64 i = 0; i < items.size(); ++i)
+        run(i);
+}
+
 /// Whether any of the names is that of a directory.
 bool moves_directory(Volume& volume, ThreadPool& thread_pool, std::span<const Move> moves) {
     std::atomic<bool> found{false};
@@ -136,24 +144,29 @@ void look_up_by_all(VolumeImplementation& volume, const Caller& caller,
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
     each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
-        const auto move = [&](u64 i) {
-            results[i] =
-                rename(caller, moves[i].from, moves[i].name, moves[i].to, moves[i].new_name);
+        const auto one_by_one = [&](std::span<const Move> items, std::span<Errc> answers) {
+            if (!volume.works_on_host()) return move_by_commands(volume, caller, items, answers);
+            const auto move = [&](u64 i) {
+                const Move& one = items[i];
+                answers[i] = rename(caller, one.from, one.name, one.to, one.new_name);
+            };
+            for_each_distinct(items, [&](u64 begin, u64 count) {
+                const auto row = items.subspan(begin, count);
+                // The paths of other items may depend on the move of a directory. If there is one,
+                // the items run in order.
+                if (count >= shared_items_min &&
+                    !moves_directory(*this, volume.thread_pool(), row)) {
+                    return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
+                }
+                for (u64 i = 0; i < count; ++i)
+                    move(begin + i);
+            });
         };
-        if (!volume.works_on_host()) {
-            return move_in_batches(volume, caller, moves, results, answered);
+        if (makes_batches(volume, moves.size())) {
+            return move_in_batches(volume, caller, moves, results, answered, one_by_one);
         }
         fill_ahead(results, answered);
-        for_each_distinct(moves, [&](u64 begin, u64 count) {
-            const auto row = moves.subspan(begin, count);
-            // The paths of other items may depend on the move of a directory. If there is one, the
-            // items run in order.
-            if (count >= shared_items_min && !moves_directory(*this, volume.thread_pool(), row)) {
-                return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
-            }
-            for (u64 i = 0; i < count; ++i)
-                move(begin + i);
-        });
+        one_by_one(moves, results);
     });
 }
 
@@ -161,20 +174,19 @@ void Volume::create_many(const Caller& caller, std::span<const Creation> creatio
                          std::span<Result<Attributes>> results) {
     each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
-        const auto make = [&](u64 i) {
-            const Creation& one = creations[i];
-            results[i] = create(caller, one.directory, one.name, one.options);
+        const auto one_by_one = [&](std::span<const Creation> items,
+                                    std::span<Result<Attributes>> answers) {
+            if (!volume.works_on_host()) return create_by_commands(volume, caller, items, answers);
+            run_distributed(volume.thread_pool(), items, [&](u64 i) {
+                const Creation& one = items[i];
+                answers[i] = create(caller, one.directory, one.name, one.options);
+            });
         };
-        if (!volume.works_on_host()) {
-            return create_in_batches(volume, caller, creations, results, answered);
+        if (makes_batches(volume, creations.size())) {
+            return create_in_batches(volume, caller, creations, results, answered, one_by_one);
         }
         fill_ahead(results, answered);
-        if (creations.size() < shared_items_min) {
-            for (u64 i = 0; i < creations.size(); ++i)
-                make(i);
-            return;
-        }
-        run_in_parts(volume.thread_pool(), creations, make);
+        one_by_one(creations, results);
     });
 }
 
@@ -182,25 +194,29 @@ void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                          std::span<Errc> results) {
     each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
-        const auto remove = [&](u64 i) {
-            const Unlink& one = names[i];
-            results[i] = one.is_directory ? remove_directory(caller, one.directory, one.name)
-                                          : unlink(caller, one.directory, one.name);
+        const auto one_by_one = [&](std::span<const Unlink> items, std::span<Errc> answers) {
+            if (!volume.works_on_host()) return remove_by_commands(volume, caller, items, answers);
+            for_each_kind(items, [&](u64 begin, u64 count) {
+                const auto remove = [&](u64 i) {
+                    const Unlink& one = items[begin + i];
+                    answers[begin + i] = one.is_directory
+                                             ? remove_directory(caller, one.directory, one.name)
+                                             : unlink(caller, one.directory, one.name);
+                };
+                // Whether a directory is empty depends on the items before it.
+                if (items[begin].is_directory) {
+                    for (u64 i = 0; i < count; ++i)
+                        remove(i);
+                    return;
+                }
+                run_distributed(volume.thread_pool(), items.subspan(begin, count), remove);
+            });
         };
-        if (!volume.works_on_host()) {
-            return remove_in_batches(volume, caller, names, results, answered);
+        if (makes_batches(volume, names.size())) {
+            return remove_in_batches(volume, caller, names, results, answered, one_by_one);
         }
         fill_ahead(results, answered);
-        for_each_kind(names, [&](u64 begin, u64 count) {
-            // Whether a directory is empty depends on the items before it.
-            if (count < shared_items_min || names[begin].is_directory) {
-                for (u64 i = 0; i < count; ++i)
-                    remove(begin + i);
-                return;
-            }
-            run_in_parts(volume.thread_pool(), names.subspan(begin, count),
-                         [&](u64 i) { remove(begin + i); });
-        });
+        one_by_one(names, results);
     });
 }
 

@@ -26,8 +26,9 @@ using bulk::ScanPurpose;
 /// A volume on a disk in memory, with access to its implementation.
 class InsideVolume {
  public:
-    explicit InsideVolume(Disk& disk, const OpenOptions& options = {.workers = 2}) {
-        auto made = open_inside(disk, options);
+    explicit InsideVolume(Disk& disk, const OpenOptions& options = {.workers = 2},
+                          u64 hash_mask = ~u64{0}) {
+        auto made = open_inside(disk, options, hash_mask);
         inside_ = made.get();
         volume_ = std::make_unique<Volume>(std::move(made));
     }

@@ -12,91 +12,17 @@
 #include <thread>
 #include <vector>
 
-#include "fs/engine/cuda/replica/device_image.hpp"
-#include "gpu/device.hpp"
-#include "gpu/failure.hpp"
 #include "tests/fs/bulk/scan_tables.hpp"
 #include "tests/fs/engine/numbered_changes.hpp"
 #include "tests/fs/engine/replica_cases.hpp"
+#include "tests/fs/engine/volume_with_gpu.cuh"
 #include "tests/support/lookup_questions.hpp"
 
 namespace warren {
 
-/// An image on the device that the host can read back.
-class TestedDeviceImage final : public cuda_engine::DeviceImage {
- public:
-    explicit TestedDeviceImage(const core::Store& of) : copy_(of) {
-        EXPECT_EQ(open(of, 0, nullptr), Errc::ok) << gpu::last_failure().message;
-    }
-    static bool is_there() { return gpu::device_count() != 0; }
-
-    const core::Store& look() {
-        const core::Store& from = image();
-        const core::Store& to = copy_.look();
-        const auto fetch = [](void* target, const void* source, u64 bytes) {
-            EXPECT_EQ(cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
-        };
-        constexpr u64 words = format::blocks_per_frame / 64;
-        fetch(to.state, from.state, sizeof *to.state);
-        fetch(to.frame_table, from.frame_table, ops::table_bytes(from));
-        fetch(to.resident, from.resident, from.frame_count * words * sizeof(u64));
-        for (u64 frame = 0; frame < from.frame_count; ++frame) {
-            const u64 place = frame * format::frame_size;
-            for (u64 block = 0; block < format::blocks_per_frame; ++block) {
-                const u64 at = place + block * format::block_size;
-                if (!core::test_bit(to.resident, at / format::block_size) ||
-                    ops::is_table_place(from, at))
-                    continue;
-                // The whole frame has memory.
-                fetch(to.base + place, from.base + place, format::frame_size);
-                break;
-            }
-        }
-        return to;
-    }
-
- private:
-    HostReplica copy_;
-};
-
 INSTANTIATE_TYPED_TEST_SUITE_P(Device, ReplicaTest, TestedDeviceImage);
 
 namespace {
-
-/// A volume with the CPU engine and a GPU beside it, which is asked for each scan and for lookups.
-class AssistedVolume {
- public:
-    explicit AssistedVolume(u64 size_bytes, u64 device_memory_bytes = 4 * gib)
-        : disk_(make_memory_disk(size_bytes)) {
-        OpenOptions options{.workers = 4};
-        options.device_memory_bytes = device_memory_bytes;
-        options.warn = [this](const std::string& line) {
-            const std::lock_guard lock(mutex_);
-            warnings_.push_back(line);
-        };
-        volume_ = std::make_unique<InsideVolume>(*disk_, options);
-        if (ReplicaQueries* const replica = inside().replica()) replica->use_only(Side::replica);
-    }
-
-    Volume& operator*() { return **volume_; }
-    Volume* operator->() { return &**volume_; }
-    InsideVolume& outer() { return *volume_; }
-    VolumeImplementation& inside() { return volume_->inside(); }
-    void close_and_check() {
-        EXPECT_EQ((*volume_)->close(), Errc::ok);
-        EXPECT_TRUE(expect_clean(*disk_));
-    }
-    std::vector<std::string> warnings() {
-        const std::lock_guard lock(mutex_);
-        return warnings_;
-    }
-
- private:
-    std::mutex mutex_;
-    std::vector<std::string> warnings_;
-    std::unique_ptr<MemoryDisk> disk_;
-    std::unique_ptr<InsideVolume> volume_;
-};
 
 class DeviceReplicaTest : public testing::Test {
  protected:
@@ -107,7 +33,7 @@ class DeviceReplicaTest : public testing::Test {
 };
 
 /// What the volume finds and measures, against a walk that looks up name by name.
-void expect_answers(AssistedVolume& volume) {
+void expect_answers(VolumeWithGpu& volume) {
     const Handle root = volume->root();
     for (const ScanFilter& filter : filters()) {
         EXPECT_TRUE(walk(*volume, root, filter) == rows_of(volume.outer(), anybody, root, filter))
@@ -131,7 +57,7 @@ void expect_answers(AssistedVolume& volume) {
 }
 
 /// What lookup_many() answers to callers of all kinds, against lookup(). `old`: more questions.
-std::vector<Asked> expect_answers_to_lookups(AssistedVolume& volume,
+std::vector<Asked> expect_answers_to_lookups(VolumeWithGpu& volume,
                                              const std::vector<Asked>& old = {}) {
     std::vector<Asked> asked = questions_about(*volume);
     asked.insert(asked.end(), old.begin(), old.end());
@@ -144,7 +70,7 @@ std::vector<Asked> expect_answers_to_lookups(AssistedVolume& volume,
 
 TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
     for (const u64 seed : {1, 2, 3}) {
-        AssistedVolume volume(256 * mib);
+        VolumeWithGpu volume(256 * mib);
         ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
         EXPECT_EQ(volume->engine(), "cpu");
         build_random(*volume, seed, 1500);
@@ -159,7 +85,7 @@ TEST_F(DeviceReplicaTest, answersAsTheCpuDoes) {
 
 TEST_F(DeviceReplicaTest, looksUpAsTheCpuDoes) {
     for (const u64 seed : {1, 2, 3}) {
-        AssistedVolume volume(256 * mib);
+        VolumeWithGpu volume(256 * mib);
         ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
         build_random(*volume, seed, 1500);
         const std::vector<Asked> asked = expect_answers_to_lookups(volume);
@@ -181,7 +107,7 @@ TEST_F(DeviceReplicaTest, looksUpAsTheCpuDoes) {
 }
 
 TEST_F(DeviceReplicaTest, looksUpWhatHasChangedBefore) {
-    AssistedVolume volume(256 * mib);
+    VolumeWithGpu volume(256 * mib);
     expect_lookups_of_some_moment(*volume, some_time());
     EXPECT_GE(volume.inside().replica()->statistics().by_replica, 3u);
     EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
@@ -189,7 +115,7 @@ TEST_F(DeviceReplicaTest, looksUpWhatHasChangedBefore) {
 }
 
 TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
-    AssistedVolume volume(256 * mib);
+    VolumeWithGpu volume(256 * mib);
     expect_states_of_one_moment(*volume, some_time(), [&](FoundNames& names) {
         std::mutex mutex;
         return volume->scan(anybody, volume->root(), [&](const Scanned& found) {
@@ -203,7 +129,7 @@ TEST_F(DeviceReplicaTest, findsTheStateOfOneMomentBesideWriters) {
 }
 
 /// Removes "doomed"; whether the GPU has listed it.
-bool remove_doomed(AssistedVolume& volume, const DoomedTree& tree) {
+bool remove_doomed(VolumeWithGpu& volume, const DoomedTree& tree) {
     const u64 before = volume.inside().replica()->statistics().by_replica;
     Removal removal;
     EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "doomed", removal), Errc::ok);
@@ -220,7 +146,7 @@ TEST_F(DeviceReplicaTest, listsTreesToRemove) {
                        [](Volume& volume) { return build_flat(volume, 1, 60'000, false); }});
     for (const TreeRecipe& recipe : recipes) {
         SCOPED_TRACE(recipe.label);
-        AssistedVolume volume(recipe.size_bytes);
+        VolumeWithGpu volume(recipe.size_bytes);
         ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
         make_file(*volume, make_directory(*volume, volume->root(), "kept"), "file");
         for (u32 round = 0; round < 2; ++round) {
@@ -237,7 +163,7 @@ TEST_F(DeviceReplicaTest, listsTreesToRemove) {
 }
 
 TEST_F(DeviceReplicaTest, listsTreesBesideWriters) {
-    AssistedVolume volume(512 * mib);
+    VolumeWithGpu volume(512 * mib);
     std::atomic<bool> is_over{false};
     std::thread writer([&] {
         const Handle own = make_directory(*volume, volume->root(), "own");
@@ -258,7 +184,7 @@ TEST_F(DeviceReplicaTest, listsTreesBesideWriters) {
 }
 
 TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
-    AssistedVolume volume(256 * mib, 8 * mib);
+    VolumeWithGpu volume(256 * mib, 8 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     expect_answers(volume);
     EXPECT_TRUE(volume.warnings().empty());
@@ -272,7 +198,7 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
 
 /// The stream of lookups takes some 60 MB.
 TEST_F(DeviceReplicaTest, leavesToTheCpuLookupsThatFindNoMemory) {
-    AssistedVolume volume(256 * mib, 40 * mib);
+    VolumeWithGpu volume(256 * mib, 40 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     build_random(*volume, 1, 300);
     EXPECT_GT(expect_answers_to_lookups(volume).size(), 1024u);
@@ -284,7 +210,7 @@ TEST_F(DeviceReplicaTest, leavesToTheCpuLookupsThatFindNoMemory) {
 /// A scan takes some 340 MiB. That of lookups beside it does not fit, but whichever does not run
 /// gives its memory to the other.
 TEST_F(DeviceReplicaTest, readersTakeTurnsWithTheMemory) {
-    AssistedVolume volume(256 * mib, 380 * mib);
+    VolumeWithGpu volume(256 * mib, 380 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     build_random(*volume, 1, 300);
     for (u32 i = 0; i < 3; ++i) {
@@ -299,7 +225,7 @@ TEST_F(DeviceReplicaTest, readersTakeTurnsWithTheMemory) {
 
 /// While one scan holds its memory for visitors, there is none for a second one.
 TEST_F(DeviceReplicaTest, leavesToTheCpuScansThatFindNoMemory) {
-    AssistedVolume volume(256 * mib, 600 * mib);
+    VolumeWithGpu volume(256 * mib, 600 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     make_directory(*volume, volume->root(), "some");
     std::atomic<bool> is_visiting{false};
@@ -335,7 +261,7 @@ i64 free_bytes() {
 }
 
 TEST_F(DeviceReplicaTest, givesItsMemoryBack) {
-    AssistedVolume volume(256 * mib);
+    VolumeWithGpu volume(256 * mib);
     ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
     build_random(*volume, 1, 1500);
     i64 freed = 0;
@@ -362,7 +288,7 @@ TEST_F(DeviceReplicaTest, givesItsMemoryBack) {
 /// the CUDA runtime fails; 0: none fails. Returns how many calls there were.
 u64 find_while_a_call_fails(u64 nth) {
     static_cast<void>(gpu::fail_call(nth));
-    AssistedVolume volume(64 * mib);
+    VolumeWithGpu volume(64 * mib);
     const Handle some = make_directory(*volume, volume->root(), "some");
     for (u32 i = 0; i < 40; ++i)
         EXPECT_TRUE(volume->create(anybody, some, "f" + std::to_string(i), {}));

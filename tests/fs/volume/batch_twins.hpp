@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "tests/support/memory_volume.hpp"
 
 namespace warren {
@@ -18,24 +19,29 @@ namespace warren {
 inline const Caller root_user{};
 inline const Caller somebody{.user = 1000, .group = 1000, .umask = 027};
 
+struct BatchItem {
+    u32 from = 0;
+    u32 to = 0;
+    std::string name;
+    std::string new_name;
+    u32 mode = 0100644;
+};
+
 /// The volume under test and one on the CPU engine that gets the same items one after the other.
-class BatchTwins {
+/// `Many` holds the former, as MemoryVolume does.
+template <class Many>
+class BatchTwinsOf {
  public:
-    explicit BatchTwins(u64 size_bytes, u64 hash_mask = ~u64{0})
+    explicit BatchTwinsOf(u64 size_bytes, u64 hash_mask = ~u64{0})
         : many_(size_bytes, {.workers = 2}, hash_mask),
           single_(size_bytes, {.workers = 2, .engine = EngineChoice::cpu}) {
         directories_.push_back({many_->root(), single_->root()});
         twin_of_[many_->root().inode] = single_->root().inode;
     }
 
-    struct Item {
-        u32 from = 0;
-        u32 to = 0;
-        std::string name;
-        std::string new_name;
-        u32 mode = 0100644;
-    };
+    using Item = BatchItem;
 
+    Many& many() { return many_; }
     /// Whether the engine of the volume under test executes many items at once.
     bool makes_batches() { return many_->engine() != name_of(EngineChoice::cpu); }
     u32 directories() const { return static_cast<u32>(directories_.size()); }
@@ -176,11 +182,13 @@ class BatchTwins {
         return all;
     }
 
-    MemoryVolume many_;
+    Many many_;
     MemoryVolume single_;
     std::vector<Pair> directories_;
     std::map<u64, u64> twin_of_;  // from the one volume's inodes to the other's
 };
+
+using BatchTwins = BatchTwinsOf<MemoryVolume>;
 
 /// Files `first` to `end` of a directory, to be moved to other directories in turn.
 inline std::vector<BatchTwins::Item> files_to(u32 from, u32 first_target, u32 targets, u32 first,
@@ -193,6 +201,49 @@ inline std::vector<BatchTwins::Item> files_to(u32 from, u32 first_target, u32 ta
         items[i].new_name = items[i].name;
     }
     return items;
+}
+
+inline std::string random_name(Random& random, u64 names) {
+    const u64 kind = random.below(60);
+    if (kind == 0) return random.one_in(2) ? "." : "..";
+    if (kind == 1) return random.one_in(2) ? "" : "a/b";
+    if (kind == 2) return std::string(random.one_in(2) ? 255 : 256, 'x');
+    std::string name = "n" + std::to_string(random.below(names));
+    if (kind < 10) name += std::string(name.size() * 97 % 240, 'y');
+    return name;
+}
+
+/// Random items of any kind, many of which meet the same names.
+template <class Twins>
+void run_random(Twins& twins, u64 seed, u64 rounds, u64 names, u64 items_max) {
+    Random random(seed);
+    twins.add_directory(0, "mine", 0755, root_user);
+    twins.add_directory(0, "open", 0777, root_user);
+    twins.add_directory(0, "sticky", 01777, root_user);
+    twins.add_directory(0, "group", 02777, root_user);
+    twins.add_directory(0, "closed", 0700, root_user);
+    const u32 open = 2;
+    for (u64 round = 0; round < rounds && !testing::Test::HasFatalFailure(); ++round) {
+        const Caller& caller = random.one_in(3) ? somebody : root_user;
+        std::vector<BatchItem> items(1 + random.below(random.one_in(3) ? items_max : 60));
+        const bool spreads = random.one_in(3);
+        for (BatchItem& item : items) {
+            item.from = spreads ? static_cast<u32>(random.below(twins.directories())) : open;
+            item.to = static_cast<u32>(random.below(spreads ? twins.directories() : 4));
+            item.name = random_name(random, names);
+            item.new_name = random.one_in(3) ? random_name(random, names) : item.name;
+            if (random.one_in(random.one_in(2) ? 30 : 2000)) item.mode = 040755;
+            if (random.one_in(50)) item.mode = 0102755;
+        }
+        const u64 what = random.below(7);
+        if (what < 2) twins.create(caller, items);
+        if (what == 2 || what == 3) twins.move(caller, items);
+        if (what == 4) twins.look_up(caller, items);
+        if (what > 4) twins.remove(caller, items);
+        if (random.one_in(6)) twins.compare();
+        if (random.one_in(8)) twins.sync();
+    }
+    if (!testing::Test::HasFatalFailure()) twins.end();
 }
 
 }  // namespace warren

@@ -8,53 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/random.hpp"
 #include "tests/fs/volume/batch_twins.hpp"
 #include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
-
-std::string random_name(Random& random, u64 names) {
-    const u64 kind = random.below(60);
-    if (kind == 0) return random.one_in(2) ? "." : "..";
-    if (kind == 1) return random.one_in(2) ? "" : "a/b";
-    if (kind == 2) return std::string(random.one_in(2) ? 255 : 256, 'x');
-    std::string name = "n" + std::to_string(random.below(names));
-    if (kind < 10) name += std::string(name.size() * 97 % 240, 'y');
-    return name;
-}
-
-void run_random(BatchTwins& twins, u64 seed, u64 rounds, u64 names, u64 items_max) {
-    Random random(seed);
-    twins.add_directory(0, "mine", 0755, root_user);
-    twins.add_directory(0, "open", 0777, root_user);
-    twins.add_directory(0, "sticky", 01777, root_user);
-    twins.add_directory(0, "group", 02777, root_user);
-    twins.add_directory(0, "closed", 0700, root_user);
-    const u32 open = 2;
-    for (u64 round = 0; round < rounds && !testing::Test::HasFatalFailure(); ++round) {
-        const Caller& caller = random.one_in(3) ? somebody : root_user;
-        std::vector<BatchTwins::Item> items(1 + random.below(random.one_in(3) ? items_max : 60));
-        const bool spreads = random.one_in(3);
-        for (BatchTwins::Item& item : items) {
-            item.from = spreads ? static_cast<u32>(random.below(twins.directories())) : open;
-            item.to = static_cast<u32>(random.below(spreads ? twins.directories() : 4));
-            item.name = random_name(random, names);
-            item.new_name = random.one_in(3) ? random_name(random, names) : item.name;
-            if (random.one_in(random.one_in(2) ? 30 : 2000)) item.mode = 040755;
-            if (random.one_in(50)) item.mode = 0102755;
-        }
-        const u64 what = random.below(7);
-        if (what < 2) twins.create(caller, items);
-        if (what == 2 || what == 3) twins.move(caller, items);
-        if (what == 4) twins.look_up(caller, items);
-        if (what > 4) twins.remove(caller, items);
-        if (random.one_in(6)) twins.compare();
-        if (random.one_in(8)) twins.sync();
-    }
-    if (!testing::Test::HasFatalFailure()) twins.end();
-}
 
 TEST(Batches, DoWhatTheirItemsDoOneByOne) {
     const Seed seed;

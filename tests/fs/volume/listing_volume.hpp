@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/fs/bulk/removal_trees.hpp"
+#include "tests/fs/volume/equal_image.hpp"
 #include "tests/support/host_reader.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
@@ -32,16 +33,7 @@ struct ListingVolume {
         EXPECT_EQ(volume->lookup(anybody, volume->root(), "doomed").code(), Errc::no_entry);
         return removal;
     }
-    /// The image must equal the volume.
-    void expect_equal_image() {
-        std::vector<DirectoryUsage> usage;
-        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
-        volume.inside().freeze([&] {
-            HostReplica wanted(volume.inside().store());
-            wanted.take_all();
-            EXPECT_EQ(difference(wanted.image(), replica.memory->look(), false), "");
-        });
-    }
+    void expect_equal_image() { warren::expect_equal_image(volume, replica); }
     void close_and_check() {
         EXPECT_EQ(volume->close(), Errc::ok);
         EXPECT_TRUE(expect_clean(*disk));

@@ -114,8 +114,9 @@ inline constexpr u32 needed_places_max = 64;
 struct BatchWindow {
     u64 begin = 0;
     u64 end = 0;
-    u64 done = 0;          // items [begin, done) have their result
-    u32 needed_count = 0;  // with Errc::need_block: how many missing blocks
+    u64 done = 0;           // items [begin, done) have their result
+    u64 wanted_blocks = 0;  // that the run would have used, as far as it came
+    u32 needed_count = 0;   // with Errc::need_block: how many missing blocks
     u64 needed_places[needed_places_max] = {};
 };
 

@@ -48,6 +48,12 @@ Errc Replica::read(const Reader& reader, bool may_load) {
     }
 }
 
+Errc Replica::change(u64 blocks, const Changer& changer, bool may_load) {
+    const std::lock_guard alone(image_);
+    if (is_released() && !may_load) return Errc::not_supported;
+    return send_version(&changer, blocks);
+}
+
 Errc Replica::refresh() {
     const std::lock_guard alone(image_);
     return send_version();
@@ -73,12 +79,16 @@ bool Replica::is_current(u64 seen) const {
     return is_complete_ && (version() > seen || !taken_.is_any_marked());
 }
 
-/// Requires: image_ alone.
-Errc Replica::send_version() {
+/// Makes a version and then, in the same moment, the changes of `changer`. Requires: image_ alone.
+Errc Replica::send_version(const Changer* changer, u64 blocks) {
     if (!taken_.is_open()) return Errc::no_memory;
     if (memory_ == nullptr) {
         if (!make_memory_) return Errc::not_supported;
         WARREN_TRY(or_no_memory([this] { return make_memory_(memory_); }));
+    }
+    if (changer != nullptr) {
+        const Errc code = or_no_memory([&] { return memory_->prepare_changes(blocks); });
+        if (code != Errc::ok) return code == Errc::no_memory ? Errc::no_space : code;
     }
     if (!std::exchange(is_complete_, false)) {
         ++figures_.complete_loads;
@@ -96,18 +106,25 @@ Errc Replica::send_version() {
         for (u64 i = 0; i < count; ++i)
             body(i);
     };
+    const auto finish = [this] { return memory_->finish(values_); };
     Errc sent = Errc::ok;
+    Errc changed = Errc::ok;
     freeze_([&] {
         taken_.take();
         sent = send_taken(alone);
         end_version();
+        if (changer == nullptr || sent != Errc::ok) return;
+        sent = or_no_memory(finish);
+        if (sent != Errc::ok) return;
+        changed = (*changer)(*memory_);
+        end_version();
     });
     WARREN_TRY(sent);
-    WARREN_TRY(or_no_memory([this] { return memory_->finish(values_); }));
-    is_complete_ = true;
+    if (changer == nullptr) WARREN_TRY(or_no_memory(finish));
+    is_complete_ = changed != Errc::io && changed != Errc::no_memory && changed != Errc::corrupt;
     is_released_.store(false, std::memory_order_relaxed);
     ++figures_.versions;
-    return Errc::ok;
+    return changed;
 }
 
 /// Marks all blocks that are in memory: what becomes resident later is marked by the thread that

@@ -39,6 +39,9 @@ class Replica {
     /// nothing that waits for this replica.
     using Reader = std::function<Errc(const core::Store& image, std::shared_lock<FairLock>& hold)>;
 
+    /// Changes the image and the Store. It throws nothing, and waits for nobody.
+    using Changer = std::function<Errc(ReplicaMemory& memory)>;
+
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
     /// `for_each` runs the copying of a round. `make_memory`: for the first version after a
     /// release; without it there is none.
@@ -51,6 +54,12 @@ class Replica {
     /// the caller has not passed the freeze barrier. Errc::not_supported, and `reader` was not
     /// called: the memory was released, and `may_load` is false.
     Errc read(const Reader& reader, bool may_load = true);
+    /// Calls `changer` with the memory of an image that equals the Store, while nothing applies to
+    /// the Store, and returns its result; waits for readers. Afterwards both are equal again, or
+    /// `changer` has failed with an error of the memory or Errc::corrupt: then the image is lost.
+    /// `blocks`: see ReplicaMemory::prepare_changes(); Errc::no_space if there is no memory for
+    /// them. Otherwise as read().
+    Errc change(u64 blocks, const Changer& changer, bool may_load);
     /// Makes a new version; waits for readers.
     Errc refresh();
     /// Frees the memory of the image; waits for readers. A later version takes memory again.
@@ -73,7 +82,7 @@ class Replica {
     static constexpr u64 copied_at_once = 16;      // blocks
 
     bool is_current(u64 seen) const;
-    Errc send_version();
+    Errc send_version(const Changer* changer = nullptr, u64 blocks = 0);
     void mark_resident();
     void end_version();
     Errc send_taken(const ForEach& for_each);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a replica keeps its image of a volume's metadata: a device's memory, or the host's in its
 // place. One thread at a time calls these functions, and no thread reads the image meanwhile.
+//
+// A run of a bulk template may also change the image (open_run(), fetch_changes()). It finds no
+// room but what the host has taken for it, and the host makes the same changes in its own Store.
 #pragma once
 
 #include <span>
 
 #include "fs/core/store.hpp"
+#include "fs/engine/replica/run_room.hpp"
 #include "fs/format/layout.hpp"
 #include "warren/result.hpp"
 
@@ -29,6 +33,14 @@ struct ReplicaStage {
     format::Block* blocks = nullptr;  // as many
 };
 
+/// What a run has changed in an image: blocks[i] is the one at places[i] afterwards. Of inodes that
+/// were removed only the bitmap is among them.
+struct ImageChanges {
+    std::span<const u64> places;
+    const format::Block* blocks = nullptr;  // as many
+    core::StoreState state;
+};
+
 /// After an error the image is lost.
 class ReplicaMemory {
  public:
@@ -41,8 +53,17 @@ class ReplicaMemory {
     virtual Errc send(u64 count) = 0;
     /// Waits until all that was sent has arrived, and sets the values.
     virtual Errc finish(const ReplicaValues& values) = 0;
-    /// The image, with the addresses of the volume. No thread locks or reserves anything there.
+    /// The image, with the addresses of the volume. Only a run locks or reserves anything there.
     virtual const core::Store& image() const = 0;
+
+    /// Takes the memory for `blocks` blocks that fetch_changes() brings back. After
+    /// Errc::no_memory the image is as it was.
+    virtual Errc prepare_changes(u64 blocks) = 0;
+    /// Prepares the image for a run that uses `room`. Requires: all that was sent has arrived.
+    virtual Errc open_run(const RunRoom& room) = 0;
+    /// Brings back what the run has changed, at most as many blocks as prepare_changes() was told;
+    /// `changes` is valid until the next call of a function here.
+    virtual Errc fetch_changes(ImageChanges& changes) = 0;
 };
 
 }  // namespace warren

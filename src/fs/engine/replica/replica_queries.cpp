@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/out_of_memory.hpp"
+#include "fs/engine/replica/replica_batches.hpp"
 
 namespace warren {
 namespace {
@@ -43,8 +44,12 @@ u64 entries_of(const ScanCall& call) {
 
 /// The kinds of queries, for users.
 constexpr std::array<const char*, query_kinds> kind_names = {
-    "the check before a removal", "du",      "find with conditions", "find of everything",
-    "a table of columns",         "lookups", "removal of a tree"};
+    "the check before a removal", "du",
+    "find with conditions",       "find of everything",
+    "a table of columns",         "lookups",
+    "removal of a tree",          "creations of many files",
+    "clones of many files",       "moves of many files",
+    "removals of many files"};
 
 std::string time_text(double seconds) {
     std::array<char, 32> text;
@@ -75,6 +80,7 @@ ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<Replica
       reader_(std::move(reader)),
       report_(options.report),
       now_(options.now),
+      for_each_(options.for_each),
       replica_(store, std::move(memory), options.freeze, options.for_each,
                [this, make = options.make_memory](std::unique_ptr<ReplicaMemory>& again) {
                    const bool is_given_up = is_given_up_.load(std::memory_order_relaxed);
@@ -179,19 +185,47 @@ void ReplicaQueries::look_up(u64 names, const core::Credentials& caller,
     static_cast<void>(run({QueryKind::look_up, names}, on_replica, finish));
 }
 
+void ReplicaQueries::change_items(QueryKind kind, u64 items,
+                                  const std::function<void(ItemBatches&)>& by_batches,
+                                  const std::function<void()>& by_cpu) {
+    const auto finish = [&] {
+        by_cpu();
+        return Errc::ok;
+    };
+    const auto on_replica = [&](Load load) {
+        if (reader_->batch() == nullptr) return Errc::not_supported;
+        ReplicaBatches batches(store_, replica_, *reader_->batch(), batch_turn_, for_each_,
+                               load == Load::allowed);
+        by_batches(batches);
+        if (batches.failure() == Errc::corrupt) {
+            give_up("it has changed what it must not change");
+        } else {
+            give_up_after(batches.failure());
+        }
+        return batches.windows() == 0 ? Errc::not_supported : finish();
+    };
+    static_cast<void>(run({kind, items}, on_replica, finish));
+}
+
 /// After an error of the device, or if the memory of the image is used up. Once the memory has been
 /// released others may have taken it: then the replica is released again and stays.
 void ReplicaQueries::give_up_after(Errc code) {
     if (code != Errc::io && code != Errc::no_memory) return;
     if (code == Errc::no_memory && was_released_.load(std::memory_order_relaxed))
         return replica_.release();
-    if (is_given_up_.exchange(true, std::memory_order_relaxed)) return;
-    report_("the GPU beside the CPU engine is not used any more (" + reader_->failure() +
-            "); the CPU does all work");
+    if (!give_up(reader_->failure())) return;
     // A device that has failed is not touched.
     if (code == Errc::io) return;
     replica_.release();
     reader_->drop_idle();
+}
+
+/// False if it was given up before.
+bool ReplicaQueries::give_up(const std::string& reason) {
+    if (is_given_up_.exchange(true, std::memory_order_relaxed)) return false;
+    report_("the GPU beside the CPU engine is not used any more (" + reason +
+            "); the CPU does all work");
+    return true;
 }
 
 Errc ReplicaQueries::release() {
@@ -313,10 +347,10 @@ std::string ReplicaQueries::note() const {
     const std::string state =
         !done.is_on ? " is not used any more after a failure: "
         : done.has_memory
-            ? " answers find, du and lookups of many names beside it, and lists trees "
-              "to remove, where that is predicted to be faster: "
+            ? " answers find, du and lookups of many names beside it, lists trees to "
+              "remove, and changes many files at once, where that is predicted to be faster: "
             : " has given its memory back, and takes it again for find, du, lookups "
-              "of many names and removals of trees once that is predicted to be "
+              "or changes of many names and removals of trees once that is predicted to be "
               "faster: ";
     return reader_->name() + state + counts;
 }

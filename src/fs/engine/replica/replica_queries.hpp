@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries that a replica may answer beside the CPU engine: scans, lookups of many names, and what
-// the removal of a tree frees. Each runs on the side that is predicted to finish first
-// (side_choice.hpp).
+// Queries that a replica may answer beside the CPU engine: scans, lookups of many names, what the
+// removal of a tree frees, and batches of changes. Each runs on the side that is predicted to
+// finish first (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
 // or if its memory is used up, it is given up for as long as the volume is open; but if there is no
@@ -11,12 +11,15 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "fs/bulk/scan/scan_call.hpp"
+#include "fs/engine/bulk_commands.hpp"
 #include "fs/engine/lookup_stream.hpp"
+#include "fs/engine/replica/image_batch.hpp"
 #include "fs/engine/replica/replica.hpp"
 #include "fs/engine/replica/scan_sizes.hpp"
 #include "fs/engine/replica/side_choice.hpp"
@@ -44,6 +47,8 @@ class ImageReader {
     /// by many threads.
     virtual Errc look_up(const core::Credentials& caller, const WithImage& with_image,
                          const UseStream& use) = 0;
+    /// Runs batches of items; null if it cannot.
+    virtual ImageBatch* batch() = 0;
     /// What keeps the image, for users.
     virtual std::string name() const = 0;
     /// Why the device, or the image's memory, has failed the calling thread.
@@ -102,6 +107,11 @@ class ReplicaQueries {
     /// whatever has no answer yet.
     void look_up(u64 names, const core::Credentials& caller,
                  const ImageReader::UseStream& by_stream, const std::function<void()>& by_cpu);
+    /// Runs `items` changes of a kind: by `by_batches` what batches of the replica carry out of the
+    /// first ones; then, or instead, by `by_cpu` all that are left.
+    void change_items(QueryKind kind, u64 items,
+                      const std::function<void(ItemBatches&)>& by_batches,
+                      const std::function<void()>& by_cpu);
     /// Removes the detached directory `root` and everything below it. `free_listed` gets what the
     /// replica lists and frees all of it but the root, or nothing: Errc::retry if something of it
     /// has changed since. Then, or instead, `on_cpu` removes the rest and sets the number of all
@@ -120,6 +130,8 @@ class ReplicaQueries {
     std::vector<std::string> predictions() const;
     /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
     void use_only(Side side) { only_ = side; }
+    /// A call for fewer changes is not worth the question.
+    u64 changes_min() const { return only_ ? 16 : 4096; }
 
  private:
     /// Allowed if the memory was released before the query chose its side: then what loading takes
@@ -135,11 +147,14 @@ class ReplicaQueries {
     Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream,
                           Load load);
     void give_up_after(Errc code);
+    bool give_up(const std::string& reason);
 
     const core::Store& store_;
     const std::unique_ptr<ImageReader> reader_;  // outlives the image
     const std::function<void(const std::string&)> report_;
     const std::function<double()> now_;
+    const Replica::ForEach for_each_;
+    std::mutex batch_turn_;  // held while a batch is open
     Replica replica_;
     SideChoice sides_;
     ScanSizes sizes_;

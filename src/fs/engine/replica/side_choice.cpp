@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace warren {
 namespace {
@@ -33,12 +34,12 @@ Side other(Side side) {
 }  // namespace
 
 SideChoice::SideChoice(u32 workers)
-    : kinds_([workers] {
+    : kinds_([workers]<std::size_t... i>(std::index_sequence<i...>) {
           // The CPU never sends anything, so its third rate stays as it is.
           const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1});
           const Sides sides{OneSide{cpu}, OneSide{CostModel(on_replica)}};
-          return std::array<Sides, query_kinds>{sides, sides, sides, sides, sides, sides, sides};
-      }()) {}
+          return std::array<Sides, query_kinds>{(static_cast<void>(i), sides)...};
+      }(std::make_index_sequence<query_kinds>())) {}
 
 CostModel::Terms SideChoice::amounts(u64 items, u64 marked) {
     return {1, static_cast<double>(items), static_cast<double>(marked)};

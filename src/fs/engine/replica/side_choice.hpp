@@ -22,12 +22,24 @@ namespace warren {
 enum class Side : u8 { cpu, replica };
 
 /// Each kind has rates of its own: what is read and brought back of a name differs.
-enum class QueryKind : u8 { check, measure, find_some, find_all, make_table, look_up, remove };
-inline constexpr std::size_t query_kinds = 7;
+enum class QueryKind : u8 {
+    check,
+    measure,
+    find_some,
+    find_all,
+    make_table,
+    look_up,
+    remove,
+    create_items,
+    clone_items,
+    move_items,
+    remove_items
+};
+inline constexpr std::size_t query_kinds = 11;
 
 struct Query {
     QueryKind kind;
-    u64 items;             // names to visit or to look up, about
+    u64 items;             // names to visit, to look up or to change, about
     bool is_known = true;  // well enough to learn rates from the query
 };
 

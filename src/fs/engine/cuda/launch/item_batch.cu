@@ -95,6 +95,19 @@ Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
 
 }  // namespace
 
+u64 ItemBatch::device_bytes(const ops::BatchShape& shape) {
+    constexpr u64 for_sorting = 16 * mib;
+    Places places(nullptr);
+    static_cast<void>(incoming(shape, places));
+    static_cast<void>(outgoing(shape, places));
+    ops::Batch batch;
+    batch.shape = shape;
+    ops::batch::lay_out(batch, ops::batch::records_for(shape),
+                        [&]<class T>(T*& at, u64 count) { at = places.take<T>(count); });
+    // Buffers that grow do so by half.
+    return places.bytes() + places.bytes() / 2 + for_sorting;
+}
+
 void ItemBatch::prepare_small() {
     // Two names of 64 bytes for each item, because growing later would free memory, and freeing
     // waits for all kernels.
@@ -332,7 +345,7 @@ Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_
 Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     constexpr u64 plenty = 8;
-    if (is_small_ || !batch_.shape.makes_inodes()) return Errc::ok;
+    if (!add_frames || is_small_ || !batch_.shape.makes_inodes()) return Errc::ok;
     WARREN_TRY(needed_.reserve(ops::needed_places_max));
     u64* counters = needed_.data();
     WARREN_TRY(stream_.copy(counters, &store.state->inodes_used, 2 * sizeof(u64)));
@@ -365,12 +378,14 @@ Errc ItemBatch::run(const core::Store& store, const ops::BatchHeader& header,
         ++figures_.runs;
         status = state.status;
         window.done = state.limit;
+        window.wanted_blocks = state.new_blocks;
         window.needed_count = std::min(state.needed_count, ops::needed_places_max);
         if (window.needed_count > 0) WARREN_TRY(read_needed(window));
         if (status == Errc::overflow && std::exchange(is_small_, false)) {
             WARREN_TRY(lay_out(ops::batch::records_for(batch_.shape)));
             continue;
         }
+        if (!add_frames) return Errc::ok;
         if (status == Errc::need_frame) {
             status = add_frames(state.new_blocks / format::blocks_per_frame + 1);
         } else if (status == Errc::need_inodes) {

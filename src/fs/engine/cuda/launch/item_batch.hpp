@@ -47,11 +47,14 @@ class ItemBatch {
     /// open() and run(), for all items once or for none. If it fails, run() copies the batch.
     void send(const ops::BatchPart& part);
 
+    /// How much device memory a batch takes, about.
+    static u64 device_bytes(const ops::BatchShape& shape);
+
     /// Gives device memory to `frames` more frames.
     using AddFrames = std::function<Errc(u64 frames)>;
 
-    /// Runs the window; `status` is the result, as of ItemBatches::run_batch(). Returns Errc::io if
-    /// the device failed.
+    /// Runs the window; without `add_frames` once, and no frames are added. `status` is the result,
+    /// as of ItemBatches::run_batch(). Returns Errc::io if the device failed.
     Errc run(const core::Store& store, const ops::BatchHeader& header, const AddFrames& add_frames,
              ops::BatchWindow& window, Errc& status);
 

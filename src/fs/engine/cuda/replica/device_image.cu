@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "fs/core/frame_bits.hpp"
+#include "fs/engine/cuda/store/commit_kernels.hpp"
 #include "fs/ops/commit_snapshot.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -35,6 +38,24 @@ __global__ void place_blocks(core::Store image, const u64* places, const format:
             reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
         if (threadIdx.x == 0) core::set_bit(image.resident, block);
     }
+}
+
+/// A thread for each run of blocks.
+__global__ void shut_frames(core::Store image, const core::Run* runs, u64 count) {
+    const u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (i < count) shut_frame_of(image, runs[i]);
+}
+__global__ void offer_runs(core::Store image, const core::Run* runs, u64 count) {
+    const u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (i < count) offer_blocks(image, runs[i]);
+}
+
+/// A block of threads for each frame, a thread for each word of its bitmap.
+__global__ void let_go_numbers(core::Store image) {
+    hold_numbers(image, blockIdx.x, threadIdx.x, 0);
+}
+__global__ void offer_numbers_of(core::Store image, const FreeNumbers* numbers) {
+    offer_numbers(image, numbers[blockIdx.x], threadIdx.x);
 }
 
 }  // namespace
@@ -129,6 +150,81 @@ Errc DeviceImage::finish(const ReplicaValues& values) {
     counters.inodes_used = values.inodes_used;
     WARREN_TRY(stream_.copy(state_.data(), counters_.data(), sizeof counters));
     return stream_.wait();
+}
+
+/// Makes the tables that only runs use. After a failure it fails again.
+Errc DeviceImage::make_run_tables() {
+    if (image_.dirty != nullptr) return Errc::ok;
+    if (std::exchange(has_tried_run_tables_, true)) return Errc::no_memory;
+    const u64 frame_words = image_.frame_count / 64 + 1;
+    constexpr u64 kinds = std::size(decltype(image_.frames_with_space){});
+    WARREN_TRY(make_table(overlays_, image_.overlays, image_.frame_count));
+    WARREN_TRY(make_table(frames_, image_.frames_free, (2 + kinds) * frame_words));
+    image_.dirty_frames = image_.frames_free + frame_words;
+    for (u64 i = 0; i < kinds; ++i)
+        image_.frames_with_space[i] = image_.frames_free + (2 + i) * frame_words;
+    WARREN_TRY(cut_.allocate(1));
+    WARREN_TRY(host_cut_.allocate(1));
+    return make_table(dirty_, image_.dirty, image_.block_count() / 64 + 1);
+}
+
+Errc DeviceImage::prepare_changes(u64 blocks) {
+    WARREN_TRY(gpu::use_device(device_));
+    WARREN_TRY(make_run_tables());
+    if (const u64 missing = changed_places_.missing_bytes(blocks); missing != 0) {
+        WARREN_TRY(take_memory(missing));
+        WARREN_TRY(changed_places_.grow(blocks));
+    }
+    WARREN_TRY(host_places_.grow(blocks));
+    return changed_.grow(blocks);
+}
+
+Errc DeviceImage::open_run(const RunRoom& room) {
+    WARREN_TRY(gpu::use_device(device_));
+    for (const core::Run& run : room.blocks)
+        WARREN_TRY(map_frames(&run.place, 1));
+    WARREN_TRY(room_blocks_.reserve(room.blocks.size()));
+    WARREN_TRY(room_numbers_.reserve(room.numbers.size()));
+    std::ranges::copy(room.blocks, room_blocks_.data());
+    std::ranges::copy(room.numbers, room_numbers_.data());
+    *counters_.data() = room.state;
+    image_.reserve_blocks = room.reserve_blocks;
+    WARREN_TRY(stream_.copy(state_.data(), counters_.data(), sizeof room.state));
+    // None of the frames is free, dirty, or has room. A run that has failed leaves dirty marks.
+    WARREN_TRY(stream_.fill(frames_.data(), 0, frames_.bytes()));
+    WARREN_TRY(stream_.fill(dirty_.data(), 0, dirty_.bytes()));
+    const auto end = static_cast<u32>(room.state.metadata_frames_end);
+    if (end != 0) let_go_numbers<<<end, core::bitmap_words, 0, stream_.get()>>>(image_);
+    const u64 runs = room.blocks.size();
+    const auto grid = static_cast<u32>((runs + copy_threads - 1) / copy_threads);
+    if (runs != 0) {
+        shut_frames<<<grid, copy_threads, 0, stream_.get()>>>(image_, room_blocks_.data(), runs);
+        offer_runs<<<grid, copy_threads, 0, stream_.get()>>>(image_, room_blocks_.data(), runs);
+    }
+    if (const auto frames = static_cast<u32>(room.numbers.size()); frames != 0) {
+        offer_numbers_of<<<frames, core::bitmap_words, 0, stream_.get()>>>(image_,
+                                                                           room_numbers_.data());
+    }
+    WARREN_TRY(gpu::check(cudaGetLastError(), "open_run"));
+    return stream_.wait();
+}
+
+Errc DeviceImage::fetch_changes(ImageChanges& changes) {
+    WARREN_TRY(gpu::use_device(device_));
+    const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.count(), cut_.data()};
+    WARREN_TRY(stream_.fill(cut_.data(), 0, cut_.bytes()));
+    WARREN_TRY(launch_cut(image_, area, stream_.get()));
+    WARREN_TRY(stream_.copy(host_cut_.data(), cut_.data(), cut_.bytes()));
+    WARREN_TRY(stream_.copy(counters_.data(), state_.data(), state_.bytes()));
+    WARREN_TRY(stream_.wait());
+    const u64 count = host_cut_.data()->count;
+    if (count > area.capacity) return gpu::fail(Errc::io, "a batch has changed too many blocks");
+    WARREN_TRY(stream_.copy(host_places_.data(), changed_places_.data(), count * sizeof(u64)));
+    WARREN_TRY(stream_.wait());
+    changes.places = {host_places_.data(), count};
+    changes.blocks = changed_.data();
+    changes.state = *counters_.data();
+    return Errc::ok;
 }
 
 }  // namespace warren::cuda_engine

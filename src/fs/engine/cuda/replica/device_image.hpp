@@ -3,8 +3,9 @@
 // volume, in one reserved range, in which frames get memory when their first block arrives.
 //
 // Blocks are staged in pinned memory, from which a kernel copies them to their places: while it
-// copies one stage, the next is filled. The store of the image has only what readers use: blocks
-// and their resident bits, the frame table, version words that are all 0, and a few counters.
+// copies one stage, the next is filled. The store of the image has what readers use: blocks and
+// their resident bits, the frame table, version words that nobody locks, and a few counters. The
+// other tables are for runs that change it; what these have changed is copied to pinned memory.
 #pragma once
 
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/memory_budget.hpp"
 #include "fs/engine/replica/replica_memory.hpp"
+#include "fs/ops/commit_snapshot.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
@@ -33,6 +35,9 @@ class DeviceImage : public ReplicaMemory {
     Errc send(u64 count) override;
     Errc finish(const ReplicaValues& values) override;
     const core::Store& image() const override { return image_; }
+    Errc prepare_changes(u64 blocks) override;
+    Errc open_run(const RunRoom& room) override;
+    Errc fetch_changes(ImageChanges& changes) override;
 
  private:
     static constexpr u64 stage_blocks = 4096;
@@ -47,6 +52,7 @@ class DeviceImage : public ReplicaMemory {
     Errc make_table(gpu::DeviceBuffer<T>& table, T*& pointer, u64 count);
     Errc take_memory(u64 bytes);
     Errc map_frames(const u64* places, u64 count);
+    Errc make_run_tables();
 
     core::Store image_{};
     int device_ = 0;
@@ -61,6 +67,18 @@ class DeviceImage : public ReplicaMemory {
     gpu::PinnedBuffer<core::StoreState> counters_;
     Stage stages_[2];
     u32 stage_ = 0;  // which is filled
+    // For runs that change the image; made before the first one.
+    bool has_tried_run_tables_ = false;
+    gpu::DeviceBuffer<core::FrameOverlay> overlays_;
+    gpu::DeviceBuffer<u64> frames_;  // the bitmaps with a bit for each frame
+    gpu::DeviceBuffer<u64> dirty_;
+    gpu::DeviceBuffer<u64> changed_places_;
+    gpu::DeviceBuffer<ops::CutHeader> cut_;
+    gpu::PinnedBuffer<ops::CutHeader> host_cut_;
+    gpu::PinnedBuffer<u64> host_places_;
+    gpu::PinnedBuffer<format::Block> changed_;
+    gpu::PinnedBuffer<core::Run> room_blocks_;
+    gpu::PinnedBuffer<FreeNumbers> room_numbers_;
 };
 
 }  // namespace warren::cuda_engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scans and lookups of a replica, by kernels. A scan is left to the CPU if metadata are missing
-// on the device, if its results do not fit in one run, or if other readers have taken the memory;
-// lookups are if others have taken the memory.
+// The scans, lookups and batches of a replica, by kernels. A scan is left to the CPU if metadata
+// are missing on the device, if its results do not fit in one run, or if other readers have taken
+// the memory; lookups and batches are if others have taken the memory.
 //
 // Invariant: the image and the memory of all its readers are within one budget.
 #include "fs/engine/cuda/replica/device_replica.hpp"
@@ -13,6 +13,7 @@
 #include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
+#include "fs/engine/cuda/replica/device_batch.hpp"
 #include "fs/engine/cuda/replica/device_image.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "gpu/device.hpp"
@@ -21,6 +22,7 @@
 namespace warren {
 namespace {
 
+using cuda_engine::DeviceBatch;
 using cuda_engine::DeviceImage;
 
 std::string reason_of_failure() {
@@ -60,7 +62,7 @@ struct DeviceLookups {
 
 class DeviceReader final : public ImageReader {
  public:
-    explicit DeviceReader(u64 device_bytes) : budget_(device_bytes) {
+    explicit DeviceReader(u64 device_bytes) : budget_(device_bytes), batch_(budget_, info_.index) {
         budget_.on_shortage([this] { drop_idle(); });
     }
 
@@ -95,12 +97,14 @@ class DeviceReader final : public ImageReader {
         idle_lookups_ = std::move(lookups);
         return Errc::ok;
     }
+    ImageBatch* batch() override { return &batch_; }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
     void drop_idle() override {
         static_cast<void>(gpu::use_device(info_.index));
         reading_.drop_idle();
         static_cast<void>(take_idle_lookups());
+        batch_.drop_idle();
     }
 
  private:
@@ -123,6 +127,7 @@ class DeviceReader final : public ImageReader {
 
     gpu::DeviceInfo info_;
     MemoryBudget budget_;
+    DeviceBatch batch_;
     std::mutex lookups_turn_;  // held while lookups run
     std::mutex mutex_;
     std::unique_ptr<DeviceLookups> idle_lookups_;  // guarded by mutex_

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the changes of a run on an image (ImageChanges) in the Store that the image is of, all or
+// nothing, so that both are equal again.
+//
+// Whole blocks are taken over but for those with words that the host changes while the freeze
+// barrier is closed: of the frame table only the blocks' bits and the pointers to counts are taken,
+// of bitmaps of inodes only the used bits. Inodes that the run has removed are removed here by the
+// rules of core/inode_table.hpp.
+#pragma once
+
+#include <vector>
+
+#include "fs/engine/replica/replica.hpp"
+#include "fs/engine/replica/taken_room.hpp"
+
+namespace warren {
+
+/// Requires for its whole life: the freeze barrier is closed and no bulk step runs; since it was,
+/// the image was equal to `store` before the run, whose room was `room`. The caller has journal
+/// credits for all changed blocks.
+class Adoption {
+ public:
+    Adoption(const core::Store& store, const TakenRoom& room, const ImageChanges& changes)
+        : store_(store), room_(room), changes_(changes) {}
+
+    /// Whether the changes can be those of such a run. If not, the image is damaged.
+    bool fits() const;
+    /// Requires: fits(). `for_each` copies the blocks.
+    void apply(const Replica::ForEach& for_each) const;
+
+ private:
+    struct Bits {
+        u64 taken;
+        u64 freed;
+    };
+    /// How the bits of a word differ in the image from those here.
+    static Bits bits_of(u64 here, u64 there) { return {there & ~here, here & ~there}; }
+
+    bool is_table(u64 place) const { return ops::is_table_place(store_, place); }
+    bool is_bitmap(u64 place) const;
+    bool fits(u64 place, const format::Block& block) const;
+    /// Calls `action(frame, entry)` for each entry of a block of the frame table.
+    template <class Action>
+    void each_entry(u64 place, const format::Block& block, const Action& action) const;
+
+    void lock_all() const;
+    void unlock_all() const;
+    void remove_inodes(u64 place, const format::Block& block) const;
+    void take_block(u64 index) const;
+    void take_bitmap(u64 place, const format::Block& block) const;
+    void take_entry(u64 frame, const format::FrameEntry& entry) const;
+    void count() const;
+    void unmark() const;
+
+    const core::Store& store_;
+    const TakenRoom& room_;
+    const ImageChanges& changes_;
+};
+
+}  // namespace warren

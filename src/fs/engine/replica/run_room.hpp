@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room that a run of a bulk template finds in the image of a replica: blocks that the host has
+// reserved for it, and numbers of inodes that the host holds for it. All else seems to be taken, so
+// what the run allocates is free for the host, too. A run that gets numbers removes no inodes:
+// where it is offered some, those in use seem to be held.
+#pragma once
+
+#include <span>
+
+#include "fs/core/allocator.hpp"
+#include "fs/core/inode_table.hpp"
+
+namespace warren {
+
+/// Free numbers of inodes in one frame, as bits of its bitmap.
+struct FreeNumbers {
+    u64 frame;
+    u64 slots[core::bitmap_words];
+};
+
+struct RunRoom {
+    std::span<const core::Run> blocks;  // for metadata; each run lies in one frame
+    std::span<const FreeNumbers> numbers;
+    /// The counters that the run starts from. No frame is free there.
+    core::StoreState state;
+    u64 reserve_blocks;  // see Store
+};
+
+/// Before the blocks of the run are offered: all blocks of its frame seem to be reserved. One lane.
+WARREN_HD inline void shut_frame_of(const core::Store& image, const core::Run& run) {
+    const u64 frame = run.place / format::frame_size;
+    core::FrameOverlay& overlay = image.overlays[frame];
+    for (u32 w = 0; w < 8; ++w) {
+        relaxed_store(overlay.committed[w], u64{0});
+        relaxed_store(overlay.reserved[w], ~u64{0});
+    }
+    core::set_bit(core::space_hints(image, format::FrameKind::metadata), frame);
+}
+
+/// Offers the blocks of the run. One lane.
+WARREN_HD inline void offer_blocks(const core::Store& image, const core::Run& run) {
+    core::for_each_word(run.place, run.blocks, [&](u64 frame, u32 w, u64 mask) {
+        device_atomic<u64>(image.overlays[frame].reserved[w])
+            .fetch_and(~mask, hd::memory_order_relaxed);
+    });
+}
+
+/// Makes the numbers of word `w` of a frame, if that has inodes, seem to be held except `free`; or
+/// not to be held, if the run takes none there: what the image has of them is out of date. One
+/// lane.
+WARREN_HD inline void hold_numbers(const core::Store& image, u64 frame, u32 w, u64 held) {
+    const u64 place = frame * format::frame_size;
+    const bool has_inodes = core::kind_of(image, frame) == format::FrameKind::inodes;
+    if (!has_inodes || !core::is_resident(image, place)) return;
+    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(image.base + place);
+    relaxed_store(bitmap.held[w], held);
+}
+
+/// Offers the numbers of word `w`; all others of the word seem to be held. One lane.
+WARREN_HD inline void offer_numbers(const core::Store& image, const FreeNumbers& numbers, u32 w) {
+    hold_numbers(image, numbers.frame, w, ~numbers.slots[w]);
+    if (w == 0) core::set_bit(core::space_hints(image, format::FrameKind::inodes), numbers.frame);
+}
+
+}  // namespace warren

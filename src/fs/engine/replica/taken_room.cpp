@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks are reserved and numbers are held as operations do it, many at a time.
+#include "fs/engine/replica/taken_room.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "fs/core/held_frames.hpp"
+#include "fs/ops/inode_frame.hpp"
+
+namespace warren {
+
+using format::FrameKind;
+
+namespace {
+
+// A run takes at most this share of what is free, and leaves so many frames: others that find
+// nothing would report a full volume.
+constexpr u64 share = 8;
+constexpr u64 free_frames_min = 8;
+constexpr u32 retries_max = 1000;
+
+format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
+    return *reinterpret_cast<format::InodeBitmap*>(store.base + frame * format::frame_size);
+}
+
+}  // namespace
+
+TakenRoom::~TakenRoom() {
+    for (const core::Run& run : runs_)
+        core::unreserve(store_, run.place, run.blocks);
+    for (const FreeNumbers& numbers : numbers_) {
+        format::InodeBitmap& bitmap = bitmap_of(store_, numbers.frame);
+        for (u32 w = 0; w < core::bitmap_words; ++w) {
+            if (numbers.slots[w] == 0) continue;
+            // Release: pairs with the acquire in hold_in_word().
+            device_atomic<u64>(bitmap.held[w])
+                .fetch_and(~numbers.slots[w], hd::memory_order_release);
+        }
+        core::set_bit(core::space_hints(store_, FrameKind::inodes), numbers.frame);
+    }
+}
+
+Errc TakenRoom::take(u64 blocks, u64 numbers, ops::BatchWindow& window) {
+    if (!has_plenty(blocks, numbers)) return Errc::not_supported;
+    WARREN_TRY(take_numbers(numbers, window));
+    return take_blocks(blocks);
+}
+
+bool TakenRoom::has_plenty(u64 blocks, u64 numbers) const {
+    const core::StoreState& state = *store_.state;
+    const u64 inode_blocks = numbers / format::inodes_per_block + format::blocks_per_frame;
+    const u64 wanted = blocks + (numbers == 0 ? 0 : inode_blocks);
+    const u64 taken = relaxed_load(state.blocks_used) + store_.reserve_blocks;
+    return taken + share * wanted <= store_.block_count() &&
+           relaxed_load(state.free_frames) >= free_frames_min + wanted / format::blocks_per_frame;
+}
+
+Errc TakenRoom::take_blocks(u64 count) {
+    u32 retries = 0;
+    while (count > 0) {
+        const u32 most = static_cast<u32>(std::min<u64>(count, format::blocks_per_frame));
+        runs_.emplace_back();  // so that nothing fails once it is reserved
+        const Result<core::Run> run =
+            core::reserve_run(store_, ThreadTeam{}.worker, FrameKind::metadata, 0, most);
+        if (run) {
+            runs_.back() = *run;
+        } else {
+            runs_.pop_back();
+            if (run.code() != Errc::retry || ++retries > retries_max) return Errc::not_supported;
+            std::this_thread::yield();
+            continue;
+        }
+        count -= run->blocks;
+        const u64 frame = run->place / format::frame_size;
+        std::array<u64, 8>& bits = by_frame_[frame];
+        core::for_each_word(run->place, run->blocks,
+                            [&](u64, u32 w, u64 mask) { bits[w] |= mask; });
+        // The image must have the frame's kind.
+        core::note_changed(store_, store_.table_place(frame));
+    }
+    return Errc::ok;
+}
+
+Errc TakenRoom::take_numbers(u64 count, ops::BatchWindow& window) {
+    window.needed_count = 0;
+    for (u64 frame = 0; count > 0; ++frame) {
+        frame = core::find_space(store_, FrameKind::inodes, frame);
+        if (frame >= store_.frame_count) WARREN_TRY(add_inode_frame(frame, window));
+        WARREN_TRY(take_in_frame(frame, count, window));
+    }
+    std::ranges::sort(numbers_, {}, &FreeNumbers::frame);
+    return Errc::ok;
+}
+
+/// Adds a frame of inodes. Serving Errc::need_inodes would add none while one has a free number.
+Errc TakenRoom::add_inode_frame(u64& frame, ops::BatchWindow& window) {
+    const Result<u64> claimed = core::claim_frame(store_, FrameKind::inodes);
+    if (!claimed) return Errc::not_supported;
+    frame = *claimed;
+    core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
+    Errc code = Errc::retry;
+    for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
+        code = ops::start_inode_frame(op, frame);
+        core::finish(op);
+        if (code == Errc::retry) std::this_thread::yield();
+    }
+    if (code == Errc::ok) return code;
+    core::unclaim_frame(store_, frame);
+    if (code != Errc::need_block) return code == Errc::need_commit ? code : Errc::not_supported;
+    window.needed_places[window.needed_count++] = op.needed_place;
+    return code;
+}
+
+/// Takes up to `count` numbers of a frame, and takes them off `count`.
+Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
+    if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
+    const u64 place = frame * format::frame_size;
+    if (!core::is_resident(store_, place)) {
+        window.needed_places[window.needed_count++] = place;
+        return Errc::need_block;
+    }
+    FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}});
+    for (u32 w = 0; w < core::bitmap_words && count > 0; ++w)
+        count -= take_in_word(numbers, w, count, window);
+    return window.needed_count == 0 ? Errc::ok : Errc::need_block;
+}
+
+/// Takes at most `most` numbers of a word, as core::hold_in_word() takes one; returns how many.
+u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow& window) {
+    format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
+    const u64 free = core::free_slots(bitmap, w);
+    if (free == 0) return 0;
+    const u64 wanted = core::lowest_bits(free, static_cast<u32>(std::min<u64>(most, 64)));
+    constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
+    const u64 first = into.frame * format::inodes_per_frame + u64{w} * 64;
+    for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
+        const u64 place = (first + slot) * format::inode_size;
+        if ((wanted >> slot & one_block) == 0 || core::is_resident(store_, place)) continue;
+        if (window.needed_count == ops::needed_places_max) return 0;
+        window.needed_places[window.needed_count++] = place;
+    }
+    if (window.needed_count != 0) return 0;
+    device_atomic<u64> held(bitmap.held[w]);
+    // Acquire: pairs with the release in let_go_slot().
+    const u64 won = wanted & ~held.fetch_or(wanted, hd::memory_order_acquire);
+    const u64 lost = won & relaxed_load(bitmap.used[w]);
+    if (lost != 0) {
+        held.fetch_and(~lost, hd::memory_order_release);
+        core::set_bit(core::space_hints(store_, FrameKind::inodes), into.frame);
+    }
+    into.slots[w] = won & ~lost;
+    return static_cast<u64>(hd::popcount(into.slots[w]));
+}
+
+u64 TakenRoom::blocks_in(u64 frame, u32 w) const {
+    const auto found = by_frame_.find(frame);
+    return found == by_frame_.end() ? 0 : found->second[w];
+}
+
+u64 TakenRoom::numbers_in(u64 frame, u32 w) const {
+    const auto found = std::ranges::lower_bound(numbers_, frame, {}, &FreeNumbers::frame);
+    return found == numbers_.end() || found->frame != frame ? 0 : found->slots[w];
+}
+
+}  // namespace warren

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides items of one kind into batches, of the engine or of a replica. A batch is run window by
+// window: a window ends before an item that depends on another one in it. Items of a window that
+// the batch does not handle are run as commands before the next window begins.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/on_exit.hpp"
+#include "base/out_of_memory.hpp"
+#include "fs/volume/batch_packer.hpp"
+#include "fs/volume/volume_batches.hpp"
+
+namespace warren {
+
+/// With fewer items a batch takes longer than commands.
+inline constexpr u64 batch_items_min = 16;
+/// A batch that needs more windows has too many dependencies between its items.
+inline constexpr u64 windows_max = 16;
+
+/// How many items of a batch are done, and how many items one run could handle.
+struct Progress {
+    u64 done = 0;
+    u64 span = 0;
+};
+
+/// Holds nothing during a window.
+struct NoLocks {
+    int operator()(u64 /*begin*/, u64 /*end*/) const { return 0; }
+};
+
+/// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
+/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the engine
+/// runs the window.
+template <class Finish, class Hold>
+Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
+                     const ops::BatchHeader& header, u64 items, const Finish& finish,
+                     const Hold& hold) {
+    Progress progress{0, items};
+    for (u64 windows = 0; progress.done < items && windows < windows_max;) {
+        // Each run reads all items, so a batch much larger than a run is divided again.
+        if (progress.span < items / 4) break;
+        ops::BatchWindow window;
+        window.begin = progress.done;
+        window.end = std::min(items, progress.done + progress.span);
+        // Not held while a commit, a load or space is waited for.
+        const auto run = [&] {
+            [[maybe_unused]] const auto held = hold(window.begin, window.end);
+            return batches.run_batch(header, window);
+        };
+        const Errc code = or_no_memory([&] { return volume.run_batch(run, window); });
+        if (code == Errc::need_commit && progress.span > batch_items_min) {
+            // The window changes more than one commit can hold.
+            progress.span = (window.end - window.begin + 1) / 2;
+            continue;
+        }
+        if (code != Errc::ok) break;
+        finish(progress.done, window.done);
+        if (window.done < window.end) ++windows;
+        progress.done = window.done;
+    }
+    return progress;
+}
+
+inline ops::BatchHeader header_of(const Caller& caller) {
+    ops::BatchHeader header;
+    header.caller = credentials_of(caller);
+    header.now = now_nanoseconds();
+    return header;
+}
+
+/// Items of one kind, and their results.
+template <class Item, class Answer>
+struct Request {
+    VolumeImplementation& volume;
+    const Caller& caller;
+    std::span<const Item> items;
+    std::span<Answer> answers;
+    const ByCommands<Item, Answer>& by_commands;
+    u64& answered;  // of the whole request, counted from the first item on
+
+    Request part(u64 begin, u64 count) const {
+        return {volume,      caller,  items.subspan(begin, count), answers.subspan(begin, count),
+                by_commands, answered};
+    }
+    /// Runs all items as commands.
+    void give() const {
+        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case memory runs out
+        answered += items.size();
+        by_commands(items, answers);
+    }
+};
+
+/// Runs the items that a window has left as commands, and stores the results.
+template <class Item, class Answer>
+void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
+    std::vector<u64> left;
+    std::vector<Item> items;
+    for (u64 i = begin; i < end; ++i) {
+        if (codes[i] != Errc::retry) continue;
+        left.push_back(i);
+        items.push_back(request.items[i]);
+    }
+    if (left.empty()) return;
+    std::vector<Answer> answers(items.size(), Answer(Errc::no_memory));
+    static_cast<void>(or_no_memory([&] { request.by_commands(items, answers); }));
+    for (std::size_t i = 0; i < left.size(); ++i)
+        request.answers[left[i]] = answers[i];
+}
+
+/// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
+/// word)` writes item i; `answer(memory, i)` returns its result on success. `hold`: see
+/// run_windows().
+template <class Item, class Answer, class Pack, class AnswerOf, class Hold = NoLocks>
+Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
+                   const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
+                   const AnswerOf& answer, const Hold& hold = {}) {
+    const Result<ops::BatchMemory> opened = batches.open_batch(shape);
+    if (!opened) return {0, shape.items};
+    const OnExit close([&] { batches.close_batch(); });
+    const ops::BatchMemory& memory = *opened;
+    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
+                [&](const ops::BatchPart& part) { batches.send_batch(part); });
+    const auto finish = [&](u64 begin, u64 end) {
+        packer.for_each_chunk([&](u64, u64 first, u64 last) {
+            for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
+                const Errc code = memory.codes[i];
+                if (code == Errc::ok) {
+                    request.answers[i] = answer(memory, i);
+                } else {
+                    // The command for this item may run out of memory.
+                    request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
+                }
+            }
+        });
+        request.answered += end - begin;
+        give_left_over(request, memory.codes, begin, end);
+    };
+    return run_windows(request.volume, batches, header, shape.items, finish, hold);
+}
+
+/// Nothing else is applied while the replica runs a batch.
+inline constexpr u64 replica_items_max = 131'072;
+
+/// Runs the first items by batches of the replica, until these cannot continue.
+template <class Item, class Answer, class ByBatch>
+void by_replica(ItemBatches& batches, const Request<Item, Answer>& request, const ByBatch& by_batch,
+                u64 part) {
+    const u64 items = request.items.size();
+    const u64 least = request.volume.replica()->changes_min();
+    u64 done = 0;
+    while (items - done >= least) {
+        const u64 count = std::min(part, items - done);
+        const Progress progress = by_batch(batches, request.part(done, count));
+        done += progress.done;
+        if (progress.done == count) continue;
+        if (progress.span >= count || progress.span < least) break;
+        part = progress.span;
+    }
+}
+
+/// Runs all items on the side that is predicted to be faster: the replica or the CPU.
+template <class Item, class Answer, class ByBatch>
+void on_either_side(const Request<Item, Answer>& request, QueryKind kind, const ByBatch& by_batch,
+                    u64 part) {
+    const u64 before = request.answered;
+    const auto by_batches = [&](ItemBatches& batches) {
+        // If memory runs out, the items that have a result are counted.
+        static_cast<void>(or_no_memory(
+            [&] { by_replica(batches, request, by_batch, std::min(part, replica_items_max)); }));
+    };
+    const auto by_cpu = [&] {
+        const u64 done = request.answered - before;
+        if (done < request.items.size()) request.part(done, request.items.size() - done).give();
+    };
+    request.volume.replica()->change_items(kind, request.items.size(), by_batches, by_cpu);
+}
+
+/// Runs all items: by batches as large as possible, and by commands where batches cannot continue.
+/// An engine may have none: one with its own memory, if a buffer limits that.
+/// `by_batch(batches, part)` returns its progress with a part of at most `part` items.
+template <class Item, class Answer, class ByBatch>
+void in_parts(const Request<Item, Answer>& request, QueryKind kind, const ByBatch& by_batch,
+              u64 part = ops::batch_items_max) {
+    ItemBatches* const batches = request.volume.engine().batches();
+    if (may_ask_replica(request.volume, request.items.size())) {
+        return on_either_side(request, kind, by_batch, part);
+    }
+    const u64 items = request.items.size();
+    for (u64 begin = 0; begin < items;) {
+        const u64 count = std::min(part, items - begin);
+        Progress progress{0, count};
+        if (batches != nullptr && count >= batch_items_min) {
+            progress = by_batch(*batches, request.part(begin, count));
+        }
+        begin += progress.done;
+        if (progress.done == count) continue;
+        if (progress.span < count && progress.span >= batch_items_min) {
+            part = progress.span;
+            continue;
+        }
+        request.part(begin, count - progress.done).give();
+        begin += count - progress.done;
+    }
+}
+
+}  // namespace warren

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that a GPU carries out in its image and the volume on the CPU engine adopts: the answers
+// and the tree are those of the items one by one, and the image equals the volume. Whatever fails
+// on the GPU, the CPU does it.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fs/engine/cuda/replica/device_batch.hpp"
+#include "tests/fs/engine/volume_with_gpu.cuh"
+#include "tests/fs/volume/batch_names.hpp"
+#include "tests/fs/volume/replicated_many.hpp"
+#include "tests/support/lookup_questions.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+class CountedBatch final : public cuda_engine::DeviceBatch {
+ public:
+    using DeviceBatch::DeviceBatch;
+    Errc run(const core::Store& image, const ops::BatchHeader& header, ops::BatchWindow& window,
+             Errc& status) override {
+        ++runs;
+        return DeviceBatch::run(image, header, window, status);
+    }
+    u64 runs = 0;
+};
+
+/// Leaves all queries but batches to the CPU. A query makes a version of the image all the same.
+class BatchReader final : public ImageReader {
+ public:
+    Errc scan(const core::Store&, const ScanCall&, const std::function<void()>&) override {
+        return Errc::not_supported;
+    }
+    Errc look_up(const core::Credentials&, const WithImage&, const UseStream&) override {
+        return Errc::not_supported;
+    }
+    ImageBatch* batch() override { return &batches; }
+    std::string name() const override { return "a GPU"; }
+    std::string failure() const override { return gpu::last_failure().message; }
+    void drop_idle() override { batches.drop_idle(); }
+
+ private:
+    const int device_ = 0;
+    MemoryBudget budget_{4 * gib};
+
+ public:
+    CountedBatch batches{budget_, device_};
+};
+
+/// A replica of a volume, whose image the host can read; the volume owns it.
+struct DeviceReplicaOf {
+    explicit DeviceReplicaOf(VolumeImplementation& volume) {
+        EXPECT_EQ(volume.mark_changes(), Errc::ok);
+        ReplicaOptions options;
+        options.workers = volume.thread_pool().width();
+        options.freeze = [&volume](const std::function<void()>& action) { volume.freeze(action); };
+        options.for_each = [&volume](u64 count, const std::function<void(u64)>& body) {
+            volume.thread_pool().for_each_at_once(count, body);
+        };
+        options.report = [this](const std::string& line) { reports.push_back(line); };
+        auto its_memory = std::make_unique<TestedDeviceImage>(volume.store());
+        memory = its_memory.get();
+        auto its_reader = std::make_unique<BatchReader>();
+        reader = its_reader.get();
+        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(its_memory),
+                                                     std::move(its_reader), options);
+        EXPECT_EQ(made->load(), Errc::ok);
+        queries = made.get();
+        volume.use_replica(std::move(made));
+    }
+    DeviceReplicaOf(const DeviceReplicaOf&) = delete;
+
+    TestedDeviceImage* memory = nullptr;
+    BatchReader* reader = nullptr;
+    ReplicaQueries* queries = nullptr;
+    std::vector<std::string> reports;
+};
+
+using Many = ReplicatedMany<DeviceReplicaOf>;
+using Twins = BatchTwinsOf<Many>;
+
+class DeviceBatchesTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        if (gpu::device_count() == 0) GTEST_SKIP() << "there is no GPU";
+    }
+    void TearDown() override { static_cast<void>(gpu::fail_call(0)); }
+};
+
+TEST_F(DeviceBatchesTest, doWhatTheirItemsDoOneByOne) {
+    const Seed seed;
+    Twins twins(512 * mib);
+    run_random(twins, seed.value(), 60, 400, 600);
+    EXPECT_GT(twins.many().windows(), 20u);
+}
+
+TEST_F(DeviceBatchesTest, doSoWithManyItems) {
+    const Seed seed;
+    Twins twins(512 * mib);
+    run_random(twins, seed.value(), 20, 100'000, 20'000);
+    EXPECT_GT(twins.many().windows(), 4u);
+}
+
+TEST_F(DeviceBatchesTest, doSoWhenHashesCollide) {
+    const Seed seed;
+    constexpr u64 few_bits = u64{0xff} << 47 | u64{1};
+    Twins twins(512 * mib, few_bits);
+    run_random(twins, seed.value(), 30, 300, 200);
+}
+
+TEST_F(DeviceBatchesTest, doSoWithASmallJournal) {
+    const Seed seed;
+    Twins twins(64 * mib);
+    run_random(twins, seed.value(), 12, 20'000, 5'000);
+}
+
+/// What a batch has changed in the image is not sent again. The first few items are changed in
+/// place, of many the directories are rewritten.
+TEST_F(DeviceBatchesTest, leaveAnImageThatEqualsTheVolume) {
+    for (const u64 count : {100u, 2000u, 30'000u}) {
+        SCOPED_TRACE(count);
+        Many volume(512 * mib);
+        const Handle one = make_directory(*volume, volume->root(), "one");
+        const Handle two = make_directory(*volume, volume->root(), "two");
+        Names files(one, count);
+        EXPECT_EQ(files.create(*volume), count);
+        expect_equal_unsent(volume.outer(), volume.replica());
+        files.move(*volume, two);
+        expect_equal_unsent(volume.outer(), volume.replica());
+        EXPECT_EQ(volume->sync(), Errc::ok);
+        EXPECT_TRUE(volume->lookup(anybody, two, "f3", Hold::yes));
+        expect_equal_image(volume.outer(), volume.replica());
+        files.remove(*volume);
+        expect_equal_unsent(volume.outer(), volume.replica());
+        EXPECT_EQ(volume->attributes(files.handles[3]).code(), Errc::stale);
+        Names more(two, 2 * count, "more");
+        EXPECT_EQ(more.create(*volume), 2 * count);
+        expect_equal_unsent(volume.outer(), volume.replica());
+        // A number that the kernel knows is not used again.
+        for (const Handle made : more.handles)
+            EXPECT_NE(made.inode, files.handles[3].inode);
+        volume->forget(files.handles[3], 1);
+        EXPECT_EQ(volume.replica().queries->statistics().left, 1u);  // the query for a version
+        volume.close_and_check();
+        EXPECT_GE(volume.windows(), 4u);
+    }
+}
+
+/// One thread makes, moves and removes files beside the batches, in the same directories.
+TEST_F(DeviceBatchesTest, runBesideWriters) {
+    Many volume(512 * mib);
+    const Handle one = make_directory(*volume, volume->root(), "one");
+    const Handle two = make_directory(*volume, volume->root(), "two");
+    std::atomic<bool> is_over{false};
+    std::thread writer([&] {
+        for (u64 i = 0; !is_over.load(std::memory_order_relaxed); ++i) {
+            const std::string name = "own" + std::to_string(i);
+            EXPECT_TRUE(volume->create(anybody, one, name, {}));
+            EXPECT_EQ(volume->rename(anybody, one, name, two, name), Errc::ok);
+            EXPECT_EQ(volume->unlink(anybody, two, name), Errc::ok);
+            if (i % 64 == 0) {
+                EXPECT_EQ(volume->sync(), Errc::ok);
+            }
+        }
+    });
+    constexpr u64 count = 3000;
+    for (u32 round = 0; round < 20 && !HasFailure(); ++round) {
+        Names files(one, count);
+        EXPECT_EQ(files.create(*volume), count);
+        files.move(*volume, two);
+        files.remove(*volume);
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    writer.join();
+    EXPECT_EQ(list_names(*volume, one).size() + list_names(*volume, two).size(), 0u);
+    volume.close_and_check();
+    EXPECT_GE(volume.windows(), 60u);
+}
+
+/// Makes, moves and removes files. Returns how many calls of the CUDA runtime there were; call
+/// `nth` fails, 0: none.
+u64 change_while_a_call_fails(u64 nth) {
+    VolumeWithGpu volume(64 * mib);
+    const Handle one = make_directory(*volume, volume->root(), "one");
+    const Handle two = make_directory(*volume, volume->root(), "two");
+    static_cast<void>(gpu::fail_call(nth));
+    Names files(one, 300);
+    EXPECT_EQ(files.create(*volume), 300u);
+    Names more(one, 1500, "more");
+    EXPECT_EQ(more.create(*volume), 1500u);
+    files.move(*volume, two);
+    more.remove(*volume);
+    files.remove(*volume);
+    EXPECT_EQ(Names(two, 100, "last").create(*volume), 100u);
+    const u64 calls = gpu::fail_call(0);
+    EXPECT_EQ(list_names(*volume, one).size(), 0u);
+    EXPECT_EQ(list_names(*volume, two).size(), 100u);
+    std::vector<DirectoryUsage> usage;
+    EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+    EXPECT_EQ(usage[0].entries, 103u);
+    EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
+    if (nth == 0) {
+        EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    }
+    volume.close_and_check();
+    return calls;
+}
+
+TEST_F(DeviceBatchesTest, areDoneByTheCpuIfACallFails) {
+    const u64 calls = change_while_a_call_fails(0);
+    EXPECT_GT(calls, 50u);
+    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
+        SCOPED_TRACE("call " + std::to_string(nth));
+        static_cast<void>(change_while_a_call_fails(nth));
+    }
+}
+
+/// What batches have changed the GPU finds at once.
+TEST_F(DeviceBatchesTest, areSeenByQueries) {
+    VolumeWithGpu volume(256 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    const Handle one = make_directory(*volume, volume->root(), "one");
+    const Handle two = make_directory(*volume, volume->root(), "two");
+    const auto expect_all = [&](const Names& files, const Names& gone) {
+        std::vector<Asked> asked;
+        for (const Handle in : {one, two}) {
+            for (const std::string& name : files.names)
+                asked.push_back({in, name, in == files.in});
+            for (const std::string& name : gone.names)
+                asked.push_back({in, name, false});
+        }
+        expect_lookups(*volume, anybody, asked);
+        std::vector<DirectoryUsage> usage;
+        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+        EXPECT_EQ(usage[0].entries, 3 + files.names.size());
+    };
+    Names gone(two, 1000, "gone");
+    EXPECT_EQ(gone.create(*volume), 1000u);
+    gone.remove(*volume);
+    Names files(one, 3000);
+    EXPECT_EQ(files.create(*volume), 3000u);
+    expect_all(files, gone);
+    files.move(*volume, two);
+    expect_all(files, gone);
+    const ReplicaStatistics counts = volume.inside().replica()->statistics();
+    EXPECT_EQ(counts.left, 0u);
+    EXPECT_EQ(counts.by_replica, 8u);
+    EXPECT_TRUE(volume.warnings().empty());
+    volume.close_and_check();
+}
+
+/// A batch takes some 30 MB at least.
+TEST_F(DeviceBatchesTest, areLeftToTheCpuIfTheyFindNoMemory) {
+    VolumeWithGpu volume(256 * mib, 16 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    Names files(volume->root(), 500);
+    EXPECT_EQ(files.create(*volume), 500u);
+    files.remove(*volume);
+    const ReplicaStatistics counts = volume.inside().replica()->statistics();
+    EXPECT_EQ(counts.left, 2u);
+    EXPECT_TRUE(counts.is_on);
+    EXPECT_TRUE(volume.warnings().empty());
+    volume.close_and_check();
+}
+
+/// After a release the next batch takes the memory again.
+TEST_F(DeviceBatchesTest, runAfterARelease) {
+    VolumeWithGpu volume(256 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    Names files(volume->root(), 2000);
+    EXPECT_EQ(files.create(*volume), 2000u);
+    EXPECT_EQ(volume->release_device_memory(), Errc::ok);
+    EXPECT_FALSE(volume.inside().replica()->statistics().has_memory);
+    files.remove(*volume);
+    EXPECT_TRUE(volume.inside().replica()->statistics().has_memory);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty());
+    volume.close_and_check();
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of many files that a replica carries out in its image and the volume adopts: the same
+// answers, the same tree, the same space as on the CPU alone, and an image that equals the volume.
+// What fails on the replica the CPU does. The replica is in the host's memory here.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/fs/volume/batch_names.hpp"
+#include "tests/fs/volume/listing_volume.hpp"
+#include "tests/fs/volume/replicated_many.hpp"
+#include "tests/support/assisted_volume.hpp"
+#include "tests/support/failing_allocations.hpp"
+#include "tests/support/random_operations.hpp"
+#include "tests/support/sanitized.hpp"
+#include "tests/support/seed.hpp"
+
+namespace warren {
+namespace {
+
+using Twins = BatchTwinsOf<ReplicatedMany<HostReplicaOf>>;
+
+TEST(ReplicaBatches, DoWhatTheirItemsDoOneByOne) {
+    const Seed seed;
+    Twins twins(512 * mib);
+    run_random(twins, seed.value(), 60, 400, 600);
+    EXPECT_GT(twins.many().windows(), 20u);
+}
+
+TEST(ReplicaBatches, DoSoWithManyItems) {
+    const Seed seed;
+    Twins twins(512 * mib);
+    run_random(twins, seed.value(), 12, 100'000, 8'000);
+    EXPECT_GT(twins.many().windows(), 4u);
+}
+
+TEST(ReplicaBatches, DoSoWhenHashesCollide) {
+    const Seed seed;
+    constexpr u64 few_bits = u64{0xff} << 47 | u64{1};
+    Twins twins(512 * mib, few_bits);
+    run_random(twins, seed.value(), 30, 300, 200);
+}
+
+TEST(ReplicaBatches, DoSoWithASmallJournal) {
+    const Seed seed;
+    Twins twins(64 * mib);
+    run_random(twins, seed.value(), 12, 20'000, 5'000);
+}
+
+/// What a batch has changed in the image is not sent again.
+TEST(ReplicaBatches, LeaveAnImageThatEqualsTheVolume) {
+    for (const u64 count : {1000u, 1001u}) {  // the stand-in edits leaves or rewrites directories
+        ListingVolume volume(256 * mib);
+        const Handle one = make_directory(*volume, volume->root(), "one");
+        const Handle two = make_directory(*volume, volume->root(), "two");
+        Names files(one, count);
+        volume.expect_equal_image();
+        const auto expect_equal = [&](const char* what) {
+            SCOPED_TRACE(what);
+            expect_equal_unsent(volume.volume, volume.replica);
+        };
+        EXPECT_EQ(files.create(*volume), count);
+        expect_equal("created");
+        files.move(*volume, two);
+        expect_equal("moved");
+        EXPECT_EQ(volume->sync(), Errc::ok);
+        volume.expect_equal_image();
+        EXPECT_TRUE(volume->lookup(anybody, two, "f3", Hold::yes));
+        volume.expect_equal_image();
+        files.remove(*volume);
+        expect_equal("removed");
+        EXPECT_EQ(volume->attributes(files.handles[3]).code(), Errc::stale);
+        EXPECT_EQ(volume.replica.reader->batches.runs, 3u);
+        // A number that the kernel knows is not used again.
+        Names more(two, 2 * count, "more");
+        EXPECT_EQ(more.create(*volume), 2 * count);
+        expect_equal("created again");
+        for (const Handle made : more.handles)
+            EXPECT_NE(made.inode, files.handles[3].inode);
+        volume->forget(files.handles[3], 1);
+        volume.expect_equal_image();
+        volume.close_and_check();
+    }
+}
+
+TEST(ReplicaBatches, AfterRandomOperationsEqualTheModel) {
+    const Seed seed;
+    ListingVolume volume(512 * mib);
+    RandomPlan plan;
+    plan.entries_max = 3000;
+    plan.large_batches = true;
+    RandomOperations driver(*volume, seed.value(), plan);
+    const u64 rounds = (is_sanitized ? 30 : 60) * test_load();
+    for (u64 i = 0; i < rounds && !HasFailure(); ++i) {
+        ASSERT_TRUE(driver.run(60));
+        volume.expect_equal_image();
+    }
+    EXPECT_TRUE(driver.compare());
+    driver.let_all_go();
+    EXPECT_GT(volume.replica.reader->batches.runs, rounds / 4);
+    EXPECT_TRUE(volume.replica.reports.empty());
+    volume.close_and_check();
+}
+
+/// Takes a block that the host has not reserved.
+void take_foreign_block(const core::Store& image) {
+    const u64 frame = image.frame_count - 1;
+    core::set_bit(image.frame(frame).used, 7);
+    core::Operation<ThreadTeam>(ThreadTeam{}, image).mark_dirty(image.table_place(frame));
+}
+
+/// Whatever fails on the replica, before, within or after a run: the CPU does it, once.
+TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFails) {
+    enum class At { open, send, step, run, result };
+    struct Case {
+        At at;
+        u64 step;
+        Errc code;
+        u64 reports;
+    };
+    std::vector<Case> cases = {{At::open, 0, Errc::no_space, 0}, {At::open, 0, Errc::io, 1},
+                               {At::send, 0, Errc::io, 1},       {At::send, 0, Errc::no_memory, 1},
+                               {At::run, 0, Errc::io, 1},        {At::run, 0, Errc::no_memory, 1},
+                               {At::result, 0, Errc::corrupt, 1}};
+    for (u64 step = 0; step < 3; ++step) {
+        cases.push_back({At::step, step, Errc::io, 1});
+        cases.push_back({At::step, step, Errc::no_memory, step == 0 ? 0u : 1u});
+    }
+    for (const Case& one : cases) {
+        for (const bool is_first : {true, false}) {
+            SCOPED_TRACE(testing::Message() << static_cast<int>(one.at) << ' ' << one.step << ' '
+                                            << static_cast<int>(one.code) << ' ' << is_first);
+            ListingVolume volume;
+            const Handle some = make_directory(*volume, volume->root(), "some");
+            Names early(some, is_first ? 0 : 500, "early");
+            EXPECT_EQ(early.create(*volume), early.names.size());
+            HostImageBatch& batches = volume.replica.reader->batches;
+            if (one.at == At::open) batches.fails_at_open.store(one.code);
+            if (one.at == At::run) batches.fails_at_run.store(one.code);
+            if (one.at == At::step) volume.replica.memory->fail_at_step(one.step, one.code);
+            if (one.at == At::send) {
+                make_directory(*volume, volume->root(), "to be sent");
+                volume.replica.memory->fail_after(0, one.code);
+            }
+            if (one.at == At::result) {
+                batches.after_run = [&] { take_foreign_block(volume.replica.memory->look()); };
+            }
+            Names files(some, 500);
+            EXPECT_EQ(files.create(*volume), 500u);
+            EXPECT_EQ(volume.replica.reports.size(), one.reports);
+            batches.after_run = {};
+            batches.fails_at_open.store(Errc::ok);
+            files.remove(*volume);
+            EXPECT_EQ(list_names(*volume, some).size(), early.names.size());
+            EXPECT_EQ(volume.replica.queries->statistics().is_on, one.reports == 0);
+            if (one.reports == 0) {
+                volume.expect_equal_image();
+            }
+            volume.close_and_check();
+        }
+    }
+}
+
+/// An allocation that fails, whichever it is: each item is made or not made, as its result says.
+TEST(ReplicaBatches, SurviveFailedAllocations) {
+    u64 nth = 1;
+    for (bool has_failed = true; has_failed && !HasFailure(); nth += 1 + nth / 8) {
+        ListingVolume volume;
+        const Handle some = make_directory(*volume, volume->root(), "some");
+        Names files(some, 100);
+        std::vector<Creation> items;
+        for (const std::string& name : files.names)
+            items.push_back({some, name, {}});
+        std::vector<Result<Attributes>> results(items.size(), Errc::io);
+        {
+            const FailingAllocation failing(nth);
+            volume->create_many(anybody, items, results);
+            has_failed = failing.has_failed();
+        }
+        for (u64 i = 0; i < items.size(); ++i) {
+            EXPECT_TRUE(results[i] || results[i].code() == Errc::no_memory);
+            const auto found = volume->lookup(anybody, some, files.names[i]);
+            EXPECT_EQ(found.code(), results[i] ? Errc::ok : Errc::no_entry) << i;
+        }
+        volume.close_and_check();
+    }
+    EXPECT_GT(nth, 10u);
+}
+
+TEST(ReplicaBatches, EndWhereTheVolumeIsFull) {
+    for (const u64 size : {16 * mib, 64 * mib}) {
+        ListingVolume volume(size);
+        const u64 inodes_before = volume->statistics().inodes_used;
+        u64 made = 0;
+        for (u32 i = 0;; ++i) {
+            Names files(volume->root(), 8000, std::string(200, 'n') + std::to_string(i) + '.');
+            const u64 more = files.create(*volume, {}, Errc::no_space);
+            made += more;
+            if (more < files.names.size()) break;
+        }
+        EXPECT_GT(made, 1000u);
+        EXPECT_EQ(volume->statistics().inodes_used, inodes_before + made);
+        EXPECT_EQ(volume.replica.reader->batches.runs > 0, size == 64 * mib);
+        volume.expect_equal_image();
+        volume.close_and_check();
+    }
+}
+
+/// Few items are not worth the question; of many, the sides' times decide.
+TEST(ReplicaBatches, AreOfManyItems) {
+    AssistedVolume volume(0);
+    Names few(volume->root(), 4095, "few");
+    EXPECT_EQ(few.create(*volume), few.names.size());
+    ReplicaStatistics counts = volume.replica.queries->statistics();
+    EXPECT_EQ(counts.by_cpu + counts.by_replica, 0u);
+    Names many(volume->root(), 4096, "many");
+    EXPECT_EQ(many.create(*volume), many.names.size());
+    counts = volume.replica.queries->statistics();
+    EXPECT_EQ(counts.by_cpu + counts.by_replica, 1u);
+}
+
+/// One file made, looked up, moved or not, and removed or not, by a thread of its own.
+void live_through(ListingVolume& volume, Handle shared, Handle other, u64 i,
+                  const std::string& name) {
+    CreateOptions options;
+    options.open = i % 3 == 0;
+    const auto made = volume->create(anybody, shared, name, options);
+    ASSERT_TRUE(made);
+    if (i % 4 == 0) {
+        const std::vector<std::byte> bytes(5000, std::byte{1});
+        EXPECT_TRUE(volume->write(made->handle, 0, bytes));
+    }
+    const auto found = volume->lookup(anybody, shared, name);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->handle, made->handle);
+    const bool moves = i % 2 == 0;
+    if (moves) {
+        EXPECT_EQ(volume->rename(anybody, shared, name, other, name), Errc::ok);
+    }
+    if (i % 5 == 0) {
+        EXPECT_EQ(volume->sync(), Errc::ok);
+    }
+    if (i % 8 != 1) {
+        EXPECT_EQ(volume->unlink(anybody, moves ? other : shared, name), Errc::ok);
+    }
+    if (options.open) {
+        EXPECT_EQ(volume->release(made->handle), Errc::ok);
+    }
+}
+
+/// Threads that make, look up, move, remove and commit in the same directories meanwhile.
+TEST(ReplicaBatches, RunBesideOthers) {
+    ListingVolume volume(512 * mib);
+    const Handle shared = make_directory(*volume, volume->root(), "shared");
+    const Handle other = make_directory(*volume, volume->root(), "other");
+    std::atomic<bool> is_over{false};
+    std::vector<std::thread> threads;
+    for (u32 t = 0; t < 2; ++t) {
+        threads.emplace_back([&, t] {
+            for (u64 i = 0; !is_over.load(std::memory_order_relaxed); ++i)
+                live_through(volume, shared, other, i, std::to_string(t) + '.' + std::to_string(i));
+        });
+    }
+    threads.emplace_back([&] {
+        while (!is_over.load(std::memory_order_relaxed)) {
+            std::vector<DirectoryUsage> usage;
+            EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+            EXPECT_EQ(list_names(*volume, volume->root()).size(), 2u);
+        }
+    });
+    const u64 rounds = (is_sanitized ? 8 : 30) * test_load();
+    const u64 count = 500;
+    for (u64 i = 0; i < rounds && !HasFailure(); ++i) {
+        Names files(shared, count);
+        EXPECT_EQ(files.create(*volume), count);
+        EXPECT_EQ(Names(shared, count).create(*volume), 0u);
+        files.move(*volume, other);
+        for (u64 f = 0; f < count; f += 50) {
+            const auto found = volume->lookup(anybody, other, files.names[f]);
+            EXPECT_TRUE(found && found->handle == files.handles[f]);
+        }
+        files.remove(*volume);
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_GT(volume.replica.reader->batches.runs, 2 * rounds);
+    EXPECT_TRUE(volume.replica.reports.empty());
+    volume.expect_equal_image();
+    volume.close_and_check();
+}
+
+/// The power is cut after each write: a batch that fits in one commit is there as a whole or not.
+TEST(ReplicaBatches, AreWholeOrNotBegunIfThePowerIsCut) {
+    ListingVolume volume;
+    const Handle one = make_directory(*volume, volume->root(), "one");
+    const Handle two = make_directory(*volume, volume->root(), "two");
+    constexpr u64 count = 300;
+    Names files(one, count);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    volume.disk->start_recording();
+    EXPECT_EQ(files.create(*volume), count);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    files.move(*volume, two);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    files.remove(*volume);
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_EQ(volume.replica.reader->batches.runs, 3u);
+    volume.disk->stop_recording();
+    std::set<std::pair<u64, u64>> states;
+    for (u64 event = 0; event <= volume.disk->event_count() && !HasFailure(); ++event) {
+        const auto image = volume.disk->image_after(event);
+        expect_clean(*image);
+        const auto opened = open_on(*image);
+        ASSERT_NE(opened, nullptr);
+        states.emplace(list_names(*opened, one).size(), list_names(*opened, two).size());
+        EXPECT_EQ(opened->close(), Errc::ok);
+    }
+    const std::set<std::pair<u64, u64>> wanted = {{0, 0}, {count, 0}, {0, count}};
+    EXPECT_EQ(states, wanted);
+}
+
+}  // namespace
+}  // namespace warren

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A volume whose replica carries out its batches, as the volume under test of twins.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "fs/engine/replica/replica_queries.hpp"
+#include "tests/fs/volume/batch_twins.hpp"
+#include "tests/fs/volume/equal_image.hpp"
+
+namespace warren {
+
+/// `ReplicaOf` makes the replica of a volume, as HostReplicaOf does.
+template <class ReplicaOf>
+class ReplicatedMany {
+ public:
+    explicit ReplicatedMany(u64 size_bytes, const OpenOptions& = {}, u64 hash_mask = ~u64{0})
+        : disk_(make_memory_disk(size_bytes)), hash_mask_(hash_mask) {
+        open();
+    }
+    Volume& operator*() { return **volume_; }
+    Volume* operator->() { return &**volume_; }
+    InsideVolume& outer() { return *volume_; }
+    ReplicaOf& replica() { return *replica_; }
+
+    void open() {
+        volume_ = std::make_unique<InsideVolume>(*disk_, OpenOptions{.workers = 2}, hash_mask_);
+        replica_ = std::make_unique<ReplicaOf>(volume_->inside());
+        replica_->queries->use_only(Side::replica);
+    }
+    void close_and_check() {
+        EXPECT_TRUE(replica_->reports.empty());
+        warren::expect_equal_image(*volume_, *replica_);
+        windows_ += replica_->reader->batches.runs;
+        EXPECT_EQ(volume_->operator*().close(), Errc::ok);
+        volume_.reset();
+        EXPECT_TRUE(expect_clean(*disk_, hash_mask_));
+    }
+    u64 windows() const { return windows_; }
+
+ private:
+    std::unique_ptr<MemoryDisk> disk_;
+    const u64 hash_mask_;
+    std::unique_ptr<InsideVolume> volume_;
+    std::unique_ptr<ReplicaOf> replica_;
+    u64 windows_ = 0;
+};
+
+}  // namespace warren
