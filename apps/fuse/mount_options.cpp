@@ -222,9 +222,8 @@ constexpr Entry entries[] = {
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
      take_file_buffer},
     {{"device_memory=", "SIZE",
-      "memory of a GPU for a copy of the metadata, from which it answers find and du and in which "
-      "it "
-      "changes many files at once beside the CPU engine, at least 512M (default: 0, none)"},
+      "memory of a GPU for a copy of the metadata, in which it answers find and du and changes "
+      "many files at once beside the CPU engine, at least 512M (default: 0, none)"},
      take_device_memory},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},

@@ -43,9 +43,7 @@ class OldDriverTest(CommandCase):
         self.assertTrue(self.asked.exists())
         return done
 
-    def test_auto_is_the_cpu_engine(self):
-        done = self.warren_with_driver("auto", "info", "--json", self.image)
-        self.assertEqual(json.loads(done.stdout)[0]["engine"], "cpu")
+    def test_the_cuda_engine_is_refused(self):
         done = self.warren_with_driver("cuda", "info", self.image, code=1)
         self.assertIn(b"no GPU that CUDA can use", done.stderr)
 
