@@ -3,8 +3,8 @@
 """Runs all tests that use a GPU, on a machine that has one, each test in a process of its own.
 
 Tests that can share the GPU run side by side under the CUDA multi-process service (MPS); then those
-that fault the GPU, kill a process at work or take all its memory run one after the other without
-it. Tests of the volume run on the CUDA engine. The long tests are left out.
+that fault the GPU, kill a process at work, or take or count all its memory run one after the other
+without it. Tests of the volume run on the CUDA engine. The long tests are left out.
 
 usage: tools/gpu_tests.py BUILD [--jobs N] [--limit SECONDS] [--only REGEX] [--log FILE]
 
@@ -25,7 +25,7 @@ import time
 PROGRAMS = ("test_fs", "test_gpu_fs", "test_gpu_hash", "test_gpu_chunk", "test_gpu_dedup",
             "test_gpu_gpu")
 LEFT_OUT = re.compile(r"Long\b|Long/|Long\.")
-ALONE = re.compile(r"DeathTest|KillBulk|CudaFault|LittleMemory|HostProgram")
+ALONE = re.compile(r"DeathTest|KillBulk|CudaFault|LittleMemory|HostProgram|givesItsMemoryBack")
 # They take minutes and start first, so that they do not end last.
 SLOW = re.compile(r"FieldMutation|RepairSurvivesEachFailingAccess|FullVolume|IoFault|PowerCut|"
                   r"SequenceCuts|SpaceCuts|ReplayedBlocks")
