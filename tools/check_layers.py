@@ -45,6 +45,8 @@ UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 COMMENT_OR_LITERAL = re.compile(
     r"//[^\n]*|/\*.*?\*/|R\"(\w*)\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])+'",
     re.DOTALL)
+# 'Long' in a test's name leaves it out of all runs but those of long tests.
+LONG_BY_CHANCE = re.compile(r"\bTEST(?:_[FP])?\((?:\w+Long\w+,|\w+, \w+Long\w)")
 NOT_A_FUNCTION = re.compile(r"^(inline\s+)?(namespace|class|struct|union|enum|extern)\b")
 
 
@@ -163,6 +165,8 @@ class Checker:
                 for pattern, what in CUDA_ONLY:
                     if pattern.search(line):
                         self.report(name, number, f"{what} belongs into gpu/ and cuda/ folders")
+            if LONG_BY_CHANCE.search(line):
+                self.report(name, number, "'Long' begins or ends the names of long tests alone")
             if VOLATILE.search(line):
                 self.report(name, number, "volatile orders nothing: use an atomic")
             if RAW_ATOMIC.search(line):

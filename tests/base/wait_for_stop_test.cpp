@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto for_ever = 24h;  // a wait that misses the stop meets the test's time limit
 
-TEST(WaitForStop, LastsAsLongAsItIsTold) {
+TEST(WaitForStop, LastsForTheTimeItIsTold) {
     const std::stop_source source;
     const auto start = Clock::now();
     EXPECT_FALSE(wait_for_stop(source.get_token(), 20ms));

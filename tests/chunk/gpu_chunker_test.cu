@@ -232,7 +232,7 @@ class GpuCutsOf : public GpuCuts, public testing::WithParamInterface<std::string
 };
 
 /// Each length modulo 16: a memory checker needs that to detect a read behind the data.
-TEST_P(GpuCutsOf, AllocationsAsLongAsTheirData) {
+TEST_P(GpuCutsOf, AllocationsOfTheSizeOfTheirData) {
     const Seed seed;
     Random random(seed.value());
     const std::vector<std::byte> bytes = random_bytes(random, 300'000);

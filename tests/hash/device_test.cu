@@ -101,7 +101,7 @@ TEST_F(HashDevice, LeavesOneStreamToTheCpuAndSaysSo) {
     }
 }
 
-TEST_F(HashDevice, TakesOneLongTreeAndADirectHash) {
+TEST_F(HashDevice, TakesOneLargeTreeAndADirectHash) {
     const Seed seed;
     Random random(seed.value());
     const std::vector<std::byte> data = random_message(random, 100 * mib + 5000);

@@ -39,7 +39,7 @@ TEST(HashModel, SumsTheStagesOfThePaper) {
     EXPECT_NEAR(predict_device(rates, paper_load), 94.2e-3, 1e-6);
 }
 
-TEST(HashModel, OverlapLeavesTheLongestStage) {
+TEST(HashModel, OverlapLeavesTheSlowestStage) {
     Load load = paper_load;
     load.overlaps = true;
     load.slot_bytes = paper_bytes / 96;

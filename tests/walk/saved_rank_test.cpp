@@ -233,7 +233,7 @@ TEST(SavedWorkBatch, ThatNoRankWroteIsRefused) {
     EXPECT_FALSE(is_taken(std::string("\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10))) << "steps";
 }
 
-TEST(SavedNames, AreNoLongerThanADirectorysPart) {
+TEST(SavedNames, FitIntoADirectorysPart) {
     // Each is encoded in a few bytes, and has 60,000.
     const std::string long_name(60'000, 'n');
     std::string packed = pack_names(record_of(long_name));

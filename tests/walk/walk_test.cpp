@@ -169,7 +169,7 @@ TEST(Walk, ManyDirectoriesInOne) {
     }
 }
 
-TEST(Walk, AChainLongerThanAnyPath) {
+TEST(Walk, AChainDeeperThanAnyPath) {
     const Folder folder;
     constexpr u32 depth = 200;
     folder.make_chain("deep", std::string(100, 'x'), depth);
@@ -435,7 +435,7 @@ TEST(Walk, TellsHowFarItIs) {
     EXPECT_EQ(meter.directories.load(), 2u);
 }
 
-TEST(Walk, StatusesThatTakeLongAreAskedForAhead) {
+TEST(Walk, SlowStatusesAreAskedForAhead) {
     StatusPace pace;
     for (u32 call = 0; call < 8; ++call) {
         EXPECT_TRUE(pace.is_due());

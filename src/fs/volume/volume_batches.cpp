@@ -188,7 +188,7 @@ void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
     std::ranges::fill(answers, Answer(Errc::retry));
     const ByCommands<const CloneEntry*, Answer> leave = leave_clones<Answer>;
     in_parts(
-        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::clone_items,
+        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
         [&](ItemBatches& batches, const Clones<Answer>& part) {
             return clone_batch(batches, part, now);
         },

@@ -50,7 +50,7 @@ TEST(FileBuffer, concurrentUsersSeeTheirOwnBytes) {
         one.join();
 }
 
-TEST(FileBuffer, loadsTwiceAsMuchAsLongAsTheReaderGoesOn) {
+TEST(FileBuffer, loadsTwiceAsMuchWhileTheReaderGoesOn) {
     MemoryDisk disk(disk_bytes);
     FileBufferShape shape;
     shape.size_bytes = 4 * mib;

@@ -368,7 +368,7 @@ TEST(MapFile, keepsWhatCouldNotBeWrittenBack) {
 }
 
 /// Threads share the slices of a long range, also where these begin within a block.
-TEST(MapFile, writesBackALongRange) {
+TEST(MapFile, writesBackALargeRange) {
     const Seed seed;
     Random random(seed.value());
     MemoryVolume volume(128 * mib);

@@ -123,7 +123,7 @@ TEST_F(ReadManyRace, aFileOfARemovedTreeIsStale) {
     EXPECT_EQ(done.code(), Errc::stale);
 }
 
-TEST_F(ReadManyRace, blocksThatTheFileNoLongerSharesAreReadAgain) {
+TEST_F(ReadManyRace, blocksThatTheFileSharesNoMoreAreReadAgain) {
     const Result<u64> done = read_behind(share_until_called());
     EXPECT_EQ(*done, bytes);
     EXPECT_EQ(words_, std::vector<u64>(words_.size(), 'w'));

@@ -48,8 +48,7 @@ constexpr std::array<const char*, query_kinds> kind_names = {
     "find with conditions",       "find of everything",
     "a table of columns",         "lookups",
     "removal of a tree",          "creations of many files",
-    "clones of many files",       "moves of many files",
-    "removals of many files"};
+    "moves of many files",        "removals of many files"};
 
 std::string time_text(double seconds) {
     std::array<char, 32> text;

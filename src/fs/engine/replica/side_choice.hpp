@@ -31,11 +31,10 @@ enum class QueryKind : u8 {
     look_up,
     remove,
     create_items,
-    clone_items,
     move_items,
     remove_items
 };
-inline constexpr std::size_t query_kinds = 11;
+inline constexpr std::size_t query_kinds = 10;
 
 struct Query {
     QueryKind kind;
