@@ -139,13 +139,8 @@ struct HostReplicaOf {
     explicit HostReplicaOf(VolumeImplementation& volume,
                            const std::function<double()>& now = seconds_now) {
         EXPECT_EQ(volume.mark_changes(), Errc::ok);
-        ReplicaOptions options;
+        ReplicaOptions options = volume.replica_options();
         options.now = now;
-        options.workers = volume.thread_pool().width();
-        options.freeze = [&volume](const std::function<void()>& action) { volume.freeze(action); };
-        options.for_each = [&volume](u64 count, const std::function<void(u64)>& body) {
-            volume.thread_pool().for_each_at_once(count, body);
-        };
         options.report = [this](const std::string& line) { reports.push_back(line); };
         options.make_memory = [this, &store = volume.store()](auto& made) {
             auto its_memory = std::make_unique<CountedReplica>(store, images);

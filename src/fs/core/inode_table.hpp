@@ -170,24 +170,34 @@ WARREN_HD inline u64 free_slots(const format::InodeBitmap& bitmap, u32 w) {
     return ~(relaxed_load(bitmap.used[w]) | relaxed_load(bitmap.held[w]));
 }
 
+/// Holds those of the slots `wanted` of word `w` of the bitmap of `frame` that are free; returns
+/// which. One lane.
+WARREN_HD inline u64 hold_slots(const Store& store, u64 frame, format::InodeBitmap& bitmap, u32 w,
+                                u64 wanted) {
+    device_atomic<u64> held(bitmap.held[w]);
+    // Acquire: pairs with the release in let_go_slot().
+    const u64 won = wanted & ~held.fetch_or(wanted, hd::memory_order_acquire);
+    const u64 in_use = won & relaxed_load(bitmap.used[w]);
+    if (in_use != 0) {
+        held.fetch_and(~in_use, hd::memory_order_release);
+        // A slot may be free by now, and a worker that searched meanwhile may have seen it held and
+        // cleared the free-space hint.
+        set_bit(space_hints(store, FrameKind::inodes), frame);
+    }
+    return won & ~in_use;
+}
+
 /// Holds one free slot of word `w` of the bitmap of `frame`; returns its number in the frame, 0 if
 /// none is free. One lane.
 WARREN_HD inline u32 hold_in_word(const Store& store, u64 frame, format::InodeBitmap& bitmap,
                                   u32 w) {
-    device_atomic<u64> held(bitmap.held[w]);
     for (;;) {
         const u64 free = free_slots(bitmap, w);
         if (free == 0) return 0;
         const u64 bit = free & (~free + 1);
-        // Acquire: pairs with the release in let_go_slot().
-        if ((held.fetch_or(bit, hd::memory_order_acquire) & bit) != 0) continue;
-        if ((relaxed_load(bitmap.used[w]) & bit) == 0) {
+        if (hold_slots(store, frame, bitmap, w, bit) != 0) {
             return w * 64 + static_cast<u32>(hd::countr_zero(bit));
         }
-        held.fetch_and(~bit, hd::memory_order_release);
-        // The slot may be free by now, and a worker that searched meanwhile may have seen it held
-        // and cleared the free-space hint.
-        set_bit(space_hints(store, FrameKind::inodes), frame);
     }
 }
 
@@ -240,13 +250,13 @@ WARREN_HD void drop_full_inodes(const Team& team, const Store& store, u64 frame,
 }
 
 WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& bit) {
-    // Release: pairs with the acquire in hold_in_word(), so that the used bit is visible before the
+    // Release: pairs with the acquire in hold_slots(), so that the used bit is visible before the
     // hold ends.
     device_atomic<u64>(bitmap.held[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
 }
 
 /// Holds the number of an inode that is being removed, so that it is not reused; its used bit is
-/// still set. Spins while another worker holds the slot for a moment in hold_in_word(). One lane.
+/// still set. Spins while another worker holds the slot for a moment in hold_slots(). One lane.
 WARREN_HD inline void hold_removed(format::InodeBitmap& bitmap, const InodeBit& bit) {
     device_atomic<u64> held(bitmap.held[bit.word]);
     while ((held.fetch_or(bit.mask, hd::memory_order_relaxed) & bit.mask) != 0) {
@@ -377,7 +387,7 @@ WARREN_HD void use_inode(Operation<Team>& op, InodeRef& inode, format::InodeBitm
 WARREN_HD inline void clear_used(format::InodeBitmap& bitmap, u32 w, u64 mask, bool is_held) {
     device_atomic<u64> used(bitmap.used[w]);
     if (is_held) {
-        // Release: orders the hold before the cleared bit. hold_in_word() reads the bit after it
+        // Release: orders the hold before the cleared bit. hold_slots() reads the bit after it
         // has taken the hold.
         used.fetch_and(~mask, hd::memory_order_release);
     } else {

@@ -62,6 +62,8 @@ struct JournalRoom {
         if (dirty + blocks + ahead <= room) return Errc::ok;
         return dirty + blocks > room ? Errc::need_commit : Errc::retry;
     }
+    /// How many credits can be reserved now.
+    WARREN_HD u64 left() const { return dirty + ahead < room ? room - dirty - ahead : 0; }
 };
 
 /// Makes the volume read-only if an operation has dirtied more blocks than it had credits. The

@@ -75,7 +75,7 @@ WARREN_HD constexpr u64 inode_bits(u32 w) {
 /// Ends the holds of all slots in the first `words` words.
 WARREN_HD inline void let_go_slots(format::InodeBitmap& bitmap, u32 words) {
     for (u32 w = 0; w < words; ++w) {
-        // Release: pairs with the acquire in hold_in_word().
+        // Release: pairs with the acquire in hold_slots().
         device_atomic<u64>(bitmap.held[w]).fetch_and(~inode_bits(w), hd::memory_order_release);
     }
 }

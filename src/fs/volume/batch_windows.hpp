@@ -142,35 +142,39 @@ Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, B
     return run_windows(request.volume, batches, header, shape.items, finish, hold);
 }
 
-/// Nothing else is applied while the replica runs a batch.
-inline constexpr u64 replica_items_max = 131'072;
-
-/// Runs the first items by batches of the replica, until these cannot continue.
+/// Runs the first items by batches of at most `part` items, until fewer than `items_min` are left
+/// or batches cannot continue; makes `part` smaller if one run cannot handle as many. Returns how
+/// many are done.
 template <class Item, class Answer, class ByBatch>
-void by_replica(ItemBatches& batches, const Request<Item, Answer>& request, const ByBatch& by_batch,
-                u64 part) {
+u64 run_batches(ItemBatches& batches, const Request<Item, Answer>& request, const ByBatch& by_batch,
+                u64 items_min, u64& part) {
     const u64 items = request.items.size();
-    const u64 least = request.volume.replica()->changes_min();
     u64 done = 0;
-    while (items - done >= least) {
+    while (items - done >= items_min) {
         const u64 count = std::min(part, items - done);
         const Progress progress = by_batch(batches, request.part(done, count));
         done += progress.done;
         if (progress.done == count) continue;
-        if (progress.span >= count || progress.span < least) break;
+        if (progress.span >= count || progress.span < items_min) break;
         part = progress.span;
     }
+    return done;
 }
+
+/// Nothing else is applied while the replica runs a batch.
+inline constexpr u64 replica_items_max = 131'072;
 
 /// Runs all items on the side that is predicted to be faster: the replica or the CPU.
 template <class Item, class Answer, class ByBatch>
 void on_either_side(const Request<Item, Answer>& request, QueryKind kind, const ByBatch& by_batch,
                     u64 part) {
     const u64 before = request.answered;
+    part = std::min(part, replica_items_max);
+    const u64 items_min = request.volume.replica()->changes_min();
     const auto by_batches = [&](ItemBatches& batches) {
         // If memory runs out, the items that have a result are counted.
-        static_cast<void>(or_no_memory(
-            [&] { by_replica(batches, request, by_batch, std::min(part, replica_items_max)); }));
+        static_cast<void>(
+            or_no_memory([&] { run_batches(batches, request, by_batch, items_min, part); }));
     };
     const auto by_cpu = [&] {
         const u64 done = request.answered - before;
@@ -191,19 +195,14 @@ void in_parts(const Request<Item, Answer>& request, QueryKind kind, const ByBatc
     }
     const u64 items = request.items.size();
     for (u64 begin = 0; begin < items;) {
+        if (batches != nullptr) {
+            begin += run_batches(*batches, request.part(begin, items - begin), by_batch,
+                                 batch_items_min, part);
+        }
+        if (begin == items) return;
         const u64 count = std::min(part, items - begin);
-        Progress progress{0, count};
-        if (batches != nullptr && count >= batch_items_min) {
-            progress = by_batch(*batches, request.part(begin, count));
-        }
-        begin += progress.done;
-        if (progress.done == count) continue;
-        if (progress.span < count && progress.span >= batch_items_min) {
-            part = progress.span;
-            continue;
-        }
-        request.part(begin, count - progress.done).give();
-        begin += count - progress.done;
+        request.part(begin, count).give();
+        begin += count;
     }
 }
 

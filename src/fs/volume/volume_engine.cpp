@@ -58,22 +58,27 @@ Errc VolumeImplementation::start_engine() {
     return Errc::ok;
 }
 
+ReplicaOptions VolumeImplementation::replica_options() {
+    ReplicaOptions options;
+    options.workers = thread_pool_.width();
+    options.freeze = [this](const std::function<void()>& action) { freeze(action); };
+    options.for_each = [this](u64 count, const std::function<void(u64)>& body) {
+        thread_pool_.for_each_at_once(count, body);
+    };
+    return options;
+}
+
 /// Puts a GPU beside the CPU engine, or says why not.
 void VolumeImplementation::start_replica() {
     std::string failure = "a meta buffer limits the metadata in memory";
     if (store().heads == nullptr) {
 #if defined(WARREN_CUDA)
-        ReplicaOptions options;
+        ReplicaOptions options = replica_options();
         options.device_bytes = options_.device_memory_bytes;
-        options.workers = thread_pool_.width();
         options.prepare = [this] {
             WARREN_TRY(mark_changes());
             load_metadata();
             return Errc::ok;
-        };
-        options.freeze = [this](const std::function<void()>& action) { freeze(action); };
-        options.for_each = [this](u64 count, const std::function<void(u64)>& body) {
-            thread_pool_.for_each_at_once(count, body);
         };
         options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
         if (auto replica = make_device_replica(store(), options, failure)) {

@@ -13,7 +13,6 @@
 #include "tests/fs/volume/batch_names.hpp"
 #include "tests/fs/volume/replicated_many.hpp"
 #include "tests/support/lookup_questions.hpp"
-#include "tests/support/seed.hpp"
 
 namespace warren {
 namespace {
@@ -55,12 +54,7 @@ class BatchReader final : public ImageReader {
 struct DeviceReplicaOf {
     explicit DeviceReplicaOf(VolumeImplementation& volume) {
         EXPECT_EQ(volume.mark_changes(), Errc::ok);
-        ReplicaOptions options;
-        options.workers = volume.thread_pool().width();
-        options.freeze = [&volume](const std::function<void()>& action) { volume.freeze(action); };
-        options.for_each = [&volume](u64 count, const std::function<void(u64)>& body) {
-            volume.thread_pool().for_each_at_once(count, body);
-        };
+        ReplicaOptions options = volume.replica_options();
         options.report = [this](const std::string& line) { reports.push_back(line); };
         auto its_memory = std::make_unique<TestedDeviceImage>(volume.store());
         memory = its_memory.get();
@@ -81,7 +75,6 @@ struct DeviceReplicaOf {
 };
 
 using Many = ReplicatedMany<DeviceReplicaOf>;
-using Twins = BatchTwinsOf<Many>;
 
 class DeviceBatchesTest : public testing::Test {
  protected:
@@ -92,30 +85,19 @@ class DeviceBatchesTest : public testing::Test {
 };
 
 TEST_F(DeviceBatchesTest, doWhatTheirItemsDoOneByOne) {
-    const Seed seed;
-    Twins twins(512 * mib);
-    run_random(twins, seed.value(), 60, 400, 600);
-    EXPECT_GT(twins.many().windows(), 20u);
+    expect_equal_twins<Many>(512 * mib, 60, 400, 600, 20);
 }
 
 TEST_F(DeviceBatchesTest, doSoWithManyItems) {
-    const Seed seed;
-    Twins twins(512 * mib);
-    run_random(twins, seed.value(), 20, 100'000, 20'000);
-    EXPECT_GT(twins.many().windows(), 4u);
+    expect_equal_twins<Many>(512 * mib, 20, 100'000, 20'000, 4);
 }
 
 TEST_F(DeviceBatchesTest, doSoWhenHashesCollide) {
-    const Seed seed;
-    constexpr u64 few_bits = u64{0xff} << 47 | u64{1};
-    Twins twins(512 * mib, few_bits);
-    run_random(twins, seed.value(), 30, 300, 200);
+    expect_equal_twins<Many>(512 * mib, 30, 300, 200, 0, u64{0xff} << 47 | u64{1});
 }
 
 TEST_F(DeviceBatchesTest, doSoWithASmallJournal) {
-    const Seed seed;
-    Twins twins(64 * mib);
-    run_random(twins, seed.value(), 12, 20'000, 5'000);
+    expect_equal_twins<Many>(64 * mib, 12, 20'000, 5'000);
 }
 
 /// What a batch has changed in the image is not sent again. The first few items are changed in

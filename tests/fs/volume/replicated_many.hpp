@@ -9,6 +9,7 @@
 #include "fs/engine/replica/replica_queries.hpp"
 #include "tests/fs/volume/batch_twins.hpp"
 #include "tests/fs/volume/equal_image.hpp"
+#include "tests/support/seed.hpp"
 
 namespace warren {
 
@@ -47,5 +48,16 @@ class ReplicatedMany {
     std::unique_ptr<ReplicaOf> replica_;
     u64 windows_ = 0;
 };
+
+/// Random items on twins of which one has a replica; its batches must run in more than
+/// `windows_min` windows.
+template <class Many>
+void expect_equal_twins(u64 size_bytes, u64 rounds, u64 names, u64 items_max, u64 windows_min = 0,
+                        u64 hash_mask = ~u64{0}) {
+    const Seed seed;
+    BatchTwinsOf<Many> twins(size_bytes, hash_mask);
+    run_random(twins, seed.value(), rounds, names, items_max);
+    EXPECT_GT(twins.many().windows(), windows_min);
+}
 
 }  // namespace warren

@@ -101,7 +101,7 @@ void Adoption::apply(const Replica::ForEach& for_each) const {
             });
         }
     }
-    this->count();
+    take_counters();
     unmark();
     unlock_all();
     core::check_step_credits(*store_.state);
@@ -187,7 +187,7 @@ void Adoption::take_entry(u64 frame, const format::FrameEntry& entry) const {
     }
 }
 
-void Adoption::count() const {
+void Adoption::take_counters() const {
     core::StoreState& state = *store_.state;
     const core::StoreState& there = changes_.state;
     relaxed_store(state.blocks_used, there.blocks_used);

@@ -49,7 +49,7 @@ class Adoption {
     void take_block(u64 index) const;
     void take_bitmap(u64 place, const format::Block& block) const;
     void take_entry(u64 frame, const format::FrameEntry& entry) const;
-    void count() const;
+    void take_counters() const;
     void unmark() const;
 
     const core::Store& store_;

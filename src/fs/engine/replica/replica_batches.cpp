@@ -77,9 +77,7 @@ Errc ReplicaBatches::run_on(ReplicaMemory& memory, const TakenRoom& room,
                             const ops::BatchHeader& header, ops::BatchWindow& window,
                             Errc& status) const {
     core::StoreState& state = *store_.state;
-    const core::JournalRoom now = core::JournalRoom::now(state);
-    const u64 taken = now.dirty + now.ahead;
-    const u64 room_left = now.room - std::min(now.room, taken);
+    const u64 room_left = core::JournalRoom::now(state).left();
     const u64 credits_wanted = std::min(room_left, changed_blocks_max);
     core::JournalCredits credits;
     status = credits.verdict(credits.reserve(state, credits_wanted), credits_wanted);

@@ -130,7 +130,7 @@ class ReplicaQueries {
     std::vector<std::string> predictions() const;
     /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
     void use_only(Side side) { only_ = side; }
-    /// A call for fewer changes is not worth the question.
+    /// A call for fewer changes is not worth a prediction. With use_only() tests are quick.
     u64 changes_min() const { return only_ ? 16 : 4096; }
 
  private:

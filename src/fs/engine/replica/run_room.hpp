@@ -45,9 +45,8 @@ WARREN_HD inline void offer_blocks(const core::Store& image, const core::Run& ru
     });
 }
 
-/// Makes the numbers of word `w` of a frame, if that has inodes, seem to be held except `free`; or
-/// not to be held, if the run takes none there: what the image has of them is out of date. One
-/// lane.
+/// Sets which numbers of word `w` of a frame seem to be held, if the frame has inodes: what the
+/// image has of the host's holds is out of date. One lane.
 WARREN_HD inline void hold_numbers(const core::Store& image, u64 frame, u32 w, u64 held) {
     const u64 place = frame * format::frame_size;
     const bool has_inodes = core::kind_of(image, frame) == format::FrameKind::inodes;

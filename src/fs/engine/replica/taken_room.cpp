@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/check.hpp"
 #include "fs/core/held_frames.hpp"
 #include "fs/ops/inode_frame.hpp"
 
@@ -14,14 +15,19 @@ using format::FrameKind;
 
 namespace {
 
-// A run takes at most this share of what is free, and leaves so many frames: others that find
-// nothing would report a full volume.
-constexpr u64 share = 8;
+// A run takes at most one part in this many of what is free, and leaves at least so many frames:
+// others that find nothing would report a full volume.
+constexpr u64 parts_of_free = 8;
 constexpr u64 free_frames_min = 8;
 constexpr u32 retries_max = 1000;
 
 format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
     return *reinterpret_cast<format::InodeBitmap*>(store.base + frame * format::frame_size);
+}
+
+void need(ops::BatchWindow& window, u64 place) {
+    WARREN_CHECK(window.needed_count < ops::needed_places_max);
+    window.needed_places[window.needed_count++] = place;
 }
 
 }  // namespace
@@ -33,9 +39,7 @@ TakenRoom::~TakenRoom() {
         format::InodeBitmap& bitmap = bitmap_of(store_, numbers.frame);
         for (u32 w = 0; w < core::bitmap_words; ++w) {
             if (numbers.slots[w] == 0) continue;
-            // Release: pairs with the acquire in hold_in_word().
-            device_atomic<u64>(bitmap.held[w])
-                .fetch_and(~numbers.slots[w], hd::memory_order_release);
+            core::let_go_slot(bitmap, {numbers.frame * format::frame_size, w, numbers.slots[w]});
         }
         core::set_bit(core::space_hints(store_, FrameKind::inodes), numbers.frame);
     }
@@ -52,7 +56,7 @@ bool TakenRoom::has_plenty(u64 blocks, u64 numbers) const {
     const u64 inode_blocks = numbers / format::inodes_per_block + format::blocks_per_frame;
     const u64 wanted = blocks + (numbers == 0 ? 0 : inode_blocks);
     const u64 taken = relaxed_load(state.blocks_used) + store_.reserve_blocks;
-    return taken + share * wanted <= store_.block_count() &&
+    return taken + parts_of_free * wanted <= store_.block_count() &&
            relaxed_load(state.free_frames) >= free_frames_min + wanted / format::blocks_per_frame;
 }
 
@@ -108,7 +112,7 @@ Errc TakenRoom::add_inode_frame(u64& frame, ops::BatchWindow& window) {
     if (code == Errc::ok) return code;
     core::unclaim_frame(store_, frame);
     if (code != Errc::need_block) return code == Errc::need_commit ? code : Errc::not_supported;
-    window.needed_places[window.needed_count++] = op.needed_place;
+    need(window, op.needed_place);
     return code;
 }
 
@@ -117,7 +121,7 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
     const u64 place = frame * format::frame_size;
     if (!core::is_resident(store_, place)) {
-        window.needed_places[window.needed_count++] = place;
+        need(window, place);
         return Errc::need_block;
     }
     FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}});
@@ -126,7 +130,7 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     return window.needed_count == 0 ? Errc::ok : Errc::need_block;
 }
 
-/// Takes at most `most` numbers of a word, as core::hold_in_word() takes one; returns how many.
+/// Takes at most `most` numbers of a word; returns how many.
 u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow& window) {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
     const u64 free = core::free_slots(bitmap, w);
@@ -138,18 +142,10 @@ u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow
         const u64 place = (first + slot) * format::inode_size;
         if ((wanted >> slot & one_block) == 0 || core::is_resident(store_, place)) continue;
         if (window.needed_count == ops::needed_places_max) return 0;
-        window.needed_places[window.needed_count++] = place;
+        need(window, place);
     }
     if (window.needed_count != 0) return 0;
-    device_atomic<u64> held(bitmap.held[w]);
-    // Acquire: pairs with the release in let_go_slot().
-    const u64 won = wanted & ~held.fetch_or(wanted, hd::memory_order_acquire);
-    const u64 lost = won & relaxed_load(bitmap.used[w]);
-    if (lost != 0) {
-        held.fetch_and(~lost, hd::memory_order_release);
-        core::set_bit(core::space_hints(store_, FrameKind::inodes), into.frame);
-    }
-    into.slots[w] = won & ~lost;
+    into.slots[w] = core::hold_slots(store_, into.frame, bitmap, w, wanted);
     return static_cast<u64>(hd::popcount(into.slots[w]));
 }
 
