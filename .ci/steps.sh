@@ -34,6 +34,7 @@ print_times() {
 }
 
 fail() {
+    [[ ! -e $scratch/report.xml ]] || python3 tools/show_failures.py "$scratch/report.xml"
     print_times
     printf '\n== FAILED: %s: %s\n' "$name" "$1"
     exit 1
@@ -66,11 +67,13 @@ step() {
 }
 
 # test_step NAME PRESET [ARGUMENT OF CTEST...]: fails, too, if a test was skipped that must not be.
+# The ends of failed tests' outputs are repeated where a reader looks first.
 test_step() {
     reached "$1" || return 0
     begin "$1"
     limited ./dev test "${@:2}" --output-junit "$scratch/report.xml" \
         --test-output-truncation tail
     python3 tools/check_skips.py "$scratch/report.xml" || fail "skipped tests"
+    rm -f "$scratch/report.xml"
     end
 }

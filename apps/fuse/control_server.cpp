@@ -3,6 +3,7 @@
 // directory. It is named by the device number of the mount, which is unique during its life.
 #include "apps/fuse/control_server.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -131,8 +132,7 @@ bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error
         return false;
     }
     path_ = path;
-    struct stat facts {};
-    if (::lstat(path.c_str(), &facts) == 0) socket_inode_ = facts.st_ino;
+    socket_file_ = Descriptor(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     start_unheard(device_major, device_minor);
     thread_ = std::thread([this] { listen(); });
     return true;
@@ -343,8 +343,10 @@ void ControlServer::report_closed(Errc code) {
     close_code_ = code;
     // The kernel may reuse a device number as soon as the mount is gone: the socket of that name
     // may belong to another daemon.
-    struct stat facts {};
-    if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_ino == socket_inode_) {
+    struct stat found {
+    }, own{};
+    if (::lstat(path_.c_str(), &found) == 0 && ::fstat(socket_file_.get(), &own) == 0 &&
+        found.st_ino == own.st_ino && found.st_dev == own.st_dev) {
         ::unlink(path_.c_str());
     }
     changed_.notify_all();

@@ -64,7 +64,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     const u64 connections_max_;  // of all users but root
     u32 device_major_ = 0, device_minor_ = 0;
     std::string path_;
-    u64 socket_inode_ = 0;  // of path_, as created here
+    Descriptor socket_file_;  // of path_, as created here: held, so that its number stays its own
     Descriptor listener_;
     Descriptor wake_;  // an eventfd that ends listen()
     std::thread thread_;

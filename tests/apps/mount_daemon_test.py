@@ -15,9 +15,11 @@ import time
 import unittest
 
 import mounted
+from kill_verbs_test import is_gone, wait_until
 from mounted import MountedTest, Volume, as_user, control_frame, control_path, run
 
 SOMEBODY = 12345
+MNT_DETACH = 2
 
 
 def make_tree(path, directories=10, files=20):
@@ -36,6 +38,15 @@ def walk_all(path):
             os.lstat(os.path.join(folder, name))
             count += 1
     return count
+
+
+def refuses_connections(path):
+    with socket.socket(socket.AF_UNIX) as peer:
+        try:
+            peer.connect(path)
+            return False
+        except OSError:
+            return True
 
 
 def names_that_open(directory, names):
@@ -316,6 +327,30 @@ class Life(unittest.TestCase):
             told = run("umount", self.volume.root).stderr
         self.assertIn("its daemon did not answer", told)
         self.assertFalse(self.volume.is_mounted())
+
+    def test_another_mount_takes_the_device_number_of_a_daemon_that_is_ending(self):
+        """Both sockets have the same path then, and on ext4 the same inode number, too."""
+        other = Volume("64M")
+        self.addCleanup(other.remove)
+        for _ in range(50):
+            self.volume.mount()
+            device, path = os.stat(self.volume.root).st_dev, control_path(self.volume.root)
+            daemon = self.volume.process()
+            self.put(b"to be written" * 100_000)
+            mounted.checked(mounted.libc.umount2(os.fsencode(self.volume.root), MNT_DETACH))
+            while not refuses_connections(path):
+                pass
+            mounted.stop(daemon)  # while it is closing the volume
+            is_closing = os.path.exists(path)
+            other.mount()
+            is_tried = is_closing and os.stat(other.root).st_dev == device
+            os.kill(daemon, signal.SIGCONT)
+            self.assertTrue(wait_until(lambda pid=daemon: is_gone(pid)))
+            self.assertNotEqual(other.process(), daemon)
+            other.unmount()
+            if is_tried:
+                return
+        self.fail("never stopped in time, or another process took each number")
 
     def test_idle_daemon_sleeps(self):
         """It polls for the next request only while requests follow closely."""

@@ -25,7 +25,7 @@ SOMEBODY = 12345
 PEERS = 20  # more than a user may connect
 FILES = 40_000  # an answer several times larger than the daemon and the kernel buffer
 FOLDERS = 30_000
-PROMPTLY_SECONDS = 20  # waiting for a peer would take 60
+PROMPTLY_SECONDS = 50  # a disk may be slow; waiting for a peer would take 60
 OPEN_FILES_MAX = 1024  # what many systems allow a process
 DESCRIPTORS_MAX = 16  # in a frame
 CONNECTIONS_MAX = 16  # of a user
@@ -141,7 +141,7 @@ class SlowFrames(unittest.TestCase):
 
     def test_more_descriptors_than_a_frame_may_have(self):
         self.begin([SOMEBODY], 8, 128)
-        self.assertLess(self.descriptors(), self.before + 8)
+        self.assertTrue(wait_until(lambda: self.descriptors() < self.before + 8))
         self.others_go_on()
 
     def test_as_many_as_a_user_may_have(self):
