@@ -47,6 +47,7 @@ COMMENT_OR_LITERAL = re.compile(
     re.DOTALL)
 # 'Long' in a test's name leaves it out of all runs but those of long tests.
 LONG_BY_CHANCE = re.compile(r"\bTEST(?:_[FP])?\((?:\w+Long\w+,|\w+, \w+Long\w)")
+HELPERS = re.compile(r"^namespace {$", re.MULTILINE)
 NOT_A_FUNCTION = re.compile(r"^(inline\s+)?(namespace|class|struct|union|enum|extern)\b")
 
 
@@ -93,6 +94,15 @@ class Checker:
             self.check_includes(name, lines)
             self.check_words(name, code.splitlines())
             self.check_functions(name, code)
+            self.check_own_namespace(path, name, code)
+
+    def check_own_namespace(self, path, name, code):
+        """Several tests are compiled as one source: their helpers may have equal names."""
+        if not name.startswith("tests/") or not name.endswith("_test.cpp"):
+            return
+        if HELPERS.search(code) and not re.search(rf"^namespace [\w:]+::{path.stem} {{$", code,
+                                                  re.MULTILINE):
+            self.report(name, 1, f"a test's helpers belong into a namespace warren::{path.stem}")
 
     def check_lines(self, name, lines):
         for number, line in enumerate(lines, 1):

@@ -343,8 +343,8 @@ void ControlServer::report_closed(Errc code) {
     close_code_ = code;
     // The kernel may reuse a device number as soon as the mount is gone: the socket of that name
     // may belong to another daemon.
-    struct stat found {
-    }, own{};
+    struct stat found {};
+    struct stat own {};
     if (::lstat(path_.c_str(), &found) == 0 && ::fstat(socket_file_.get(), &own) == 0 &&
         found.st_ino == own.st_ino && found.st_dev == own.st_dev) {
         ::unlink(path_.c_str());

@@ -13,7 +13,7 @@
 #include "tests/apps/starved_mount.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::node_table_test {
 namespace {
 
 TEST(NodeTable, TheVolumeCountsFewReferencesForThoseOfTheKernel) {
@@ -108,4 +108,4 @@ TEST(NodeTable, LookUpsOfTheKernelNeverRunIntoTheCountOfOpens) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::node_table_test

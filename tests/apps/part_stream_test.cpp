@@ -11,7 +11,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren::fuse {
+namespace warren::fuse::part_stream_test {
 namespace {
 
 Encoder item_of(u64 number) {
@@ -183,4 +183,4 @@ TEST(ScanSteps, DirectoriesThatGoMeanwhileAreSkipped) {
 }
 
 }  // namespace
-}  // namespace warren::fuse
+}  // namespace warren::fuse::part_stream_test

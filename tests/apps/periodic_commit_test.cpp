@@ -12,7 +12,7 @@
 #include "tests/apps/starved_mount.hpp"
 #include "tests/support/thread_executor.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::periodic_commit_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -112,4 +112,4 @@ TEST_P(PeriodicCommit, leavesAnIdleDiskAlone) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::periodic_commit_test

@@ -14,7 +14,7 @@
 #include "tests/apps/starved_mount.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::ring_grants_test {
 namespace {
 
 const auto is_always_there = [](Handle) { return true; };
@@ -144,4 +144,4 @@ TEST_F(FewGrants, WhatWasDroppedIsLookedUpAgain) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::ring_grants_test

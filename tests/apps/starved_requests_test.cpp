@@ -8,7 +8,7 @@
 #include "apps/fuse/ring_commands.hpp"
 #include "tests/apps/starved_mount.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::starved_requests_test {
 namespace {
 
 struct Call {
@@ -313,4 +313,4 @@ TEST_P(StarvedRequests, ofARing) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::starved_requests_test

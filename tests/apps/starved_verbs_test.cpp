@@ -9,7 +9,7 @@
 #include "tests/apps/served_control.hpp"
 #include "tests/apps/starved_mount.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::starved_verbs_test {
 namespace {
 
 /// A connection to the server of a mount's control socket.
@@ -148,4 +148,4 @@ TEST_P(StarvedVerbs, findAConnectionServedOrLetGo) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::starved_verbs_test

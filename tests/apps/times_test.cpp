@@ -8,7 +8,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/thread_executor.hpp"
 
-namespace warren::fuse::test {
+namespace warren::fuse::test::times_test {
 namespace {
 
 constexpr i64 second = 1'000'000'000;
@@ -108,4 +108,4 @@ TEST_P(Times, stayWhereTheSizeAloneChanges) {
 }
 
 }  // namespace
-}  // namespace warren::fuse::test
+}  // namespace warren::fuse::test::times_test

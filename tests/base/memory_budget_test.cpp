@@ -13,7 +13,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::memory_budget_test {
 namespace {
 
 TEST(MemoryBudget, isSharedAndGivenBack) {
@@ -86,4 +86,4 @@ TEST(MemoryBudgetDeathTest, outlivesItsShares) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::memory_budget_test

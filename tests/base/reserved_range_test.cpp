@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-namespace warren {
+namespace warren::reserved_range_test {
 namespace {
 
 u64 page_bytes() {
@@ -43,4 +43,4 @@ TEST(ReservedRange, BringsMemoryBeforeItIsTouchedAndGivesItBack) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::reserved_range_test

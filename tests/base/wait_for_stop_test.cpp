@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace warren {
+namespace warren::wait_for_stop_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -35,4 +35,4 @@ TEST(WaitForStop, EndsWithAStop) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::wait_for_stop_test

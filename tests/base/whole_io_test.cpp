@@ -14,7 +14,7 @@
 #include "base/descriptor.hpp"
 #include "base/temporary_file.hpp"
 
-namespace warren {
+namespace warren::whole_io_test {
 namespace {
 
 TEST(WholeIo, ReadsUpToTheEndAndTellsErrors) {
@@ -55,4 +55,4 @@ TEST(WholeIo, GoesOnAfterSignals) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::whole_io_test

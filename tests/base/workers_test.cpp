@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-namespace warren {
+namespace warren::workers_test {
 namespace {
 
 TEST(Workers, ThreadsDoEveryItemOnce) {
@@ -97,4 +97,4 @@ TEST(Workers, NoProcessorsNamedMeansAllUsable) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::workers_test

@@ -9,7 +9,7 @@
 #include "tests/chunk/random_cases.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::chunk {
+namespace warren::chunk::chains_test {
 namespace {
 
 Rule random_chain_rule(Random& random) {
@@ -105,4 +105,4 @@ TEST(Chains, LanesByVectorEqualLanesByNumber) {
 }
 
 }  // namespace
-}  // namespace warren::chunk
+}  // namespace warren::chunk::chains_test

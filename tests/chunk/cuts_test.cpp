@@ -12,7 +12,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/chunk.h"
 
-namespace warren::chunk {
+namespace warren::chunk::cuts_test {
 namespace {
 
 /// During its lifetime calls are divided into blocks of 64 bytes, and two blocks wake the threads.
@@ -422,4 +422,4 @@ TEST(Rules, ProblemsNameTheValue) {
 }
 
 }  // namespace
-}  // namespace warren::chunk
+}  // namespace warren::chunk::cuts_test

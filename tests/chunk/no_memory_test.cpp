@@ -9,7 +9,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/chunk.h"
 
-namespace warren::chunk {
+namespace warren::chunk::no_memory_test {
 namespace {
 
 using Cut = size_t (*)(rabinpoly_t*, const void*, size_t, size_t*);
@@ -77,4 +77,4 @@ TEST_F(NoMemory, EveryCallOfRabinAnswersIt) {
 }
 
 }  // namespace
-}  // namespace warren::chunk
+}  // namespace warren::chunk::no_memory_test

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-namespace warren::chunk::cuda {
+namespace warren::chunk::cuda::stage_quads_test {
 namespace {
 
 constexpr u32 rows = 32;
@@ -106,4 +106,4 @@ TEST(StageQuads, NoByteOutsideOfTheDataIsRead) {
 }
 
 }  // namespace
-}  // namespace warren::chunk::cuda
+}  // namespace warren::chunk::cuda::stage_quads_test

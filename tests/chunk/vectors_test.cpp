@@ -11,7 +11,7 @@
 #include "warren/chunk.hpp"
 #include "warren/hash.hpp"
 
-namespace warren::chunk {
+namespace warren::chunk::vectors_test {
 namespace {
 
 std::vector<std::byte> million_bytes() {
@@ -90,4 +90,4 @@ TEST(Vectors, FastcdcOfPyfastcdc) {
 }
 
 }  // namespace
-}  // namespace warren::chunk
+}  // namespace warren::chunk::vectors_test

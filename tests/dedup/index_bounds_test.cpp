@@ -15,7 +15,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/dedup.hpp"
 
-namespace warren::dedup {
+namespace warren::dedup::index_bounds_test {
 namespace {
 
 constexpr u64 limit = 1 * mib;
@@ -217,4 +217,4 @@ TEST_F(IndexBounds, DamageInAnyGroupIsFound) {
 }
 
 }  // namespace
-}  // namespace warren::dedup
+}  // namespace warren::dedup::index_bounds_test

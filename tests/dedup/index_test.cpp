@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/dedup.hpp"
 
-namespace warren::dedup {
+namespace warren::dedup::index_test {
 namespace {
 
 class Folder {
@@ -227,4 +227,4 @@ TEST(Index, ForgottenSourcesAreUnknown) {
 }
 
 }  // namespace
-}  // namespace warren::dedup
+}  // namespace warren::dedup::index_test

@@ -17,7 +17,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/dedup.hpp"
 
-namespace warren::dedup {
+namespace warren::dedup::read_chunks_test {
 namespace {
 
 constexpr u64 buffer_bytes = 16 * mib;  // of a reader with one thread
@@ -155,4 +155,4 @@ TEST(ReadChunks, InputThatFails) {
 }
 
 }  // namespace
-}  // namespace warren::dedup
+}  // namespace warren::dedup::read_chunks_test

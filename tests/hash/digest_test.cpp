@@ -17,7 +17,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/hash.hpp"
 
-namespace warren::hash {
+namespace warren::hash::digest_test {
 namespace {
 
 struct Example {
@@ -329,4 +329,4 @@ TEST(HashDigestLong, OfMoreThanFourGibInLanes) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::digest_test

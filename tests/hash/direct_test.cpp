@@ -12,7 +12,7 @@
 #include "warren/hash.h"
 #include "warren/hash.hpp"
 
-namespace warren::hash {
+namespace warren::hash::direct_test {
 namespace {
 
 struct DirectVector {
@@ -182,4 +182,4 @@ TEST(StoreGpu, CountsDigestsInC) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::direct_test

@@ -12,7 +12,7 @@
 #include "hash/device.hpp"
 #include "tests/hash/messages.hpp"
 
-namespace warren::hash {
+namespace warren::hash::model_test {
 namespace {
 
 /// Section 2.2.2: 96 MB are copied in 37.4 ms, hashed in 41.8 ms, and results copied in 1.0 ms.
@@ -228,4 +228,4 @@ TEST(HashModel, ACallTellsItsStages) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::model_test

@@ -13,7 +13,7 @@
 #include "tests/support/failing_allocations.hpp"
 #include "warren/hash.h"
 
-namespace warren::hash {
+namespace warren::hash::no_memory_test {
 namespace {
 
 /// A call that writes its digests to `digests`, and its return value.
@@ -95,4 +95,4 @@ TEST(HashNoMemory, EveryCallAnswersIt) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::no_memory_test

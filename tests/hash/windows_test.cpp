@@ -12,7 +12,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/hash.hpp"
 
-namespace warren::hash {
+namespace warren::hash::windows_test {
 namespace {
 
 /// Whole digests of all windows, each hashed as a message.
@@ -153,4 +153,4 @@ TEST(HashWindows, SayWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::windows_test

@@ -14,6 +14,7 @@
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
 #include "tests/support/image_builder.hpp"
+#include "tests/support/memory_volume.hpp"
 #include "tests/support/two_looks.hpp"
 
 namespace warren::test {
@@ -29,12 +30,6 @@ using format::Inode;
 inline Outcome check(Disk& disk, bool repair = false) {
     if (dynamic_cast<MemoryDisk*>(&disk) != nullptr) expect_equal_looks(disk);
     return check_once(disk, repair, false);
-}
-
-inline void expect_clean(Disk& disk) {
-    const Outcome outcome = check(disk);
-    EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.all();
-    EXPECT_EQ(outcome.result.problems, 0u) << outcome.all();
 }
 
 /// A volume with an object of each kind, in trees with several levels.

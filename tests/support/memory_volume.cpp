@@ -31,7 +31,6 @@ std::unique_ptr<Volume> open_on(Disk& disk, const OpenOptions& options, u64 hash
 bool expect_clean(Disk& disk, u64 hash_mask) {
     // If the test masks hashes many names have equal ones, which the quick check may leave to the
     // full check.
-    // them.
     const test::Outcome outcome = test::expect_equal_looks(disk, hash_mask, hash_mask != ~u64{0});
     EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.failure.message;
     EXPECT_EQ(outcome.result.problems, 0u) << outcome.all().substr(0, 4000);

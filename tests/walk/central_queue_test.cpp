@@ -14,7 +14,7 @@
 #include "walk/failing_store.hpp"
 #include "walk/work_batch.hpp"
 
-namespace warren::walk {
+namespace warren::walk::central_queue_test {
 
 namespace {
 
@@ -197,4 +197,4 @@ TEST(CentralQueue, BytesThatHaveChangedAreAnError) {
     EXPECT_TRUE(queue.is_empty());
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::central_queue_test

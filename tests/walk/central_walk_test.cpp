@@ -17,7 +17,7 @@
 #include "walk/noted_walk.hpp"
 #include "walk/rank.hpp"
 
-namespace warren::walk {
+namespace warren::walk::central_walk_test {
 
 namespace {
 
@@ -176,4 +176,4 @@ TEST(CentralWalk, UnfinishedDirectoriesDoNotAllStayOpen) {
     }
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::central_walk_test

@@ -21,7 +21,7 @@
 #include "walk/thread_group.hpp"
 #include "warren/walk.hpp"
 
-namespace warren::walk {
+namespace warren::walk::checkpoint_test {
 
 namespace {
 
@@ -427,4 +427,4 @@ TEST(Checkpoint, AQueueThatCannotBeWrittenIsAFailure) {
     EXPECT_NE(::access((folder / "kept/manifest").c_str(), F_OK), 0);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::checkpoint_test

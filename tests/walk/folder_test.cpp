@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace warren::walk {
+namespace warren::walk::folder_test {
 
 TEST(Folder, ListsWhatWasMade) {
     const Folder folder;
@@ -19,4 +19,4 @@ TEST(Folder, ListsWhatWasMade) {
     EXPECT_EQ(all[3], (Listed{folder / "l", 'l', 1}));
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::folder_test

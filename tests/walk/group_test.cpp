@@ -21,7 +21,7 @@
 #include "walk/rank.hpp"
 #include "walk/removing.hpp"
 
-namespace warren::walk {
+namespace warren::walk::group_test {
 
 TEST(Group, AllSchedulersFindWhatAPlainListingFinds) {
     const Seed seed;
@@ -306,4 +306,4 @@ TEST(Group, WhatWasSwappedOnTheWayIsNotEntered) {
     }
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::group_test

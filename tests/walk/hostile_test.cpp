@@ -17,7 +17,7 @@
 #include "tests/support/folder.hpp"
 #include "warren/walk.hpp"
 
-namespace warren::walk {
+namespace warren::walk::hostile_test {
 
 namespace {
 
@@ -278,4 +278,4 @@ TEST(LinkSet, FromManyThreads) {
     EXPECT_EQ(links.size(), 0u);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::hostile_test

@@ -7,7 +7,7 @@
 #include "walk/explorer.hpp"
 #include "walk/lease_world.hpp"
 
-namespace warren::walk {
+namespace warren::walk::lease_test {
 
 namespace {
 
@@ -127,4 +127,4 @@ TEST(Lease, LongAMillionSchedules) {
     run_schedules(1'000'000);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::lease_test

@@ -16,7 +16,7 @@
 #include "walk/thread_group.hpp"
 #include "warren/walk.h"
 
-namespace warren::walk {
+namespace warren::walk::no_memory_test {
 namespace {
 
 struct Seen {
@@ -224,4 +224,4 @@ TEST_F(NoMemory, EndsAWalkOfRanks) {
 }
 
 }  // namespace
-}  // namespace warren::walk
+}  // namespace warren::walk::no_memory_test

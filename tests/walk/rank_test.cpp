@@ -9,7 +9,7 @@
 #include "walk/explorer.hpp"
 #include "walk/rank_world.hpp"
 
-namespace warren::walk {
+namespace warren::walk::rank_test {
 
 namespace {
 
@@ -257,4 +257,4 @@ TEST(Rank, AHugeDirectoryIsHandedBackAsFastAsItIsTaken) {
     EXPECT_EQ(handed_back, 6u);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::rank_test

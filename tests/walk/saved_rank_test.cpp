@@ -16,7 +16,7 @@
 #include "walk/checkpoint.hpp"
 #include "walk/names.hpp"
 
-namespace warren::walk {
+namespace warren::walk::saved_rank_test {
 
 namespace {
 
@@ -366,4 +366,4 @@ TEST_F(ForgedCheckpoint, OfAManifestIsAnError) {
     expect_whole();
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::saved_rank_test

@@ -10,7 +10,7 @@
 #include "walk/event_queue.hpp"
 #include "walk/simulated_tree.hpp"
 
-namespace warren::walk {
+namespace warren::walk::simulator_test {
 namespace {
 
 SimulatedWorld world_of(std::string_view scheduler, u32 ranks, u64 files) {
@@ -159,4 +159,4 @@ TEST(Simulator, DistributedQueuesSendFewerMessagesThanACentralOne) {
 }
 
 }  // namespace
-}  // namespace warren::walk
+}  // namespace warren::walk::simulator_test

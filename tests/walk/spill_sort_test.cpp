@@ -16,7 +16,7 @@
 #include "tests/support/folder.hpp"
 #include "walk/failing_store.hpp"
 
-namespace warren::walk {
+namespace warren::walk::spill_sort_test {
 
 namespace {
 
@@ -153,4 +153,4 @@ TEST(SpillSort, LeavesNoNameAndNamesWhyThereIsNoFile) {
     EXPECT_EQ(temporary_folder(), kept.empty() ? "/tmp" : kept);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::spill_sort_test

@@ -15,7 +15,7 @@
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/folder.hpp"
 
-namespace warren::walk {
+namespace warren::walk::walk_c_test {
 
 namespace {
 
@@ -279,4 +279,4 @@ TEST(WalkC, GoesOnFromACheckpoint) {
     EXPECT_EQ(sum, 3 * files);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::walk_c_test

@@ -20,7 +20,7 @@
 #include "walk/removing.hpp"
 #include "walk/status_ahead.hpp"
 
-namespace warren::walk {
+namespace warren::walk::walk_test {
 
 namespace {
 
@@ -490,4 +490,4 @@ TEST(Walk, AskingAheadMissesNothingThatIsThere) {
     EXPECT_EQ(totals.failures, gone.load());
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::walk_test

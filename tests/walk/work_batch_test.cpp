@@ -12,7 +12,7 @@
 #include "support/seed.hpp"
 #include "walk/names.hpp"
 
-namespace warren::walk {
+namespace warren::walk::work_batch_test {
 
 namespace {
 
@@ -200,4 +200,4 @@ TEST(WorkBatch, HasAtMostAMebibyte) {
     Node::destroy(root);
 }
 
-}  // namespace warren::walk
+}  // namespace warren::walk::work_batch_test

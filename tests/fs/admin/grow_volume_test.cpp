@@ -14,7 +14,7 @@
 #include "tests/fs/volume/raw_volume.hpp"
 #include "tests/support/fault_disk.hpp"
 
-namespace warren {
+namespace warren::grow_volume_test {
 namespace {
 
 using namespace raw_volume;
@@ -183,4 +183,4 @@ TEST(GrowVolume, everyFailingIoLeavesAVolume) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::grow_volume_test

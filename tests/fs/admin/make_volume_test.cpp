@@ -15,7 +15,7 @@
 #include "tests/fs/volume/raw_volume.hpp"
 #include "tests/support/fault_disk.hpp"
 
-namespace warren {
+namespace warren::make_volume_test {
 namespace {
 
 using namespace raw_volume;
@@ -245,4 +245,4 @@ TEST_F(MakeVolumeFileTest, growsAFile) {
 /// Adds data frames to the table by hand, as an engine would; a move must preserve them.
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::make_volume_test

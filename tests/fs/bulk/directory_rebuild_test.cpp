@@ -10,7 +10,7 @@
 #include "tests/support/image_builder.hpp"
 #include "tests/support/two_looks.hpp"
 
-namespace warren {
+namespace warren::directory_rebuild_test {
 namespace {
 
 TEST(DirectoryRebuildWork, OneThread) {
@@ -326,4 +326,4 @@ TEST(DirectoryRebuildWork, BesideReadersAndWriters) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::directory_rebuild_test

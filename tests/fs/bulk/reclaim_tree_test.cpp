@@ -13,7 +13,7 @@
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren {
+namespace warren::reclaim_tree_test {
 namespace {
 
 /// One step by one team, which runs one task after the other.
@@ -334,4 +334,4 @@ TEST(ReclaimTree, RandomTrees) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::reclaim_tree_test

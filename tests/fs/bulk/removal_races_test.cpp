@@ -9,7 +9,7 @@
 #include "tests/support/open_inside.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::removal_races_test {
 namespace {
 
 constexpr core::Credentials anyone{.check = false};
@@ -110,4 +110,4 @@ TEST_F(RemovalRaces, AFrameWithoutInodesIsNotLookedAtForEver) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::removal_races_test

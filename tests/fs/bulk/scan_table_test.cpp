@@ -6,7 +6,7 @@
 #include "tests/support/host_reader.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren {
+namespace warren::scan_table_test {
 namespace {
 
 TEST(ScanTables, HoldWhatAWalkSees) {
@@ -85,4 +85,4 @@ TEST(ScanTables, AreRefusedToACallerWithoutPermission) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::scan_table_test

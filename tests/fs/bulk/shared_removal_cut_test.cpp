@@ -10,7 +10,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::shared_removal_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;  // with the smallest journal
@@ -60,4 +60,4 @@ TEST(SharedRemovalCuts, LeaveAllOrNothing) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shared_removal_cut_test

@@ -16,7 +16,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::shared_removal_test {
 namespace {
 
 /// One step by one team, which runs one task after the other.
@@ -235,4 +235,4 @@ TEST(SharedRemovalOfRandomTrees, leavesWhatSingleRemovalsLeave) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shared_removal_test

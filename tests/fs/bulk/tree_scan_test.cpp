@@ -10,7 +10,7 @@
 #include "tests/support/directory_circle.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren {
+namespace warren::tree_scan_test {
 namespace {
 
 const OutputScanShape shapes[] = {
@@ -167,4 +167,4 @@ TEST(TreeScanWork, GoesInNoCircle) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::tree_scan_test

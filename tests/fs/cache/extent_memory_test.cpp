@@ -12,7 +12,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::extent_memory_test {
 namespace {
 
 // Sanitizers take memory of their own for each page that is touched.
@@ -80,4 +80,4 @@ TEST(ExtentMemory, givesMoreThanItsLimitWhenAllIsInUse) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::extent_memory_test

@@ -22,7 +22,7 @@
 #include "tests/support/passing_disk.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::file_buffer_test {
 namespace {
 
 TEST(FileBuffer, holdsWhatAModelHolds) {
@@ -496,4 +496,4 @@ TEST(FileBuffer, aHitDoesNotWaitForAMiss) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::file_buffer_test

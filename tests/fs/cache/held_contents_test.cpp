@@ -17,7 +17,7 @@
 #include "tests/fs/cache/file_buffer_model.hpp"
 #include "tests/support/memory_disk.hpp"
 
-namespace warren {
+namespace warren::held_contents_test {
 namespace {
 
 /// Memory that counts as pinned.
@@ -118,4 +118,4 @@ TEST(HeldContents, areFoundByHints) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::held_contents_test

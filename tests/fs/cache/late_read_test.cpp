@@ -15,7 +15,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::late_read_test {
 namespace {
 
 /// The frames of metadata blocks.
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, LateReadInPlace, testing::Values(Way{"AllThatIsRe
                          [](const auto& way) { return std::string(way.param.name); });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::late_read_test

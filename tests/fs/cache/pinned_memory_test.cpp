@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::pinned_memory_test {
 namespace {
 
 constexpr u64 longest = 512;
@@ -121,4 +121,4 @@ TEST(PinnedMemory, givesOtherMemoryWhereNoneCanBePinned) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::pinned_memory_test

@@ -18,7 +18,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
 
-namespace warren {
+namespace warren::check_damage_test {
 namespace {
 
 using format::Block;
@@ -221,4 +221,4 @@ TEST(CheckDamage, ForgedBlocksLong) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::check_damage_test

@@ -2,7 +2,7 @@
 // Damage of directories: of their inodes, of their trees, of their entries.
 #include "tests/support/check_sample.hpp"
 
-namespace warren::test {
+namespace warren::test::check_directories_test {
 namespace {
 
 TEST_F(CheckTest, LostRoot) {
@@ -227,4 +227,4 @@ TEST_F(CheckTest, KeysOutOfOrder) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::check_directories_test

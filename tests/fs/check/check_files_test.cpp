@@ -2,7 +2,7 @@
 // Damage of a file's own metadata: extents, link targets, extended attributes.
 #include "tests/support/check_sample.hpp"
 
-namespace warren::test {
+namespace warren::test::check_files_test {
 namespace {
 
 using format::TreeNode;
@@ -149,4 +149,4 @@ TEST_F(CheckTest, ContentsBeyondTheInode) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::check_files_test

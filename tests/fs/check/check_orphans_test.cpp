@@ -9,7 +9,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::check_orphans_test {
 namespace {
 
 TEST(CheckOrphans, AnInodeWithAnotherNameIsNone) {
@@ -44,4 +44,4 @@ TEST(CheckOrphans, AnInodeWithAnotherNameIsNone) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::check_orphans_test

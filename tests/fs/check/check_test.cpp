@@ -12,7 +12,7 @@
 #include "tests/support/fault_disk.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren::test {
+namespace warren::test::check_test {
 namespace {
 
 TEST(Check, FreshVolumesAreClean) {
@@ -360,4 +360,4 @@ TEST_F(CheckTest, LostFilesGoToTheRootWithoutAFreeInode) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::check_test

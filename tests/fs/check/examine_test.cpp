@@ -16,7 +16,7 @@
 #include "tests/support/check_sample.hpp"
 #include "tests/support/lockstep_team.hpp"
 
-namespace warren::test {
+namespace warren::test::examine_test {
 namespace {
 
 using ops::examine::Exam;
@@ -157,4 +157,4 @@ TEST(CrcParts, AddUpToTheCrcOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::examine_test

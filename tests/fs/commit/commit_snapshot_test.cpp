@@ -22,7 +22,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/twin_store.hpp"
 
-namespace warren {
+namespace warren::commit_snapshot_test {
 namespace {
 
 using format::Block;
@@ -341,4 +341,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, CommitMoment,
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::commit_snapshot_test

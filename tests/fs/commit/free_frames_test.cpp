@@ -19,7 +19,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::free_frames_test {
 namespace {
 
 class FreeFrames : public testing::Test {
@@ -120,4 +120,4 @@ TEST_F(FreeFrames, BesideOthersWhoTakeAndFreeThem) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::free_frames_test

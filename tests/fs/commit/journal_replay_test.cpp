@@ -16,7 +16,7 @@
 #include "fs/format/check_block.hpp"
 #include "tests/support/memory_disk.hpp"
 
-namespace warren {
+namespace warren::journal_replay_test {
 namespace {
 
 using format::Block;
@@ -190,4 +190,4 @@ TEST(JournalReplay, soundBytesThatLieAreNoTransaction) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::journal_replay_test

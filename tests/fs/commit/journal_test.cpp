@@ -21,7 +21,7 @@
 #include "tests/support/memory_disk.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren {
+namespace warren::journal_test {
 namespace {
 
 using format::Block;
@@ -430,4 +430,4 @@ TEST(JournalDeathTest, stopsOnABrokenContract) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::journal_test

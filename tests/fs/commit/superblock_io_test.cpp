@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "tests/fs/volume/raw_volume.hpp"
 
-namespace warren {
+namespace warren::superblock_io_test {
 namespace {
 
 using namespace raw_volume;
@@ -183,4 +183,4 @@ TEST(SuperblockIo, anotherFileSystemOverAnOldVolumeIsRefused) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::superblock_io_test

@@ -16,7 +16,7 @@
 
 #include "base/random.hpp"
 
-namespace warren::core {
+namespace warren::core::acl_test {
 namespace {
 
 using Entries = std::vector<AclEntry>;
@@ -467,4 +467,4 @@ TEST(AclInheritance, RandomAgreesWithTheModel) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::acl_test

@@ -12,7 +12,7 @@
 
 #include "tests/support/watchdog.hpp"
 
-namespace warren::core {
+namespace warren::core::attribute_block_test {
 namespace {
 
 void append(AttributeBlock& block, const std::string& name, u32 value_length) {
@@ -45,4 +45,4 @@ TEST(AttributeBlock, IsLookedAtInAWritersWay) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::attribute_block_test

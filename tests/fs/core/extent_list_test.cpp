@@ -12,7 +12,7 @@
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::core {
+namespace warren::core::extent_list_test {
 namespace {
 
 using format::BlockPointer;
@@ -188,4 +188,4 @@ TEST(ExtentList, TeamsFindTheSame) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::extent_list_test

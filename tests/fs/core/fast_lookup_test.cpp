@@ -16,7 +16,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 
-namespace warren {
+namespace warren::fast_lookup_test {
 namespace {
 
 using Team = LockstepTeam<4>;
@@ -309,4 +309,4 @@ TEST_F(FastLookupOfFewHashes, saysNothingOfSharedHashes) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::fast_lookup_test

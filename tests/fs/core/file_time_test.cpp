@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::file_time_test {
 namespace {
 
 constexpr i64 last = 9'223'372'036;  // whole seconds in 2^63 - 1 nanoseconds
@@ -41,4 +41,4 @@ TEST(FileTime, ThereAndBack) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::file_time_test

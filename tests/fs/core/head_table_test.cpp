@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::core {
+namespace warren::core::head_table_test {
 namespace {
 
 constexpr u64 block = format::block_size;
@@ -115,4 +115,4 @@ TEST(HeadTable, concurrentUsersNeverSeeAnotherPlace) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::head_table_test

@@ -15,7 +15,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/thread_executor.hpp"
 
-namespace warren {
+namespace warren::held_frames_test {
 namespace {
 
 using format::FrameKind;
@@ -258,4 +258,4 @@ TEST(HeldFrames, giveEveryTeamABlock) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::held_frames_test

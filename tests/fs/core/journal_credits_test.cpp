@@ -22,7 +22,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::journal_credits_test {
 namespace {
 
 using core::JournalCredits;
@@ -296,4 +296,4 @@ TEST(JournalOverrun, isNeverCommittedAndIsInTheLog) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::journal_credits_test

@@ -16,7 +16,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::lockstep_commands_test {
 namespace {
 
 using ops::Command;
@@ -316,4 +316,4 @@ TEST(LockstepCommands, refusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lockstep_commands_test

@@ -25,7 +25,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::lockstep_test {
 namespace {
 
 using Team = LockstepTeam<4>;
@@ -414,4 +414,4 @@ TEST(LockstepTeamDeathTest, tellsWhenLanesPart) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lockstep_test

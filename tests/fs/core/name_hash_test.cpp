@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace warren {
+namespace warren::name_hash_test {
 namespace {
 
 constexpr u64 zero_key[2] = {0, 0};
@@ -61,4 +61,4 @@ TEST(NameHash, DependsOnBothHalvesOfTheKey) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::name_hash_test

@@ -10,7 +10,7 @@
 
 #include "base/random.hpp"
 
-namespace warren::core {
+namespace warren::core::name_pattern_test {
 namespace {
 
 bool is_match(const std::string& pattern, const std::string& name, bool folds_case = false) {
@@ -71,4 +71,4 @@ TEST(NamePattern, AgreesWithFnmatch) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::name_pattern_test

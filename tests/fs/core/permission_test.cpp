@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace warren::core {
+namespace warren::core::permission_test {
 namespace {
 
 constexpr u32 owner = 1000;
@@ -71,4 +71,4 @@ TEST(StickyDirectory, BindsAllButItsOwnerAndThePrivileged) {
 }
 
 }  // namespace
-}  // namespace warren::core
+}  // namespace warren::core::permission_test

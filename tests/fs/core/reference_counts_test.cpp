@@ -9,7 +9,7 @@
 #include "tests/support/open_inside.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::reference_counts_test {
 namespace {
 
 using ops::lookups_mask;
@@ -127,4 +127,4 @@ TYPED_TEST(ReferenceCounts, OpensEndAtTheirBits) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::reference_counts_test

@@ -20,7 +20,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::room_marks_test {
 namespace {
 
 using format::FrameKind;
@@ -240,4 +240,4 @@ TEST_F(RoomMarks, inodesThatComeAndGoInACrowdAreAllFound) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::room_marks_test

@@ -9,7 +9,7 @@
 #include "fs/ops/place_block.hpp"
 #include "tests/support/by_team.hpp"
 
-namespace warren {
+namespace warren::shared_blocks_test {
 namespace {
 
 using format::Block;
@@ -82,4 +82,4 @@ TYPED_TEST(DropExtent, touchesNoCountsThatThePlanHasNotPinned) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shared_blocks_test

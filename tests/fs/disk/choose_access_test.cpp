@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace warren {
+namespace warren::choose_access_test {
 namespace {
 
 /// Figures of the three methods: ns for reads and ns for writes each; 0: the method is refused.
@@ -41,4 +41,4 @@ TEST(AccessFigures, NeverSpeakForAWayThatIsRefused) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::choose_access_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/memory_disk.hpp"
 
-namespace warren {
+namespace warren::fault_disk_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -67,4 +67,4 @@ TEST(FaultDisk, failedWriteLeavesNothingOrHalf) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::fault_disk_test

@@ -16,7 +16,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::file_disk_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -298,4 +298,4 @@ TEST_F(FileDiskTest, saysThatPermissionIsMissing) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::file_disk_test

@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 
-namespace warren {
+namespace warren::memory_disk_test {
 namespace {
 
 constexpr u64 disk_bytes = 256 * kib;
@@ -169,4 +169,4 @@ TEST(MemoryDisk, cutsLeaveWholeSectorsThatWereWritten) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::memory_disk_test

@@ -18,7 +18,7 @@
 #include "fs/disk/file_disk.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::ring_disk_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -268,4 +268,4 @@ TEST(UringRefused, aDiskStaysOnThePlainWay) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::ring_disk_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/check_sample.hpp"
 
-namespace warren::test {
+namespace warren::test::device_examination_test {
 namespace {
 
 class DeviceExaminationTest : public CheckTest {
@@ -77,4 +77,4 @@ TEST_F(DeviceExaminationTest, FindsWrongFieldsUnderARightCrc) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::device_examination_test

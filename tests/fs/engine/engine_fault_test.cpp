@@ -11,7 +11,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace warren {
+namespace warren::engine_fault_test {
 namespace {
 
 /// The calls to an engine, which is lost at the failing one.
@@ -60,4 +60,4 @@ TEST_P(EngineFaultLong, ofEachQuestionIsToldAndDoesNoHarm) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::engine_fault_test

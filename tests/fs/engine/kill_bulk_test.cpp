@@ -23,7 +23,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::kill_bulk_test {
 namespace {
 
 constexpr const char* image_variable = "WARREN_KILL_TEST_IMAGE";
@@ -195,4 +195,4 @@ TEST(KillBulk, leavesASoundVolume) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::kill_bulk_test

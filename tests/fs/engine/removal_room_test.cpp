@@ -11,7 +11,7 @@
 
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::removal_room_test {
 namespace {
 
 using cuda_engine::removal_shape_for;
@@ -102,4 +102,4 @@ TEST(RemovalRoom, ofTheOrphansIsEnoughForAsManyNamesAsItWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::removal_room_test

@@ -7,7 +7,7 @@
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/lookup_questions.hpp"
 
-namespace warren {
+namespace warren::replica_test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(ReplicaOnHost, ReplicaTest, HostReplica);
 
@@ -195,4 +195,4 @@ TEST(ReplicaBesideWriters, readersFindItThoughTheMemoryIsReleased) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::replica_test

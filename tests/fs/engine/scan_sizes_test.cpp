@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace warren {
+namespace warren::scan_sizes_test {
 namespace {
 
 constexpr u32 deep = ~u32{0};
@@ -47,4 +47,4 @@ TEST(ScanSizes, learnsTheShareOfOtherDirectories) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::scan_sizes_test

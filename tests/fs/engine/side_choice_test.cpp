@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::side_choice_test {
 namespace {
 
 constexpr u64 all_items = 1'000'000;
@@ -284,4 +284,4 @@ TEST(SideChoice, keepsKindsApart) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::side_choice_test

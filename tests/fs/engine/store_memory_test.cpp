@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-namespace warren {
+namespace warren::store_memory_test {
 namespace {
 
 /// Whether huge pages were asked for at this address (proc(5), VmFlags in smaps).
@@ -50,4 +50,4 @@ TEST(StoreMemory, AsksForHugePagesForNewFramesAlone) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::store_memory_test

@@ -9,7 +9,7 @@
 
 #include "tests/support/thread_executor.hpp"
 
-namespace warren {
+namespace warren::taken_once_test {
 namespace {
 
 using Clock = TakenOnce::Clock;
@@ -79,4 +79,4 @@ TEST(TakenOnce, IsTakenByOneOfMany) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::taken_once_test

@@ -19,7 +19,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::twin_engines_test {
 namespace {
 
 struct TwinPlan {
@@ -238,4 +238,4 @@ TEST(TwinEnginesLong, aMillionOperationsAgreeWithDeduplication) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::twin_engines_test

@@ -8,7 +8,7 @@
 #include "fs/ops/new_inode.hpp"
 #include "fs/ops/removal_rules.hpp"
 
-namespace warren::ops {
+namespace warren::ops::inode_rules_test {
 namespace {
 
 constexpr u32 directory_group = 100;
@@ -148,4 +148,4 @@ TEST_F(InodeFate, OfDamageIsSeenBeforeAnythingIsFreed) {
 }
 
 }  // namespace
-}  // namespace warren::ops
+}  // namespace warren::ops::inode_rules_test

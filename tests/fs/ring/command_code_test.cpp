@@ -10,7 +10,7 @@
 #include "tests/fs/ring/command_sample.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::ring {
+namespace warren::ring::command_code_test {
 namespace {
 
 constexpr RingShape small_shape{8, 64 * kib};
@@ -422,4 +422,4 @@ TEST(ReplyCode, AttributesLieInTheInodeWhereItSays) {
 }
 
 }  // namespace
-}  // namespace warren::ring
+}  // namespace warren::ring::command_code_test

@@ -18,7 +18,7 @@
 #include "fs/ring/parking.hpp"
 #include "fs/ring/reader.hpp"
 
-namespace warren::ring {
+namespace warren::ring::pool_test {
 namespace {
 
 constexpr u32 commands_sent = 1000;
@@ -224,4 +224,4 @@ TEST(RingPool, ShapesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace warren::ring
+}  // namespace warren::ring::pool_test

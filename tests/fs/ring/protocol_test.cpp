@@ -17,7 +17,7 @@
 #include "tests/support/failing_allocations.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::ring {
+namespace warren::ring::protocol_test {
 namespace {
 
 constexpr u32 patience_ms = 60'000;
@@ -365,4 +365,4 @@ TEST(ArenaSpace, GivesAndTakes) {
 }
 
 }  // namespace
-}  // namespace warren::ring
+}  // namespace warren::ring::protocol_test

@@ -18,7 +18,7 @@
 #include "tests/support/uncounted_disk.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::allocation_fault_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -162,4 +162,4 @@ TEST_P(AllocationFault, ofAnOpeningIsToldAndTheNextOneSucceeds) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::allocation_fault_test

@@ -11,7 +11,7 @@
 #include "tests/fs/volume/batch_twins.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::batches_test {
 namespace {
 
 TEST(Batches, DoWhatTheirItemsDoOneByOne) {
@@ -183,4 +183,4 @@ TEST(Batches, EndWhereTheVolumeIsFull) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::batches_test

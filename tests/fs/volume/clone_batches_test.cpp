@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::clone_batches_test {
 namespace {
 
 class CloneBatches : public testing::TestWithParam<std::string> {
@@ -78,8 +78,8 @@ void CloneBatches::make_random_file(Handle in, const std::string& name) {
     const Handle file = make(in, name, {.mode = 0100000 | static_cast<u32>(random_.below(07777))});
     if (kind < 6) return;
     if (kind < 10) return fill(file, 0, 1 + random_.below(128));
-    fill(file, 0, 1 + random_.below(kind < 20 ? 3 * block : 40 * block));
-    if (kind == 22) fill(file, 60 * block, block);  // another extent
+    fill(file, 0, 1 + random_.below(kind < 20 ? 3 * block_bytes : 40 * block_bytes));
+    if (kind == 22) fill(file, 60 * block_bytes, block_bytes);  // another extent
     if (kind == 23) {
         const Bytes value = random_bytes(random_, 20);
         ASSERT_EQ(volume_->set_attribute(anybody, file, "user.note", value), Errc::ok);
@@ -152,7 +152,7 @@ TEST_P(CloneBatches, ShowWhatTheirSourceShows) {
         for (const auto& [name, inode] : list_names(*volume_, one)) {
             const Attributes file = *volume_->attributes(*volume_->handle_of(inode));
             if ((file.mode & 0170000) == 0100000)
-                fill(file.handle, 0, 1 + random_.below(2 * block));
+                fill(file.handle, 0, 1 + random_.below(2 * block_bytes));
         }
         remove("two");
         EXPECT_TRUE(look("/tree") == source);
@@ -171,7 +171,7 @@ TEST_P(CloneBatches, NeedThePermissionThatACopyNeeds) {
     ASSERT_TRUE(volume_->set_attributes(anybody, volume_->root(), open_to_all));
     const Handle tree = make(volume_->root(), "tree", {.mode = 040755});
     for (u32 i = 0; i < 100; ++i)
-        fill(make(tree, "file" + std::to_string(i), {.mode = 0104755}), 0, block);
+        fill(make(tree, "file" + std::to_string(i), {.mode = 0104755}), 0, block_bytes);
     const auto clone_as_user = [&](const std::string& name) {
         ClonedTree done;
         const Errc code = volume_->clone(user, tree, volume_->root(), name, done);
@@ -201,7 +201,7 @@ class ManyFiles : public CloneBatches {
     void make_files(u64 count) {
         const Handle tree = make(volume_->root(), "tree", {.mode = 040755});
         for (u64 i = 0; i < count; ++i)
-            fill(make(tree, "file" + std::to_string(i)), 0, block);
+            fill(make(tree, "file" + std::to_string(i)), 0, block_bytes);
     }
 };
 
@@ -248,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, CloneBatches, engines, name_of_engine);
 INSTANTIATE_TEST_SUITE_P(Engines, ManyFiles, engines, name_of_engine);
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::clone_batches_test

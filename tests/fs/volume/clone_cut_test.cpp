@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::clone_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;  // with the smallest journal
@@ -60,4 +60,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, CloneCuts,
                          [](const auto& way) { return way.param; });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::clone_cut_test

@@ -17,7 +17,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::clone_test {
 namespace {
 
 constexpr u32 type_mask = 0170000;
@@ -120,15 +120,15 @@ void Clone::make_tree() {
     fill(make(tree, "large"), 0, 10 * 2 * mib);  // more block groups than one operation takes
     const Handle sparse = make(tree, "sparse");
     for (u64 i = 0; i < 12; ++i)
-        fill(sparse, i * 3 * block, block);
+        fill(sparse, i * 3 * block_bytes, block_bytes);
     AttributeChange size;
     size.which = AttributeChange::size;
-    size.new_size = 100 * block + 7;
+    size.new_size = 100 * block_bytes + 7;
     ASSERT_TRUE(volume_->set_attributes({.check = false}, sparse, size));
     ASSERT_TRUE(volume_->set_attributes({.check = false}, make(tree, "hole"), size));
     const Handle reserved = make(inner, "reserved");
     ASSERT_EQ(volume_->open_file(reserved), Errc::ok);
-    ASSERT_EQ(volume_->allocate(reserved, Allocate::reserve, 0, 5 * block), Errc::ok);
+    ASSERT_EQ(volume_->allocate(reserved, Allocate::reserve, 0, 5 * block_bytes), Errc::ok);
     ASSERT_EQ(volume_->release(reserved), Errc::ok);
     make(tree, "link", {.mode = 0120777, .target = "small"});
     const std::string far(1000, 'x');
@@ -137,7 +137,7 @@ void Clone::make_tree() {
     make(tree, "pipe", {.mode = 0010600});
     make(inner, "socket", {.mode = 0140755});
     const Handle named = make(tree, "named");
-    fill(named, 0, 2 * block);
+    fill(named, 0, 2 * block_bytes);
     ASSERT_TRUE(volume_->link({.check = false}, named, inner, "again"));
     ASSERT_TRUE(volume_->link({.check = false}, named, root(), "outside"));
     const Bytes value = random_bytes(random_, 300);
@@ -175,13 +175,13 @@ TEST_P(Clone, KeepsEverythingAndSharesTheBlocks) {
         EXPECT_EQ(space.exclusive(), 0u) << name;
     }
     const Bytes old = bytes_of(at("/tree/large"));
-    fill(at("/copy/large"), 3 * block, 10 * block);
+    fill(at("/copy/large"), 3 * block_bytes, 10 * block_bytes);
     fill(at("/tree/inner/block"), 0, 5000);
     EXPECT_EQ(bytes_of(at("/tree/large")), old);
     EXPECT_NE(bytes_of(at("/copy/inner/block")), bytes_of(at("/tree/inner/block")));
     Removal removal;
     ASSERT_EQ(volume_->remove_tree({.check = false}, root(), "tree", removal), Errc::ok);
-    EXPECT_EQ(bytes_of(at("/copy/sparse")).size(), 100 * block + 7);
+    EXPECT_EQ(bytes_of(at("/copy/sparse")).size(), 100 * block_bytes + 7);
     expect_counts_agree(*volume_);
     volume_.close_and_check();
 }
@@ -249,7 +249,7 @@ TEST_P(Clone, NeedsThePermissionThatACopyNeeds) {
     const Handle tree = make(root(), "tree", {.mode = 042755});
     const Handle below = make(tree, "below", {.mode = 040755});
     const Handle file = make(below, "file", {.mode = 0106644});
-    fill(file, 0, 2 * block);
+    fill(file, 0, 2 * block_bytes);
     AttributeChange owner;
     owner.which = AttributeChange::user | AttributeChange::group | AttributeChange::mode;
     owner.new_user = 17;
@@ -441,7 +441,7 @@ TEST_P(Clone, BesideWritersAndRenames) {
     for (u64 i = 0; i < files; ++i) {
         handles.push_back(make(one, "f" + std::to_string(i)));
         ASSERT_EQ(volume_->open_file(handles.back()), Errc::ok);
-        put(*volume_, handles.back(), 0, Bytes(3 * block, std::byte{'a'}));
+        put(*volume_, handles.back(), 0, Bytes(3 * block_bytes, std::byte{'a'}));
     }
     std::atomic<bool> ends{false};
     std::thread writer([&] {
@@ -455,7 +455,7 @@ TEST_P(Clone, BesideWritersAndRenames) {
                 static_cast<void>(volume_->rename(anyone, other, name, one, name));
             } else {
                 put(*volume_, handles[i], 0,
-                    Bytes(3 * block, static_cast<std::byte>('a' + random.below(26))));
+                    Bytes(3 * block_bytes, static_cast<std::byte>('a' + random.below(26))));
             }
         }
     });
@@ -465,7 +465,8 @@ TEST_P(Clone, BesideWritersAndRenames) {
         for (const std::string part : {"/one", "/other"}) {
             for (const auto& [file, inode] : list_names(*volume_, at("/" + name + part))) {
                 const Bytes bytes = bytes_of(*volume_->handle_of(inode));
-                ASSERT_EQ(bytes, Bytes(3 * block, bytes.at(0))) << name << part << "/" << file;
+                ASSERT_EQ(bytes, Bytes(3 * block_bytes, bytes.at(0)))
+                    << name << part << "/" << file;
             }
         }
         Removal removal;
@@ -482,4 +483,4 @@ TEST_P(Clone, BesideWritersAndRenames) {
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, Clone, testing::ValuesIn(block_maps));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::clone_test

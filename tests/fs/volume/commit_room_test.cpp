@@ -17,7 +17,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::commit_room_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -133,4 +133,4 @@ TEST_F(CommitRoom, isAwaitedByACloneWithoutTheLockOfItsSource) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::commit_room_test

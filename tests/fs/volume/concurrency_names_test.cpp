@@ -12,7 +12,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::concurrency_names_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -310,4 +310,4 @@ TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::concurrency_names_test

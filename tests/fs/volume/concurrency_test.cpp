@@ -13,7 +13,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::concurrency_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -413,4 +413,4 @@ TEST_P(Concurrency, renameAgainstRemoveTree) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::concurrency_test

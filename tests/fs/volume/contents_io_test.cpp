@@ -17,7 +17,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::contents_io_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -252,4 +252,4 @@ TEST(ContentsIo, requestsThatOvertakeEachOtherFillOneRun) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::contents_io_test

@@ -12,7 +12,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::crowded_removal_test {
 namespace {
 
 /// Makes changes as soon as a commit has taken its snapshot: during its flushes.
@@ -85,4 +85,4 @@ TEST(CrowdedRemoval, comesToAnEndThoughNoCommitGivesItsStepsRoom) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::crowded_removal_test

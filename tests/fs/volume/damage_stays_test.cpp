@@ -8,7 +8,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren::test {
+namespace warren::test::damage_stays_test {
 namespace {
 
 /// A volume's answers about one path: error codes, and the contents.
@@ -197,4 +197,4 @@ TEST(DamageStaysInADyingTree, andInodesThatGetItsNumbersAreSafe) {
 }
 
 }  // namespace
-}  // namespace warren::test
+}  // namespace warren::test::damage_stays_test

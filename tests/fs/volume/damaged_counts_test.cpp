@@ -17,7 +17,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/two_looks.hpp"
 
-namespace warren {
+namespace warren::damaged_counts_test {
 namespace {
 
 using format::FrameEntry;
@@ -42,7 +42,7 @@ void damage_counts(Disk& disk, const CountsChange& change, bool is_sealed = true
     const auto& superblock = reinterpret_cast<const format::Superblock&>(first);
     const u64 volume = superblock.header.volume;
     for (u64 i = 0; i < superblock.frame_table_blocks; ++i) {
-        const u64 table_place = superblock.frame_table_offset + i * block;
+        const u64 table_place = superblock.frame_table_offset + i * block_bytes;
         format::Block table;
         ASSERT_EQ(disk.read(table_place, bytes_of(table)), Errc::ok);
         for (format::FrameEntry& entry :
@@ -96,7 +96,7 @@ TEST_P(DamagedCounts, AreFoundAndCountedAgain) {
         ASSERT_EQ(volume_->open_file(source), Errc::ok);
         ASSERT_EQ(volume_->open_file(target), Errc::ok);
         EXPECT_EQ(contents(*volume_, source), bytes);
-        put(*volume_, target, 0, Bytes(block, std::byte{9}));
+        put(*volume_, target, 0, Bytes(block_bytes, std::byte{9}));
         EXPECT_EQ(contents(*volume_, source), bytes) << "written through the other file";
         share(source, target);
     }
@@ -122,7 +122,7 @@ const Damage unreadable[] = {
 /// Three files share blocks; one of them is in a directory.
 class Sharers {
  public:
-    explicit Sharers(Random& random) : bytes(random_bytes(random, 100 * block)) {}
+    explicit Sharers(Random& random) : bytes(random_bytes(random, 100 * block_bytes)) {}
 
     void make(Volume& volume) {
         tree = make_directory(volume, volume.root(), "tree");
@@ -152,7 +152,7 @@ class Sharers {
     }
 
     const Bytes bytes;
-    const Bytes other_bytes = Bytes(20 * block, std::byte{5});
+    const Bytes other_bytes = Bytes(20 * block_bytes, std::byte{5});
     Handle tree;
     Handle source;
     Handle target;
@@ -182,12 +182,12 @@ TEST_P(DamagedCounts, AreAnErrorUntilTheyAreRepaired) {
         const u64 inodes = volume->statistics().inodes_used;
         AttributeChange shorter;
         shorter.which = AttributeChange::size;
-        for (const u64 size : {u64{0}, 10 * block}) {
+        for (const u64 size : {u64{0}, 10 * block_bytes}) {
             shorter.new_size = size;
             EXPECT_EQ(volume->set_attributes({}, files.target, shorter).code(), Errc::corrupt);
         }
         const auto share = [&](Handle from, Handle to) {
-            return volume->share_range(from, 0, to, 0, 10 * block).code();
+            return volume->share_range(from, 0, to, 0, 10 * block_bytes).code();
         };
         EXPECT_EQ(volume->write(files.target, 0, Bytes(10, std::byte{1})).code(), Errc::corrupt);
         EXPECT_EQ(volume->allocate(files.target, Allocate::punch_hole, 0, mib), Errc::corrupt);
@@ -271,8 +271,8 @@ TEST_P(DamagedCounts, AreNotNeededForTheFlagAlone) {
     volume_.open();
     EXPECT_TRUE(read_closed(*volume_, files.target) == files.bytes);
     ASSERT_EQ(volume_->open_file(files.target), Errc::ok);
-    put(*volume_, files.target, block, Bytes(block, std::byte{1}));
-    EXPECT_EQ(volume_->allocate(files.target, Allocate::punch_hole, 0, 10 * block), Errc::ok);
+    put(*volume_, files.target, block_bytes, Bytes(block_bytes, std::byte{1}));
+    EXPECT_EQ(volume_->allocate(files.target, Allocate::punch_hole, 0, 10 * block_bytes), Errc::ok);
     EXPECT_EQ(volume_->space_of(files.target)->shared, 0u);
     const Handle copy = open_new("copy");
     share(files.target, copy);
@@ -285,7 +285,7 @@ TEST_P(DamagedCounts, AreNotNeededForTheFlagAlone) {
 /// The count neither wraps around nor changes; other counts of the block may have every bit.
 TEST_P(DamagedCounts, ACountThatIsFullIsNotRaised) {
     const Handle source = open_new("source");
-    put(*volume_, source, 0, Bytes(8 * block, std::byte{1}));
+    put(*volume_, source, 0, Bytes(8 * block_bytes, std::byte{1}));
     const Handle target = open_new("target");
     share(source, target);
     for (const u32 full : {~u32{0}, ~u32{0} - 1}) {
@@ -300,7 +300,7 @@ TEST_P(DamagedCounts, ACountThatIsFullIsNotRaised) {
         ASSERT_EQ(volume_->open_file(source), Errc::ok);
         ASSERT_EQ(volume_->open_file(target), Errc::ok);
         const Handle third = open_new("third");
-        const Result<u64> shared = volume_->share_range(source, 0, third, 0, 8 * block);
+        const Result<u64> shared = volume_->share_range(source, 0, third, 0, 8 * block_bytes);
         EXPECT_EQ(shared.code(), full == ~u32{0} ? Errc::too_many_links : Errc::ok);
         EXPECT_EQ(volume_->space_of(third)->shared, full == ~u32{0} ? 0u : 8u);
         remove(third, "third");
@@ -345,7 +345,7 @@ TEST_P(FullCounts, LetClonesAddWhatFits) {
     open();
     const Handle tree = make_directory(*volume_, volume_->root(), "tree");
     const Handle first = make_file(*volume_, tree, "first");
-    const Bytes bytes(8 * block, std::byte{1});
+    const Bytes bytes(8 * block_bytes, std::byte{1});
     ASSERT_EQ(volume_->open_file(first), Errc::ok);
     put(*volume_, first, 0, bytes);
     ASSERT_EQ(volume_->release(first), Errc::ok);
@@ -417,7 +417,7 @@ TEST(FullCountsOfDedup, MakeWritesTakeBlocks) {
         return volume->space_of(file)->shared;
     };
     EXPECT_EQ(write("first"), 0u);
-    EXPECT_EQ(write("second"), bytes.size() / block);
+    EXPECT_EQ(write("second"), bytes.size() / block_bytes);
     const core::Store& store = inside->store();
     for (u64 frame = 0; frame < store.frame_count; ++frame) {
         const format::BlockPointer counts{store.frame(frame).references};
@@ -431,4 +431,4 @@ TEST(FullCountsOfDedup, MakeWritesTakeBlocks) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::damaged_counts_test

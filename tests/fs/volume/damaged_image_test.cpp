@@ -18,7 +18,7 @@
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watchdog.hpp"
 
-namespace warren {
+namespace warren::damaged_image_test {
 namespace {
 
 using format::Block;
@@ -279,4 +279,4 @@ TEST_P(DamagedImage, isReplayedWithoutHarmWhateverTheByteLong) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::damaged_image_test

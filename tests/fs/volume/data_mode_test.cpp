@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::data_mode_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -288,4 +288,4 @@ TEST_P(DataModes, eachWriteThatFailsIsToldAndLosesNothingSynced) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::data_mode_test

@@ -11,7 +11,7 @@
 #include "base/rate_limit.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 
-namespace warren {
+namespace warren::dedup_filler_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -66,7 +66,8 @@ class DedupFilling : public testing::TestWithParam<u64> {
 TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
     reopen(filling(0, GetParam()));
     std::vector<Bytes> files;
-    for (const u64 size : {u64{129}, u64{5000}, 8 * block, 300 * block + 1, 2000 * block})
+    for (const u64 size :
+         {u64{129}, u64{5000}, 8 * block_bytes, 300 * block_bytes + 1, 2000 * block_bytes})
         files.push_back(random_bytes(random_, size));
     u64 total = 0;
     for (const Bytes& bytes : files) {
@@ -75,11 +76,11 @@ TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
     }
     // With holes and blocks of zeros, which are neither read nor indexed.
     const Handle sparse = write_new("sparse", files[2]);
-    put(*volume_, sparse, 5 * mib, Bytes(16 * block));
+    put(*volume_, sparse, 5 * mib, Bytes(16 * block_bytes));
     reopen(filling(unlimited, GetParam()));
     wait_until_filled();
     EXPECT_GE(statistics().filled_bytes, total);
-    EXPECT_LT(statistics().filled_bytes, total + 64 * block);
+    EXPECT_LT(statistics().filled_bytes, total + 64 * block_bytes);
     for (const Bytes& bytes : files) {
         const Handle copy = write_new("copy of " + std::to_string(bytes.size()), bytes);
         EXPECT_EQ(contents(*volume_, copy), bytes);
@@ -92,11 +93,12 @@ TEST_P(DedupFilling, WhatTheVolumeHeldIsShared) {
 TEST_P(DedupFilling, AFileIsReadThoughItWasMadeInTheTickOfTheOpening) {
     reopen(filling(0, GetParam()));
     for (u64 files = 1; files <= 20; ++files) {
-        EXPECT_EQ(volume_->release(write_new(std::to_string(files), random_bytes(random_, block))),
-                  Errc::ok);
+        EXPECT_EQ(
+            volume_->release(write_new(std::to_string(files), random_bytes(random_, block_bytes))),
+            Errc::ok);
         reopen(filling(unlimited, GetParam()));
         wait_until_filled();
-        ASSERT_EQ(statistics().filled_bytes, files * block);
+        ASSERT_EQ(statistics().filled_bytes, files * block_bytes);
     }
     close_and_check();
 }
@@ -150,7 +152,7 @@ TEST_P(DedupFilling, BesideWritersAndRemovals) {
     const Bytes bytes = random_bytes(random_, 2 * mib);
     const auto name = [](u64 number) { return "file " + std::to_string(number); };
     const auto part = [&](u64 number) {
-        return Bytes(bytes.data() + number * block, bytes.data() + bytes.size());
+        return Bytes(bytes.data() + number * block_bytes, bytes.data() + bytes.size());
     };
     for (u64 i = 0; i < files; i += 2)
         EXPECT_EQ(volume_->release(write_new(name(i), part(i))), Errc::ok);
@@ -185,4 +187,4 @@ TEST(RateLimit, SpreadsWorkAndSavesNothingUp) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::dedup_filler_test

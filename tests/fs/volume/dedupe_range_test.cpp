@@ -22,7 +22,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
 
-namespace warren {
+namespace warren::dedupe_range_test {
 namespace {
 
 class DedupeRange : public SharingVolume {
@@ -58,7 +58,7 @@ TEST_P(DedupeRange, EqualFilesCostTheBlocksOfOne) {
     expect_deduped(source, target, bytes.size());
     ASSERT_EQ(volume_->sync(), Errc::ok);
     // Reference counts of at most eleven block groups, and leaves of extents.
-    EXPECT_LE(used_blocks(*volume_) + bytes.size() / block + 1, before + 14);
+    EXPECT_LE(used_blocks(*volume_) + bytes.size() / block_bytes + 1, before + 14);
     const Attributes is = *volume_->attributes(target);
     EXPECT_EQ(is.size, was.size);
     EXPECT_EQ(is.blocks, was.blocks);
@@ -73,7 +73,7 @@ TEST_P(DedupeRange, EqualFilesCostTheBlocksOfOne) {
 }
 
 TEST_P(DedupeRange, DifferentBytesStayApart) {
-    Bytes bytes = random_bytes(random_, 2 * mib + 3 * block);
+    Bytes bytes = random_bytes(random_, 2 * mib + 3 * block_bytes);
     const Handle source = open_with("source", bytes);
     bytes.back() ^= std::byte{1};
     const Handle target = open_with("target", bytes);
@@ -83,21 +83,22 @@ TEST_P(DedupeRange, DifferentBytesStayApart) {
     EXPECT_TRUE(done->differs);
     EXPECT_EQ(done->bytes, 0u);
     EXPECT_EQ(used_blocks(*volume_), before);
-    EXPECT_EQ(dedupe(source, 0, target, 0, bytes.size() - block)->bytes, bytes.size() - block);
+    EXPECT_EQ(dedupe(source, 0, target, 0, bytes.size() - block_bytes)->bytes,
+              bytes.size() - block_bytes);
     volume_.close_and_check();
 }
 
 TEST_P(DedupeRange, ALengthThatIsNoMultipleOfABlockIsSharedWhereBothFilesEnd) {
-    const Bytes bytes = random_bytes(random_, 3 * block + 200);
+    const Bytes bytes = random_bytes(random_, 3 * block_bytes + 200);
     const Handle source = open_with("source", bytes);
     const Handle target = open_with("target", bytes);
     const Handle longer = open_with("longer", bytes);
     put(*volume_, longer, bytes.size(), Bytes(10, std::byte{0}));
-    EXPECT_EQ(dedupe(source, 0, target, 0, 2 * block + 5)->bytes, 2 * block);
+    EXPECT_EQ(dedupe(source, 0, target, 0, 2 * block_bytes + 5)->bytes, 2 * block_bytes);
     EXPECT_EQ(dedupe(source, 0, target, 0, 5)->bytes, 0u);
     EXPECT_EQ(dedupe(source, 0, target, 0, 0)->bytes, 0u);
-    EXPECT_EQ(dedupe(source, 0, longer, 0, bytes.size())->bytes, 3 * block);
-    EXPECT_EQ(dedupe(longer, 0, source, 0, bytes.size())->bytes, 3 * block);
+    EXPECT_EQ(dedupe(source, 0, longer, 0, bytes.size())->bytes, 3 * block_bytes);
+    EXPECT_EQ(dedupe(longer, 0, source, 0, bytes.size())->bytes, 3 * block_bytes);
     EXPECT_EQ(dedupe(source, 0, target, 0, bytes.size())->bytes, bytes.size());
     for (const Handle file : {source, target})
         EXPECT_EQ(contents(*volume_, file), bytes);
@@ -105,23 +106,23 @@ TEST_P(DedupeRange, ALengthThatIsNoMultipleOfABlockIsSharedWhereBothFilesEnd) {
 }
 
 TEST_P(DedupeRange, PartsOfOneFileAreShared) {
-    const Bytes part = random_bytes(random_, 40 * block);
+    const Bytes part = random_bytes(random_, 40 * block_bytes);
     const Handle file = open_with("file", part);
-    put(*volume_, file, 60 * block, part);
+    put(*volume_, file, 60 * block_bytes, part);
     const u64 before = used_blocks(*volume_);
-    EXPECT_EQ(dedupe(file, 0, file, 60 * block, part.size())->bytes, part.size());
+    EXPECT_EQ(dedupe(file, 0, file, 60 * block_bytes, part.size())->bytes, part.size());
     ASSERT_EQ(volume_->sync(), Errc::ok);
     EXPECT_LE(used_blocks(*volume_) + 40, before + 4);
-    put(*volume_, file, 0, Bytes(block, std::byte{7}));
+    put(*volume_, file, 0, Bytes(block_bytes, std::byte{7}));
     Bytes found(part.size());
-    ASSERT_EQ(*volume_->read(file, 60 * block, found), found.size());
+    ASSERT_EQ(*volume_->read(file, 60 * block_bytes, found), found.size());
     EXPECT_EQ(found, part);
     volume_.close_and_check();
 }
 
 TEST_P(DedupeRange, HolesAreSharedToo) {
     const Handle source = open_with("source", Bytes(1, std::byte{1}));
-    put(*volume_, source, 100 * block, Bytes(block, std::byte{1}));
+    put(*volume_, source, 100 * block_bytes, Bytes(block_bytes, std::byte{1}));
     const Bytes bytes = contents(*volume_, source);
     const Handle target = open_with("target", bytes);
     expect_deduped(source, target, bytes.size());
@@ -146,34 +147,36 @@ TEST_P(DedupeRange, BytesInAnInodeStayThere) {
 }
 
 TEST_P(DedupeRange, BadRangesAreRefused) {
-    const Bytes bytes(4 * block, std::byte{1});
+    const Bytes bytes(4 * block_bytes, std::byte{1});
     const Handle source = open_with("source", bytes);
     const Handle target = open_with("target", bytes);
     const auto code_of = [&](u64 offset, u64 target_offset, u64 length) {
         return dedupe(source, offset, target, target_offset, length).code();
     };
-    EXPECT_EQ(code_of(1, 0, block), Errc::invalid);
-    EXPECT_EQ(code_of(0, 1, block), Errc::invalid);
-    EXPECT_EQ(code_of(block, 0, 4 * block), Errc::invalid) << "behind the end of the source";
-    EXPECT_EQ(code_of(0, block, 4 * block), Errc::invalid) << "behind the end of the target";
-    EXPECT_EQ(code_of(8 * block, 0, block), Errc::invalid);
-    EXPECT_EQ(code_of(block, 0, ~u64{0}), Errc::invalid);
-    EXPECT_EQ(code_of(~u64{0} - block + 1, 0, block), Errc::invalid);
-    EXPECT_EQ(dedupe(source, 0, source, block, 2 * block).code(), Errc::invalid);
-    EXPECT_EQ(dedupe(source, 0, source, 0, block).code(), Errc::invalid);
-    EXPECT_EQ(dedupe(source, 0, volume_->root(), 0, block).code(), Errc::is_directory);
-    EXPECT_EQ(dedupe(volume_->root(), 0, target, 0, block).code(), Errc::is_directory);
+    EXPECT_EQ(code_of(1, 0, block_bytes), Errc::invalid);
+    EXPECT_EQ(code_of(0, 1, block_bytes), Errc::invalid);
+    EXPECT_EQ(code_of(block_bytes, 0, 4 * block_bytes), Errc::invalid)
+        << "behind the end of the source";
+    EXPECT_EQ(code_of(0, block_bytes, 4 * block_bytes), Errc::invalid)
+        << "behind the end of the target";
+    EXPECT_EQ(code_of(8 * block_bytes, 0, block_bytes), Errc::invalid);
+    EXPECT_EQ(code_of(block_bytes, 0, ~u64{0}), Errc::invalid);
+    EXPECT_EQ(code_of(~u64{0} - block_bytes + 1, 0, block_bytes), Errc::invalid);
+    EXPECT_EQ(dedupe(source, 0, source, block_bytes, 2 * block_bytes).code(), Errc::invalid);
+    EXPECT_EQ(dedupe(source, 0, source, 0, block_bytes).code(), Errc::invalid);
+    EXPECT_EQ(dedupe(source, 0, volume_->root(), 0, block_bytes).code(), Errc::is_directory);
+    EXPECT_EQ(dedupe(volume_->root(), 0, target, 0, block_bytes).code(), Errc::is_directory);
     const auto link =
         volume_->create({}, volume_->root(), "link", {.mode = 0120777, .target = "source"});
-    EXPECT_EQ(dedupe(link->handle, 0, target, 0, block).code(), Errc::invalid);
+    EXPECT_EQ(dedupe(link->handle, 0, target, 0, block_bytes).code(), Errc::invalid);
     remove(source, "source");
-    EXPECT_EQ(code_of(0, 0, block), Errc::stale);
+    EXPECT_EQ(code_of(0, 0, block_bytes), Errc::stale);
     EXPECT_EQ(contents(*volume_, target), bytes);
     volume_.close_and_check();
 }
 
 TEST_P(DedupeRange, OnlyReadersOfTheSourceAndOwnersOrWritersOfTheTargetMayDedupe) {
-    const Bytes bytes(4 * block, std::byte{1});
+    const Bytes bytes(4 * block_bytes, std::byte{1});
     const Handle source = open_with("source", bytes);
     const Handle target = open_with("target", bytes);
     AttributeChange change;
@@ -183,7 +186,7 @@ TEST_P(DedupeRange, OnlyReadersOfTheSourceAndOwnersOrWritersOfTheTargetMayDedupe
     change.new_group = 100;
     ASSERT_TRUE(volume_->set_attributes({}, target, change));
     const auto code_for = [&](const Caller& caller) {
-        return volume_->dedupe_range(caller, source, 0, target, 0, block).code();
+        return volume_->dedupe_range(caller, source, 0, target, 0, block_bytes).code();
     };
     EXPECT_EQ(code_for({.user = 0}), Errc::ok);
     EXPECT_EQ(code_for({.user = 1000, .group = 1000}), Errc::ok) << "owns it, may not write";
@@ -197,7 +200,7 @@ TEST_P(DedupeRange, OnlyReadersOfTheSourceAndOwnersOrWritersOfTheTargetMayDedupe
 }
 
 TEST_P(DedupeRange, AReadOnlyVolumeStaysAsItIs) {
-    const Bytes bytes(4 * block, std::byte{1});
+    const Bytes bytes(4 * block_bytes, std::byte{1});
     const Handle source = open_with("source", bytes);
     const Handle target = open_with("target", bytes);
     ASSERT_EQ(volume_->release(source), Errc::ok);
@@ -207,13 +210,14 @@ TEST_P(DedupeRange, AReadOnlyVolumeStaysAsItIs) {
         OpenOptions how = options();
         how.read_only = true;
         const auto reader = open_on(volume_.disk(), how);
-        EXPECT_EQ(reader->dedupe_range({}, source, 0, target, 0, block).code(), Errc::read_only);
+        EXPECT_EQ(reader->dedupe_range({}, source, 0, target, 0, block_bytes).code(),
+                  Errc::read_only);
     }
     volume_.open();
 }
 
 TEST_P(DedupeRange, AVolumeWithoutSharedBlocksSharesNothing) {
-    const Bytes bytes(4 * block, std::byte{1});
+    const Bytes bytes(4 * block_bytes, std::byte{1});
     const Handle source = open_with("source", bytes);
     const Handle target = open_with("target", bytes);
     ASSERT_EQ(volume_->release(source), Errc::ok);
@@ -227,18 +231,19 @@ TEST_P(DedupeRange, AVolumeWithoutSharedBlocksSharesNothing) {
     format::seal_block(first, superblock.header.volume, 0, superblock.header.transaction);
     ASSERT_EQ(volume_.disk().write(0, raw), Errc::ok);
     volume_.open();
-    EXPECT_EQ(dedupe(source, 0, target, 0, block).code(), Errc::not_supported);
-    EXPECT_EQ(volume_->share_range(source, 0, target, 0, block).code(), Errc::not_supported);
+    EXPECT_EQ(dedupe(source, 0, target, 0, block_bytes).code(), Errc::not_supported);
+    EXPECT_EQ(volume_->share_range(source, 0, target, 0, block_bytes).code(), Errc::not_supported);
 }
 
 /// Writes blocks of few different values to a file, so that many are equal.
 void write_blocks(Volume& volume, Handle file, Bytes& bytes, u64 seed, u64 count) {
     Random random(seed);
     for (u64 i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
-        const u64 offset = random.below(bytes.size() / block) * block;
+        const u64 offset = random.below(bytes.size() / block_bytes) * block_bytes;
         const u64 room = bytes.size() - offset;
-        const u64 length = std::min<u64>(
-            room, random.below(3) == 0 ? 1 + random.below(6000) : block * (1 + random.below(8)));
+        const u64 length =
+            std::min<u64>(room, random.below(3) == 0 ? 1 + random.below(6000)
+                                                     : block_bytes * (1 + random.below(8)));
         const Bytes change(length, static_cast<std::byte>(random.below(2)));
         put(volume, file, offset, change);
         std::ranges::copy(change, bytes.begin() + static_cast<i64>(offset));
@@ -247,7 +252,7 @@ void write_blocks(Volume& volume, Handle file, Bytes& bytes, u64 seed, u64 count
 
 TEST_P(DedupeRange, WritersOfBothSidesKeepTheirBytes) {
     const Seed seed;
-    Bytes models[2] = {Bytes(64 * block), Bytes(64 * block)};
+    Bytes models[2] = {Bytes(64 * block_bytes), Bytes(64 * block_bytes)};
     const Handle files[2] = {open_with("one", models[0]), open_with("other", models[1])};
     const u64 writes = 600 * test_load();
     std::atomic<int> writing = 2;
@@ -263,9 +268,9 @@ TEST_P(DedupeRange, WritersOfBothSidesKeepTheirBytes) {
     for (u64 round = 0; (writing > 0 || (shared == 0 && round < 1000)) && !HasFatalFailure();
          ++round) {
         const u64 from = random.below(2);
-        const u64 offset = random.below(60) * block;
-        const u64 target_offset = random.one_in(2) ? offset : random.below(60) * block;
-        const u64 length = (1 + random.below(4)) * block;
+        const u64 offset = random.below(60) * block_bytes;
+        const u64 target_offset = random.one_in(2) ? offset : random.below(60) * block_bytes;
+        const u64 length = (1 + random.below(4)) * block_bytes;
         const Result<Deduped> done =
             dedupe(files[from], offset, files[1 - from], target_offset, length);
         ASSERT_TRUE(done) << static_cast<int>(done.code());
@@ -294,8 +299,8 @@ void add_dedupe(Script& script, const std::string& from, u64 offset, const std::
 }
 
 constexpr u64 cut_files = 4;
-constexpr u64 first_bytes = 12 * block;  // of each file
-constexpr u64 run_blocks_min = InlineDedup::run_bytes_min / block;
+constexpr u64 first_bytes = 12 * block_bytes;  // of each file
+constexpr u64 run_blocks_min = InlineDedup::run_bytes_min / block_bytes;
 constexpr u64 run_blocks_max = 2 * run_blocks_min;
 std::string path_of(u64 number) {
     return "/f" + std::to_string(number);
@@ -305,10 +310,10 @@ std::string path_of(u64 number) {
 void add_run(Script& script, const std::string& file, u64 offset, const Bytes& text,
              Random& random) {
     const u64 length = run_blocks_min + random.below(run_blocks_max - run_blocks_min + 1);
-    const u64 first = random.below(run_blocks_max - length + 1) * block;
+    const u64 first = random.below(run_blocks_max - length + 1) * block_bytes;
     const u64 skipped = random.one_in(3) ? 100 : 0;
     add_write(script, file, offset + skipped,
-              Bytes(&text[first + skipped], text.data() + first + length * block));
+              Bytes(&text[first + skipped], text.data() + first + length * block_bytes));
 }
 
 /// Bytes that another file has, and zeros, over blocks that files share and such as one has alone.
@@ -317,11 +322,11 @@ void add_overwrites_by_runs(Script& script, const Bytes (&texts)[2]) {
     script.add_sync();
     // In place: nothing but the sharing of these blocks makes a commit wait for their bytes.
     add_write(script, path_of(0), 0, texts[1]);
-    add_write(script, path_of(1), block, texts[1]);
+    add_write(script, path_of(1), block_bytes, texts[1]);
     script.add_sync();
     add_write(script, path_of(2), 0, texts[0]);
-    add_write(script, path_of(2), block, texts[1]);
-    add_write(script, path_of(0), block, run_blocks_min * block, 0);
+    add_write(script, path_of(2), block_bytes, texts[1]);
+    add_write(script, path_of(0), block_bytes, run_blocks_min * block_bytes, 0);
 }
 
 enum class Runs : bool { no, yes };
@@ -331,9 +336,9 @@ enum class Runs : bool { no, yes };
 Script make_workload(u64 seed, u64 steps, Runs runs) {
     Script script;
     Random random(seed);
-    const Bytes texts[] = {random_bytes(random, run_blocks_max * block),
-                           random_bytes(random, run_blocks_max * block)};
-    const Bytes zeros(run_blocks_max * block);
+    const Bytes texts[] = {random_bytes(random, run_blocks_max * block_bytes),
+                           random_bytes(random, run_blocks_max * block_bytes)};
+    const Bytes zeros(run_blocks_max * block_bytes);
     for (u64 i = 0; i < cut_files; ++i) {
         add_create(script, path_of(i));
         add_write(script, path_of(i), 0, first_bytes, 'a');
@@ -342,10 +347,11 @@ Script make_workload(u64 seed, u64 steps, Runs runs) {
     if (runs == Runs::yes) add_overwrites_by_runs(script, texts);
     for (u64 i = 0; i < steps; ++i) {
         const std::string file = path_of(random.below(cut_files));
-        const u64 offset = random.below(8) * block;
+        const u64 offset = random.below(8) * block_bytes;
         switch (random.below(runs == Runs::yes ? 12 : 8)) {
             case 0:
-                add_write(script, file, offset, 4 * block, 'a' + static_cast<int>(random.below(2)));
+                add_write(script, file, offset, 4 * block_bytes,
+                          'a' + static_cast<int>(random.below(2)));
                 break;
             case 1:
                 add_write(script, file, offset + 100, 700, 'b');
@@ -362,8 +368,8 @@ Script make_workload(u64 seed, u64 steps, Runs runs) {
                 add_run(script, file, offset, zeros, random);
                 break;
             default:
-                add_dedupe(script, path_of(random.below(cut_files)), random.below(8) * block, file,
-                           offset, (1 + random.below(4)) * block);
+                add_dedupe(script, path_of(random.below(cut_files)), random.below(8) * block_bytes,
+                           file, offset, (1 + random.below(4)) * block_bytes);
         }
     }
     script.add_sync();
@@ -432,7 +438,7 @@ TEST(DedupeCuts, NoContentsAreLost) {
 /// another file before a commit.
 TEST(DedupeCuts, BlocksThatWereFreedAreNotShared) {
     const Seed seed;
-    constexpr u64 length = 8 * block;
+    constexpr u64 length = 8 * block_bytes;
     const std::string source = "/directory/source";
     const std::pair<const char*, std::function<void(Script&)>> ways[] = {
         {"they stay", [](Script&) {}},
@@ -466,4 +472,4 @@ TEST(DedupeCuts, BlocksThatWereFreedAreNotShared) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::dedupe_range_test

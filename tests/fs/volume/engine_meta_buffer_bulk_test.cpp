@@ -13,7 +13,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/thread_executor.hpp"
 
-namespace warren {
+namespace warren::engine_meta_buffer_bulk_test {
 namespace {
 
 constexpr u64 buffer_blocks = small_meta_buffer / format::block_size;
@@ -190,4 +190,4 @@ TEST_F(EngineMetaBufferBulk, leavesOthersAtWork) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::engine_meta_buffer_bulk_test

@@ -24,7 +24,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/thread_executor.hpp"
 
-namespace warren {
+namespace warren::engine_meta_buffer_test {
 namespace {
 
 using format::Block;
@@ -449,4 +449,4 @@ TEST(MetaBuffer, keepsWhatACommitWritesInAnEngine) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::engine_meta_buffer_test

@@ -24,7 +24,7 @@
 #include "tests/support/two_looks.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::field_mutation_test {
 namespace {
 
 using format::Block;
@@ -423,4 +423,4 @@ TEST_F(FieldMutation, aCheckAndAReaderAgreeLong) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::field_mutation_test

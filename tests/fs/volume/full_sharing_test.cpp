@@ -11,7 +11,7 @@
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::full_sharing_test {
 namespace {
 
 class FullSharing : public SharingVolume {
@@ -36,7 +36,8 @@ class FullSharing : public SharingVolume {
             ASSERT_EQ(volume_->open_file(file), Errc::ok);
         put(*volume_, large, 0, large_);
         for (u64 i = 0; i < 400; ++i)
-            put(*volume_, scattered, 2 * i * block, Bytes(large_.data(), large_.data() + block));
+            put(*volume_, scattered, 2 * i * block_bytes,
+                Bytes(large_.data(), large_.data() + block_bytes));
         for (const Handle file : {large, scattered})
             ASSERT_EQ(volume_->release(file), Errc::ok);
     }
@@ -50,12 +51,13 @@ class FullSharing : public SharingVolume {
         const Handle source = find("origin/large");
         Errc code = Errc::ok;
         for (; code == Errc::ok; ++parts_)
-            code = volume_->share_range(source, 0, part_, 2 * parts_ * block, block).code();
+            code = volume_->share_range(source, 0, part_, 2 * parts_ * block_bytes, block_bytes)
+                       .code();
         EXPECT_EQ(code, Errc::no_space);
     }
     /// Takes all space for contents, then all for metadata.
     void fill() {
-        for (const u64 size : {256 * block, block}) {
+        for (const u64 size : {256 * block_bytes, block_bytes}) {
             const Bytes bytes(size, std::byte{7});
             Result<u64> done = 0;
             for (; done; data_end_ += done ? *done : 0)
@@ -81,7 +83,8 @@ class FullSharing : public SharingVolume {
         EXPECT_GE(free_blocks(), before);
     }
     Errc punch(const std::string& path) {
-        return volume_->allocate(find(path), Allocate::punch_hole, 100 * block, 300 * block);
+        return volume_->allocate(find(path), Allocate::punch_hole, 100 * block_bytes,
+                                 300 * block_bytes);
     }
     Errc resize(const std::string& path, u64 size) {
         AttributeChange change;
@@ -103,7 +106,7 @@ class FullSharing : public SharingVolume {
     }
 
  protected:
-    const Bytes large_ = random_bytes(random_, 900 * block);
+    const Bytes large_ = random_bytes(random_, 900 * block_bytes);
     Handle data_ = open_new("data");
     Handle part_ = open_new("part");
     u64 data_end_ = 0;
@@ -124,8 +127,9 @@ TEST_P(FullSharing, dropsReferencesWithoutABlock) {
 
     expect_dropped("punch", [&] { return punch("origin/large"); });
     expect_dropped("punch scattered", [&] { return punch("copy0/scattered"); });
-    expect_dropped("truncate", [&] { return resize("copy0/large", 10 * block + 5); });
-    expect_dropped("truncate scattered", [&] { return resize("copy1/scattered", 5 * block); });
+    expect_dropped("truncate", [&] { return resize("copy0/large", 10 * block_bytes + 5); });
+    expect_dropped("truncate scattered",
+                   [&] { return resize("copy1/scattered", 5 * block_bytes); });
     expect_dropped("unlink", [&] { return unlink("copy2", "large"); });
     expect_dropped("unlink scattered", [&] { return unlink("copy2", "scattered"); });
     expect_dropped("remove_tree", [&] { return remove_tree("copy3"); });
@@ -152,4 +156,4 @@ TEST_P(FullSharing, dropsReferencesWithoutABlock) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::full_sharing_test

@@ -9,7 +9,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::full_volume_test {
 namespace {
 
 class FullVolume : public testing::TestWithParam<u64> {
@@ -296,4 +296,4 @@ TEST(CollidingNames, ofOneHashEndAt256) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::full_volume_test

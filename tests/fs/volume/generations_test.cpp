@@ -15,7 +15,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::generations_test {
 namespace {
 
 constexpr u64 volume_bytes = 64 * mib;
@@ -161,4 +161,4 @@ TEST_P(GenerationsLong, areNotGivenTwiceThoughMillionsAreMadeBetweenCommits) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::generations_test

@@ -19,7 +19,7 @@
 #include "tests/support/open_inside.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::inline_dedup_test {
 namespace {
 
 constexpr u64 run = InlineDedup::run_bytes_min;
@@ -90,20 +90,20 @@ TEST_P(Deduplicated, TheSameBytesCostTheBlocksOfOneFile) {
 }
 
 TEST_P(Deduplicated, RunsAreFoundWhereverBlocksBegin) {
-    const Bytes bytes = random_bytes(random_, 64 * block);
+    const Bytes bytes = random_bytes(random_, 64 * block_bytes);
     open_with("first", bytes);
-    Bytes other = random_bytes(random_, 64 * block);
-    std::copy_n(&bytes[20 * block], 16 * block, &other[3 * block]);
-    std::copy_n(&bytes[20 * block], 16 * block, &other[40 * block]);
+    Bytes other = random_bytes(random_, 64 * block_bytes);
+    std::copy_n(&bytes[20 * block_bytes], 16 * block_bytes, &other[3 * block_bytes]);
+    std::copy_n(&bytes[20 * block_bytes], 16 * block_bytes, &other[40 * block_bytes]);
     const Handle second = open_with("second", other);
-    EXPECT_EQ(shared(), 32 * block);
+    EXPECT_EQ(shared(), 32 * block_bytes);
     EXPECT_EQ(contents(*volume_, second), other);
     // A write that begins and ends within blocks.
-    const Bytes part(&bytes[block - 10], &bytes[20 * block]);
-    put(*volume_, second, 5 * block - 10, part);
-    std::ranges::copy(part, &other[5 * block - 10]);
+    const Bytes part(&bytes[block_bytes - 10], &bytes[20 * block_bytes]);
+    put(*volume_, second, 5 * block_bytes - 10, part);
+    std::ranges::copy(part, &other[5 * block_bytes - 10]);
     EXPECT_EQ(contents(*volume_, second), other);
-    EXPECT_EQ(shared(), 51 * block);
+    EXPECT_EQ(shared(), 51 * block_bytes);
     volume_.close_and_check();
 }
 
@@ -111,7 +111,7 @@ TEST_P(Deduplicated, ShortRunsAreWrittenAndShortFilesShared) {
     const Bytes bytes = random_bytes(random_, run);
     open_with("first", bytes);
     Bytes other = random_bytes(random_, 2 * run);
-    std::copy_n(bytes.data(), run - block, other.data());
+    std::copy_n(bytes.data(), run - block_bytes, other.data());
     EXPECT_EQ(contents(*volume_, open_with("second", other)), other);
     EXPECT_EQ(shared(), 0u);
     const Bytes small = random_bytes(random_, 5000);
@@ -147,7 +147,7 @@ TEST_P(Deduplicated, ZerosAreNotWritten) {
     Bytes bytes(4 * run);
     bytes[0] = bytes.back() = std::byte{1};
     const Handle file = open_with("file", bytes);
-    EXPECT_EQ(volume_->dedup_statistics().zero_bytes, bytes.size() - 2 * block);
+    EXPECT_EQ(volume_->dedup_statistics().zero_bytes, bytes.size() - 2 * block_bytes);
     EXPECT_EQ(contents(*volume_, file), bytes);
     EXPECT_EQ(volume_->attributes(file)->blocks, 2u);
     put(*volume_, file, 0, Bytes(bytes.size()));
@@ -173,12 +173,12 @@ TEST_P(Deduplicated, ARunMayEndWithAHole) {
 TEST_P(Deduplicated, WhatTheIndexNamesMayHaveChanged) {
     const Bytes bytes = random_bytes(random_, 2 * run);
     const Handle first = open_with("first", bytes);
-    put(*volume_, first, run, random_bytes(random_, block));
+    put(*volume_, first, run, random_bytes(random_, block_bytes));
     EXPECT_EQ(contents(*volume_, open_with("second", bytes)), bytes);
     EXPECT_EQ(shared(), run);
     AttributeChange change;
     change.which = AttributeChange::size;
-    change.new_size = block;
+    change.new_size = block_bytes;
     for (const char* name : {"first", "second"})
         ASSERT_TRUE(volume_->set_attributes({}, volume_->lookup({}, volume_->root(), name)->handle,
                                             change));
@@ -236,7 +236,7 @@ TEST_P(Deduplicated, OnAFullVolumeWhatIsWrittenCanBeRead) {
 
 /// Each round leaves one more block for counts, so that sharing ends later within a run.
 TEST_P(Deduplicated, AWriteThatFailsCountsWhatTheFileHas) {
-    constexpr u64 extent = 256 * block;
+    constexpr u64 extent = 256 * block_bytes;
     const Bytes bytes = random_bytes(random_, 9 * extent);
     const Handle first = open_new("first");
     for (u64 at = bytes.size(); at > 0; at -= extent)  // backwards: no extent continues another
@@ -282,18 +282,18 @@ TEST_P(Deduplicated, ZerosLeaveWhatIsReservedBehindTheEnd) {
     ASSERT_EQ(volume_->allocate(file, Allocate::reserve_keep_size, 0, 4 * run), Errc::ok);
     put(*volume_, file, 0, Bytes(2 * run));
     EXPECT_EQ(contents(*volume_, file), Bytes(2 * run));
-    EXPECT_EQ(volume_->attributes(file)->blocks, 4 * run / block);
+    EXPECT_EQ(volume_->attributes(file)->blocks, 4 * run / block_bytes);
     volume_.close_and_check();
 }
 
 TEST_P(Deduplicated, AFullVolumeTakesZeros) {
     const Handle full = fill_data();
     const Handle file = open_new("zeros");
-    put(*volume_, file, 0, Bytes(64 * block));
-    EXPECT_EQ(contents(*volume_, file), Bytes(64 * block));
+    put(*volume_, file, 0, Bytes(64 * block_bytes));
+    EXPECT_EQ(contents(*volume_, file), Bytes(64 * block_bytes));
     // Over data they give space back.
-    put(*volume_, full, 0, Bytes(64 * block));
-    put(*volume_, file, 0, random_bytes(random_, 32 * block));
+    put(*volume_, full, 0, Bytes(64 * block_bytes));
+    put(*volume_, file, 0, random_bytes(random_, 32 * block_bytes));
     volume_.close_and_check();
 }
 
@@ -316,7 +316,7 @@ TEST_P(Deduplicated, RandomWritesAgainstAModel) {
             continue;
         }
         if (random.one_in(6)) {
-            bytes.resize(random.below(bytes.size() + 2 * block));
+            bytes.resize(random.below(bytes.size() + 2 * block_bytes));
             AttributeChange change;
             change.which = AttributeChange::size;
             change.new_size = bytes.size();
@@ -327,9 +327,9 @@ TEST_P(Deduplicated, RandomWritesAgainstAModel) {
                 const Bytes& part = parts[random.below(parts.size())];
                 written.insert(written.end(), part.begin(), part.end());
             }
-            written.resize(written.size() - (random.one_in(3) ? random.below(block) : 0));
-            u64 offset = random.below(20) * (random.one_in(4) ? block : run / 2);
-            if (random.one_in(4)) offset += random.below(block);
+            written.resize(written.size() - (random.one_in(3) ? random.below(block_bytes) : 0));
+            u64 offset = random.below(20) * (random.one_in(4) ? block_bytes : run / 2);
+            if (random.one_in(4)) offset += random.below(block_bytes);
             put(*volume_, file, offset, written);
             bytes.resize(std::max<u64>(bytes.size(), offset + written.size()));
             std::ranges::copy(written, bytes.begin() + static_cast<i64>(offset));
@@ -475,10 +475,10 @@ TEST(DedupIndex, PutIfFreeTakesNoPlace) {
 TEST(DedupHash, DependsOnTheKey) {
     const u64 keys[][2] = {{1, 2}, {2, 1}};
     Random random(7);
-    const Bytes bytes = random_bytes(random, 3 * block);
-    const std::array<hash::Bytes, 3> blocks = {std::span(bytes).first(block),
-                                               std::span(bytes).subspan(block, block),
-                                               std::span(bytes).subspan(2 * block, 100)};
+    const Bytes bytes = random_bytes(random, 3 * block_bytes);
+    const std::array<hash::Bytes, 3> blocks = {std::span(bytes).first(block_bytes),
+                                               std::span(bytes).subspan(block_bytes, block_bytes),
+                                               std::span(bytes).subspan(2 * block_bytes, 100)};
     std::array<DedupDigest, 3> digests[2];
     for (u64 i = 0; i < 2; ++i)
         DedupHash(keys[i]).digest(blocks, digests[i]);
@@ -490,4 +490,4 @@ TEST(DedupHash, DependsOnTheKey) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::inline_dedup_test

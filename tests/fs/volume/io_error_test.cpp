@@ -10,7 +10,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::io_error_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -234,4 +234,4 @@ TEST(IoErrorOfACommit, makesTheVolumeReadOnly) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::io_error_test

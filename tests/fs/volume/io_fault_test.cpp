@@ -16,7 +16,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::io_fault_test {
 namespace {
 
 const std::vector<OperationWay> ways = [] {
@@ -165,4 +165,4 @@ TEST_P(IoFaultLong, ofEachRequestIsToldAndDoesNoHarm) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::io_fault_test

@@ -12,7 +12,7 @@
 
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::item_parts_test {
 namespace {
 
 using Name = std::pair<u64, std::string_view>;
@@ -84,4 +84,4 @@ TEST(ItemParts, ItemsOfOneNameRunInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::item_parts_test

@@ -9,7 +9,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::lifetimes_test {
 namespace {
 
 class Lifetimes : public testing::TestWithParam<u64> {
@@ -178,4 +178,4 @@ TEST_P(Lifetimes, closingFreesWhatWasOpen) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lifetimes_test

@@ -16,7 +16,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::limits_test {
 namespace {
 
 std::string number_name(u64 index) {
@@ -491,4 +491,4 @@ TEST(LimitsLong, aTreeOfMoreDirectoriesThanAListHolds) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::limits_test

@@ -20,7 +20,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::listed_removal_test {
 namespace {
 
 /// As `tree` below `root`, but on the CPU: what its removal leaves.
@@ -455,4 +455,4 @@ TEST(ListedRemoval, isWholeOrNotBegunIfThePowerIsCut) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::listed_removal_test

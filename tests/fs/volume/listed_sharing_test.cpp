@@ -10,7 +10,7 @@
 #include "tests/fs/volume/listing_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::listed_sharing_test {
 namespace {
 
 /// Blocks that others have too, in the tree and outside of it: the counts say which are freed.
@@ -58,4 +58,4 @@ TEST(ListedSharing, dropsReferences) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::listed_sharing_test

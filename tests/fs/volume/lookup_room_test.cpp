@@ -16,7 +16,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::lookup_room_test {
 namespace {
 
 /// What a test tells an engine about memory for look-ups, and hears.
@@ -170,4 +170,4 @@ TEST_F(RoomForLookups, IsNotNeededForAnswers) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lookup_room_test

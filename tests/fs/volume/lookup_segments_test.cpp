@@ -15,7 +15,7 @@
 #include "tests/support/lookup_memory.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::lookup_segments_test {
 namespace {
 
 /// Answers a name with its length and its first word; a name that begins with "left" is left to the
@@ -181,4 +181,4 @@ TEST(LookupSegments, LeaveWhatAStreamFails) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lookup_segments_test

@@ -13,7 +13,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::lookups_beside_run_test {
 namespace {
 
 constexpr u64 names_count = 9000;  // several chunks of a batch
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, LookupsBesideRun, testing::Values("cpu", "comm
                          [](const auto& engine) { return engine.param; });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lookups_beside_run_test

@@ -19,7 +19,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::map_file_test {
 namespace {
 
 const Caller anybody{.check = false};
@@ -427,4 +427,4 @@ TEST(MapFile, followsConcurrentWriters) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::map_file_test

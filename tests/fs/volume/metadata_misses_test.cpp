@@ -17,7 +17,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::metadata_misses_test {
 namespace {
 
 constexpr u64 file_count = 6400;  // their inodes alone take more blocks than the smallest buffer
@@ -461,4 +461,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, EngineMisses, testing::Values(buffer_of_engine),
                          [](const auto& way) { return std::string(way.param.name); });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::metadata_misses_test

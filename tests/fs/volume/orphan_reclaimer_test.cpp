@@ -23,7 +23,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::orphan_reclaimer_test {
 namespace {
 
 using test::ImageBuilder;
@@ -363,4 +363,4 @@ TEST(OrphanReclaimer, ofAHundredThousandLong) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::orphan_reclaimer_test

@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::power_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -168,4 +168,4 @@ TEST_P(PowerCut, duringTheRemovalOfATreeLeavesAllOrNothing) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::power_cut_test

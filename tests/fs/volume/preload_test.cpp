@@ -9,7 +9,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 
-namespace warren {
+namespace warren::preload_test {
 namespace {
 
 const Caller anybody{.check = false};
@@ -106,4 +106,4 @@ TEST(Preload, LeavesWhatIsDamagedToWhoeverWantsIt) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::preload_test

@@ -10,7 +10,7 @@
 #include "tests/fs/bulk/removal_trees.hpp"
 #include "tests/support/memory_volume.hpp"
 
-namespace warren {
+namespace warren::progress_test {
 namespace {
 
 constexpr u32 directories = 3;
@@ -129,4 +129,4 @@ TEST_P(BulkProgress, removalNameByNameTells) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::progress_test

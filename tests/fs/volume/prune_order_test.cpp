@@ -10,7 +10,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::prune_order_test {
 namespace {
 
 constexpr u64 names_count = is_sanitized ? 25'000 : 60'000;  // several nodes below the root
@@ -59,4 +59,4 @@ TEST(PruneOrder, namesThatGoAndComeInTheOrderOfTheirKeysKeepATreeInOrder) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::prune_order_test

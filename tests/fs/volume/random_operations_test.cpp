@@ -11,7 +11,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::random_operations_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -102,4 +102,4 @@ TEST(RandomOperationsLong, aMillionAgreeWithTheModel) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::random_operations_test

@@ -18,7 +18,7 @@
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watched_disk.hpp"
 
-namespace warren {
+namespace warren::read_many_race_test {
 namespace {
 
 Handle make_open_file(Volume& volume, Handle directory, const std::string& name) {
@@ -280,4 +280,4 @@ TEST(ReadManyCrowd, everyFileHasItsOwnBytes) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::read_many_race_test

@@ -16,7 +16,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::read_many_requests_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -145,4 +145,4 @@ TEST_F(ReadManyRequests, openAFileInManyRunsOnce) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::read_many_requests_test

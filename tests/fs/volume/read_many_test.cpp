@@ -11,7 +11,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::read_many_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -144,4 +144,4 @@ TEST_P(ReadMany, addressesAreThoseOfBlocks) {
 INSTANTIATE_TEST_SUITE_P(FileBuffer, ReadMany, testing::Values(0, 2 * mib));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::read_many_test

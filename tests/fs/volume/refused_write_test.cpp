@@ -24,7 +24,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::refused_write_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -434,4 +434,4 @@ TEST(ErrorModes, haveTheNamesThatExt4HasForThem) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::refused_write_test

@@ -8,7 +8,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::removal_log_test {
 namespace {
 
 constexpr u64 directories = 20;
@@ -104,4 +104,4 @@ TEST_P(FullJournal, commitsThoughNobodyAsks) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::removal_log_test

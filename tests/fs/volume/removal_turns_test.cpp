@@ -14,7 +14,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::removal_turns_test {
 namespace {
 
 using ops::Verb;
@@ -121,4 +121,4 @@ TEST(RemovalTurnsKeys, aDirectoryDoesNotWaitForAnEarlierOneOfItsNumber) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::removal_turns_test

@@ -9,7 +9,7 @@
 
 #include "tests/fs/volume/batch_twins.hpp"
 
-namespace warren {
+namespace warren::remove_many_test {
 namespace {
 
 TEST(RemoveMany, RemoveFewFilesWhereTheyLie) {
@@ -204,4 +204,4 @@ TEST(RemoveMany, GiveBackAllThatRemovedFilesHeld) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::remove_many_test

@@ -16,7 +16,7 @@
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::remove_permission_test {
 namespace {
 
 using ops::Verb;
@@ -270,4 +270,4 @@ TEST_P(RemovePermission, whatWasClosedInTimeStays) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::remove_permission_test

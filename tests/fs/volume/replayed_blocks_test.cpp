@@ -32,7 +32,7 @@
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watchdog.hpp"
 
-namespace warren {
+namespace warren::replayed_blocks_test {
 namespace {
 
 using format::BlockKind;
@@ -496,4 +496,4 @@ TEST_P(ReplayedBlocksPart, isFoundOutOrHarmlessLong) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::replayed_blocks_test

@@ -21,7 +21,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::replica_batches_test {
 namespace {
 
 using HostMany = ReplicatedMany<HostReplicaOf>;
@@ -316,4 +316,4 @@ TEST(ReplicaBatches, AreWholeOrNotBegunIfThePowerIsCut) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::replica_batches_test

@@ -22,7 +22,7 @@
 #include "tests/support/random_operations.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::replica_queries_test {
 namespace {
 
 const Caller stranger{.user = 7, .group = 7};
@@ -469,4 +469,4 @@ TEST(ReplicaScans, areOptional) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::replica_queries_test

@@ -17,7 +17,7 @@
 #include "tests/support/lookup_questions.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::replica_release_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -286,4 +286,4 @@ TEST(ReplicaRelease, lastsUntilLoadingHasPaid) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::replica_release_test

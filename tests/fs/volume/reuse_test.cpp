@@ -15,7 +15,7 @@
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watched_disk.hpp"
 
-namespace warren {
+namespace warren::reuse_test {
 namespace {
 
 std::vector<std::byte> bytes_of(char letter) {
@@ -62,4 +62,4 @@ TEST(Reuse, whatIsFreedDuringItsCommitWaitsForTheNext) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::reuse_test

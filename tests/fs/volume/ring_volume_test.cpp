@@ -15,7 +15,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::ring_volume_test {
 namespace {
 
 class UringVolume : public testing::TestWithParam<DiskAccess> {
@@ -150,4 +150,4 @@ TEST_P(UringVolume, opensOnTheWayThatIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::ring_volume_test

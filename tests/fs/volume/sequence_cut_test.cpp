@@ -21,7 +21,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::sequence_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -408,4 +408,4 @@ TEST(SequenceCutsHarness, findsForeignBytesWhereContentsMayComeLate) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::sequence_cut_test

@@ -13,7 +13,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
 
-namespace warren {
+namespace warren::shared_blocks_test {
 namespace {
 
 class SharedBlocks : public SharingVolume {};
@@ -65,29 +65,29 @@ TEST_P(SharedBlocks, AWriteChangesOneFileOnly) {
 }
 
 TEST_P(SharedBlocks, TheTailOfOneFileIsNotZeroedInTheOther) {
-    const Bytes bytes = random_bytes(random_, 2 * block);
+    const Bytes bytes = random_bytes(random_, 2 * block_bytes);
     const Handle source = open_new("source");
     put(*volume_, source, 0, bytes);
     const Handle target = open_new("target");
     share(source, target);
     AttributeChange change;
     change.which = AttributeChange::size;
-    for (const u64 size : {block + 100, 2 * block}) {
+    for (const u64 size : {block_bytes + 100, 2 * block_bytes}) {
         change.new_size = size;
         ASSERT_TRUE(volume_->set_attributes({}, target, change));
     }
     Bytes wanted = bytes;
-    std::fill(wanted.begin() + block + 100, wanted.end(), std::byte{0});
+    std::fill(wanted.begin() + block_bytes + 100, wanted.end(), std::byte{0});
     EXPECT_EQ(contents(*volume_, target), wanted);
     EXPECT_EQ(contents(*volume_, source), bytes);
     ASSERT_EQ(volume_->allocate(source, Allocate::punch_hole, 10, 20), Errc::ok);
-    ASSERT_EQ(volume_->allocate(source, Allocate::zero_range, block, block), Errc::ok);
+    ASSERT_EQ(volume_->allocate(source, Allocate::zero_range, block_bytes, block_bytes), Errc::ok);
     EXPECT_EQ(contents(*volume_, target), wanted);
     volume_.close_and_check();
 }
 
 TEST_P(SharedBlocks, AFileThatWasCutShortGetsItsBytesBack) {
-    const Bytes bytes = random_bytes(random_, block);
+    const Bytes bytes = random_bytes(random_, block_bytes);
     const Handle source = open_new("source");
     put(*volume_, source, 0, bytes);
     const Handle target = open_new("target");
@@ -104,13 +104,14 @@ TEST_P(SharedBlocks, AFileThatWasCutShortGetsItsBytesBack) {
 /// One step frees all of them, and their counts lie in one block.
 TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
     constexpr u64 count = 100;
-    const Bytes bytes = random_bytes(random_, count * block);
+    const Bytes bytes = random_bytes(random_, count * block_bytes);
     const Handle source = open_new("source");
     put(*volume_, source, 0, bytes);
     const Handle target = open_new("target");
     for (u64 i = 0; i < count; ++i) {  // backwards: no extent goes on where another ends
-        const u64 from = (count - 1 - i) * block;
-        ASSERT_EQ(*volume_->share_range(source, from, target, i * block, block), block);
+        const u64 from = (count - 1 - i) * block_bytes;
+        ASSERT_EQ(*volume_->share_range(source, from, target, i * block_bytes, block_bytes),
+                  block_bytes);
     }
     remove(target, "target");
     EXPECT_EQ(contents(*volume_, source), bytes);
@@ -119,14 +120,14 @@ TEST_P(SharedBlocks, AFileOfManySharedExtentsCanBeRemoved) {
 
 /// In the last commit both files share blocks that only the second one has when it writes to them.
 TEST_P(SharedBlocks, ACrashShowsNoBytesThatTheOtherFileWroteSince) {
-    const Bytes bytes = random_bytes(random_, 20 * block);
+    const Bytes bytes = random_bytes(random_, 20 * block_bytes);
     const Handle source = open_new("source");
     put(*volume_, source, 0, bytes);
     const Handle target = open_new("target");
     share(source, target);
     ASSERT_EQ(volume_->sync(), Errc::ok);
     put(*volume_, source, 0, Bytes(bytes.size(), std::byte{1}));
-    put(*volume_, target, block, Bytes(3 * block + 100, std::byte{2}));
+    put(*volume_, target, block_bytes, Bytes(3 * block_bytes + 100, std::byte{2}));
     const auto cut = volume_.disk().copy();
     const auto volume = open_on(*cut, options());
     for (const char* const name : {"source", "target"}) {
@@ -139,22 +140,24 @@ TEST_P(SharedBlocks, ACrashShowsNoBytesThatTheOtherFileWroteSince) {
 TEST_P(SharedBlocks, WhatCannotBeSharedIsRefused) {
     const Handle source = open_new("source");
     const Handle target = open_new("target");
-    put(*volume_, source, 0, Bytes(3 * block + 10, std::byte{1}));
-    put(*volume_, target, 0, Bytes(3 * block, std::byte{2}));
+    put(*volume_, source, 0, Bytes(3 * block_bytes + 10, std::byte{1}));
+    put(*volume_, target, 0, Bytes(3 * block_bytes, std::byte{2}));
     const auto code_of = [&](u64 offset, u64 target_offset, u64 length) {
         return volume_->share_range(source, offset, target, target_offset, length).code();
     };
-    EXPECT_EQ(code_of(1, 0, block), Errc::invalid);
-    EXPECT_EQ(code_of(0, 1, block), Errc::invalid);
-    EXPECT_EQ(code_of(0, 0, block + 1), Errc::invalid);
-    EXPECT_EQ(code_of(3 * block, 0, block), Errc::invalid) << "ends within the target";
-    EXPECT_EQ(code_of(0, (u64{1} << 60), block), Errc::file_too_big);
-    EXPECT_EQ(volume_->share_range(source, 0, source, block, 2 * block).code(), Errc::invalid)
+    EXPECT_EQ(code_of(1, 0, block_bytes), Errc::invalid);
+    EXPECT_EQ(code_of(0, 1, block_bytes), Errc::invalid);
+    EXPECT_EQ(code_of(0, 0, block_bytes + 1), Errc::invalid);
+    EXPECT_EQ(code_of(3 * block_bytes, 0, block_bytes), Errc::invalid) << "ends within the target";
+    EXPECT_EQ(code_of(0, (u64{1} << 60), block_bytes), Errc::file_too_big);
+    EXPECT_EQ(volume_->share_range(source, 0, source, block_bytes, 2 * block_bytes).code(),
+              Errc::invalid)
         << "the ranges overlap";
-    EXPECT_EQ(*volume_->share_range(source, 8 * block, target, 0, block), 0u);
-    EXPECT_EQ(contents(*volume_, target), Bytes(3 * block, std::byte{2}));
-    EXPECT_EQ(*volume_->share_range(source, 3 * block, target, 3 * block, block), 10u);
-    EXPECT_EQ(volume_->attributes(target)->size, 3 * block + 10);
+    EXPECT_EQ(*volume_->share_range(source, 8 * block_bytes, target, 0, block_bytes), 0u);
+    EXPECT_EQ(contents(*volume_, target), Bytes(3 * block_bytes, std::byte{2}));
+    EXPECT_EQ(*volume_->share_range(source, 3 * block_bytes, target, 3 * block_bytes, block_bytes),
+              10u);
+    EXPECT_EQ(volume_->attributes(target)->size, 3 * block_bytes + 10);
     volume_.close_and_check();
 }
 
@@ -218,7 +221,7 @@ class RandomSharing {
     Modelled& pick() { return files_[random_.below(files_.size())]; }
     u64 pick_offset() {
         const u64 offset = random_.below(3) == 0 ? random_.below(3 * mib) : random_.below(64 * kib);
-        return random_.below(2) == 0 ? offset / block * block : offset;
+        return random_.below(2) == 0 ? offset / block_bytes * block_bytes : offset;
     }
     u64 pick_length() {
         return 1 + (random_.below(4) == 0 ? random_.below(mib) : random_.below(20'000));
@@ -262,14 +265,14 @@ class RandomSharing {
     }
     void share(Modelled& source) {
         Modelled& target = pick();
-        const u64 offset = pick_offset() / block * block;
-        const u64 target_offset = pick_offset() / block * block;
+        const u64 offset = pick_offset() / block_bytes * block_bytes;
+        const u64 target_offset = pick_offset() / block_bytes * block_bytes;
         const u64 size = source.bytes.size();
         if (offset >= size) return;
         u64 length = std::min(size - offset, pick_length() * 4);
         const bool ends_files =
             offset + length == size && target_offset + length >= target.bytes.size();
-        if (!ends_files) length = length / block * block;
+        if (!ends_files) length = length / block_bytes * block_bytes;
         if (length == 0 || (&source == &target && overlap(offset, target_offset, length))) return;
         const Result<u64> done =
             volume_->share_range(source.file, offset, target.file, target_offset, length);
@@ -281,13 +284,14 @@ class RandomSharing {
     }
 
     static bool overlap(u64 one, u64 other, u64 length) {
-        return std::max(one, other) - std::min(one, other) < (length + block - 1) / block * block;
+        return std::max(one, other) - std::min(one, other) <
+               (length + block_bytes - 1) / block_bytes * block_bytes;
     }
     /// Dedupes ranges that mostly were made equal before.
     void dedupe(Modelled& source) {
         Modelled& target = pick();
-        const u64 offset = pick_offset() / block * block;
-        const u64 target_offset = pick_offset() / block * block;
+        const u64 offset = pick_offset() / block_bytes * block_bytes;
+        const u64 target_offset = pick_offset() / block_bytes * block_bytes;
         if (offset >= source.bytes.size()) return;
         u64 length = std::min(source.bytes.size() - offset, pick_length() * 4);
         if (&source == &target && overlap(offset, target_offset, length)) return;
@@ -302,7 +306,7 @@ class RandomSharing {
         length = std::min(length, target.bytes.size() - target_offset);
         const bool ends_files =
             offset + length == source.bytes.size() && target_offset + length == target.bytes.size();
-        const u64 whole = ends_files ? length : length / block * block;
+        const u64 whole = ends_files ? length : length / block_bytes * block_bytes;
         const auto from = source.bytes.begin() + static_cast<i64>(offset);
         const bool is_equal = std::equal(from, from + static_cast<i64>(whole),
                                          target.bytes.begin() + static_cast<i64>(target_offset));
@@ -351,4 +355,4 @@ TEST_P(SharedBlocks, RandomChangesAgainstAModel) {
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, SharedBlocks, testing::ValuesIn(block_maps));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shared_blocks_test

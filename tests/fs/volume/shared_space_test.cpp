@@ -16,7 +16,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::shared_space_test {
 namespace {
 
 class SharedSpace : public SharingVolume {
@@ -42,7 +42,7 @@ TEST_P(SharedSpace, WhatNothingElseRefersToIsExclusiveAgain) {
     // More block groups than one step counts, the last of them partial.
     constexpr u64 blocks = 12 * 512;
     const Handle source = open_new("source");
-    write(source, 0, blocks * block - 100);
+    write(source, 0, blocks * block_bytes - 100);
     expect_space(source, blocks, 0);
     const u64 before = used_blocks(*volume_);
     const Handle target = open_new("target");
@@ -51,7 +51,7 @@ TEST_P(SharedSpace, WhatNothingElseRefersToIsExclusiveAgain) {
     expect_space(target, blocks, blocks);
     // df: the same blocks once. A count block for each block group, and leaves of extents.
     EXPECT_LE(used_blocks(*volume_) - before, 20u);
-    write(target, 700 * block + 10, 1);
+    write(target, 700 * block_bytes + 10, 1);
     expect_space(source, blocks, blocks - 1);
     expect_space(target, blocks, blocks - 1);
     EXPECT_LE(used_blocks(*volume_) - before, 21u + 4u);
@@ -73,7 +73,7 @@ TEST_P(SharedSpace, OfOtherFilesAndSmallOnes) {
     expect_space(small, 0, 0);
     expect_space(copy, 0, 0);
     const Handle reserved = open_new("reserved");
-    ASSERT_EQ(volume_->allocate(reserved, Allocate::reserve, 0, 10 * block), Errc::ok);
+    ASSERT_EQ(volume_->allocate(reserved, Allocate::reserve, 0, 10 * block_bytes), Errc::ok);
     expect_space(reserved, 10, 0);
     const Handle hollow = open_new("hollow");
     share(reserved, hollow);  // bytes that were never written are holes in the copy
@@ -93,25 +93,25 @@ TEST_P(SharedSpace, OfOtherFilesAndSmallOnes) {
 TEST_P(SharedSpace, AFileThatRefersToABlockTwice) {
     const Handle first = open_new("first");
     const Handle second = open_new("second");
-    write(first, 0, 8 * block);
-    ASSERT_TRUE(volume_->share_range(first, 0, second, 0, 4 * block));
-    ASSERT_TRUE(volume_->share_range(second, 0, first, 8 * block, 4 * block));
+    write(first, 0, 8 * block_bytes);
+    ASSERT_TRUE(volume_->share_range(first, 0, second, 0, 4 * block_bytes));
+    ASSERT_TRUE(volume_->share_range(second, 0, first, 8 * block_bytes, 4 * block_bytes));
     expect_space(first, 12, 8);
     expect_space(second, 4, 4);
-    ASSERT_EQ(volume_->allocate(second, Allocate::punch_hole, 0, 4 * block), Errc::ok);
+    ASSERT_EQ(volume_->allocate(second, Allocate::punch_hole, 0, 4 * block_bytes), Errc::ok);
     expect_space(first, 12, 8);
-    ASSERT_EQ(volume_->allocate(first, Allocate::punch_hole, 0, 4 * block), Errc::ok);
+    ASSERT_EQ(volume_->allocate(first, Allocate::punch_hole, 0, 4 * block_bytes), Errc::ok);
     expect_space(first, 8, 0);
     volume_.close_and_check();
 }
 
 TEST_P(SharedSpace, AScanTellsItForEachFile) {
     const Handle source = open_new("source");
-    write(source, 0, 20 * block);
+    write(source, 0, 20 * block_bytes);
     const Handle target = open_new("target");
     share(source, target);
-    write(target, 0, 5 * block);
-    write(open_new("alone"), 0, 3 * block);
+    write(target, 0, 5 * block_bytes);
+    write(open_new("alone"), 0, 3 * block_bytes);
     std::map<std::string, std::array<u64, 2>> found;
     std::mutex mutex;
     const auto visit = [&](const Scanned& entry) {
@@ -203,19 +203,20 @@ class BlockModel {
     void resize(File& file, u64 blocks) {
         AttributeChange change;
         change.which = AttributeChange::size;
-        change.new_size = blocks * block;
+        change.new_size = blocks * block_bytes;
         ASSERT_TRUE(volume_->set_attributes({}, file.handle, change));
         file.blocks.resize(blocks);
     }
     void punch(File& file, u64 first, u64 count) {
-        ASSERT_EQ(
-            volume_->allocate(file.handle, Allocate::punch_hole, first * block, count * block),
-            Errc::ok);
+        ASSERT_EQ(volume_->allocate(file.handle, Allocate::punch_hole, first * block_bytes,
+                                    count * block_bytes),
+                  Errc::ok);
         for (u64 i = first; i < first + count && i < file.blocks.size(); ++i)
             file.blocks[i] = 0;
     }
     void reserve(File& file, u64 first, u64 count) {
-        ASSERT_EQ(volume_->allocate(file.handle, Allocate::reserve, first * block, count * block),
+        ASSERT_EQ(volume_->allocate(file.handle, Allocate::reserve, first * block_bytes,
+                                    count * block_bytes),
                   Errc::ok);
         grow(file, first + count);
         for (u64 i = first; i < first + count; ++i) {
@@ -226,9 +227,9 @@ class BlockModel {
     }
     void write(File& file, u64 first, u64 count) {
         // Sometimes only a part of the first and of the last block.
-        const u64 cut = random_.below(2) == 0 ? random_.below(block / 2) : 0;
-        const std::vector<std::byte> bytes(count * block - 2 * cut, std::byte{7});
-        const Result<u64> done = volume_->write(file.handle, first * block + cut, bytes);
+        const u64 cut = random_.below(2) == 0 ? random_.below(block_bytes / 2) : 0;
+        const std::vector<std::byte> bytes(count * block_bytes - 2 * cut, std::byte{7});
+        const Result<u64> done = volume_->write(file.handle, first * block_bytes + cut, bytes);
         ASSERT_TRUE(done) << static_cast<int>(done.code());
         ASSERT_EQ(*done, bytes.size());
         grow(file, first + count);
@@ -245,10 +246,11 @@ class BlockModel {
         const u64 to = random_.below(blocks_max - count);
         if (&source == &target || first >= source.blocks.size()) return;
         count = std::min(count, source.blocks.size() - first);
-        const Result<u64> done = volume_->share_range(source.handle, first * block, target.handle,
-                                                      to * block, count * block);
+        const Result<u64> done =
+            volume_->share_range(source.handle, first * block_bytes, target.handle,
+                                 to * block_bytes, count * block_bytes);
         ASSERT_TRUE(done) << static_cast<int>(done.code());
-        ASSERT_EQ(*done, count * block);
+        ASSERT_EQ(*done, count * block_bytes);
         grow(target, to + count);
         for (u64 i = 0; i < count; ++i) {
             const u64 number = source.blocks[first + i];
@@ -295,4 +297,4 @@ TEST_P(SharedSpace, RandomChangesAgainstAModel) {
 INSTANTIATE_TEST_SUITE_P(MetaBuffers, SharedSpace, testing::ValuesIn(block_maps));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shared_space_test

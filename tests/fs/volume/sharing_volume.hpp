@@ -15,7 +15,7 @@ namespace warren {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr u64 block = 4096;
+inline constexpr u64 block_bytes = 4096;
 
 inline Bytes random_bytes(Random& random, u64 size) {
     Bytes bytes(size);

@@ -12,7 +12,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::shrunken_disk_test {
 namespace {
 
 constexpr u64 volume_bytes = 256 * mib;
@@ -168,4 +168,4 @@ TEST_P(ShrunkenDisk, mayBecomeLarger) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::shrunken_disk_test

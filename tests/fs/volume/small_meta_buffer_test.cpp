@@ -22,7 +22,7 @@
 #include "tests/support/two_looks.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::small_meta_buffer_test {
 namespace {
 
 constexpr u64 file_count = 12'000;  // their inodes alone take three times the buffer
@@ -333,4 +333,4 @@ TEST_P(LargeVolume, agreesWithAModelAtTheSmallestSizes) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::small_meta_buffer_test

@@ -15,7 +15,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::space_test {
 namespace {
 
 // The blocks that a file takes besides its contents: leaves of its directory, its extent tree.
@@ -275,4 +275,4 @@ TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::space_test

@@ -16,7 +16,7 @@
 #include "tests/support/sqlite_files.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::sqlite_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -147,4 +147,4 @@ TEST_P(SqliteCutsLong, leaveWhatATransactionLeft) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::sqlite_cut_test

@@ -17,7 +17,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::staged_reads_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -219,4 +219,4 @@ INSTANTIATE_TEST_SUITE_P(MemoryForContents, StagedReadsTest,
                          testing::Values(u64{0}, 256 * kib, 32 * mib));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::staged_reads_test

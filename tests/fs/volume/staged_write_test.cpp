@@ -13,7 +13,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::staged_write_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -164,4 +164,4 @@ INSTANTIATE_TEST_SUITE_P(MemoryForContents, StagedWriteTest,
                          testing::Values(u64{0}, 256 * kib, 32 * mib));
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::staged_write_test

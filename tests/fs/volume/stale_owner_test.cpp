@@ -15,7 +15,7 @@
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watchdog.hpp"
 
-namespace warren {
+namespace warren::stale_owner_test {
 namespace {
 
 using format::block_size;
@@ -316,4 +316,4 @@ TEST_P(StaleName, leadsNobodyInACircleThatAgrees) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::stale_owner_test

@@ -12,7 +12,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::volume_path_test {
 namespace {
 
 const Caller root_user{};
@@ -85,4 +85,4 @@ TEST(VolumePath, ManyPathsLeadWhereEachLeads) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::volume_path_test

@@ -14,7 +14,7 @@
 #include "tests/support/test_engine.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::workload_cut_test {
 namespace {
 
 constexpr u64 volume_bytes = 16 * mib;
@@ -369,4 +369,4 @@ TEST(WorkloadCutsLong, ofAFullVolumeKeepWhatItSaidYesTo) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::workload_cut_test
