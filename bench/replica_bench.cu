@@ -170,26 +170,30 @@ class Bench {
         require_bound(removal, 0.002);
         require_bound(beside, 0.005);
     }
-    /// Creates files in one directory, moves them to another, and removes them, each by one call. A
-    /// thread that creates files beside that waits while a window of a batch runs.
+    /// Creates files, moves them to other directories, and removes them, each by one call. A thread
+    /// that creates files beside that waits while a window of a batch runs.
     void change_many() {
-        const char* const labels[] = {"create_many", "move_many", "remove_many"};
+        const std::string kinds[] = {"create_many", "move_many", "remove_many"};
         const double must_seconds[] = {0.030, 0.028};  // of the first two
-        for (u64 run = 0; run < runs_ + 1; ++run) {
-            for (Tree* const tree : {&both_, &cpu_}) {
-                const Changes taken = time_changes(*tree);
-                if (run == 0) continue;
-                const char* const subject = tree == &both_ ? by_both : by_cpu;
-                for (u32 i = 0; i < std::size(labels); ++i)
-                    report_.add(labels[i], subject, taken.seconds[i], static_cast<double>(all_));
-                report_.add(pauses_, subject, taken.slowest, 1);
+        for (const u32 directories : {parents_, 1u}) {
+            const std::string where = directories == 1 ? ", one directory" : "";
+            for (u64 run = 0; run < runs_ + 1; ++run) {
+                for (Tree* const tree : {&both_, &cpu_}) {
+                    const Changes taken = time_changes(*tree, directories);
+                    if (run == 0) continue;
+                    const char* const subject = tree == &both_ ? by_both : by_cpu;
+                    for (u32 i = 0; i < std::size(kinds); ++i)
+                        report_.add(kinds[i] + where, subject, taken.seconds[i],
+                                    static_cast<double>(u64{parents_} * entries_));
+                    report_.add(pauses_ + where, subject, taken.slowest, 1);
+                }
             }
+            for (const std::string& kind : kinds)
+                report_.set_reference(kind + where, by_cpu);
+            report_.set_reference(pauses_ + where, by_cpu);
         }
-        for (const char* const label : labels)
-            report_.set_reference(label, by_cpu);
-        report_.set_reference(pauses_, by_cpu);
         for (u32 i = 0; i < std::size(must_seconds); ++i)
-            require_bound(labels[i], must_seconds[i]);
+            require_bound(kinds[i], must_seconds[i]);
     }
     void expect_answered() {
         require(both_.volume.inside().replica()->statistics().left == 0, "the CPU had to help");
@@ -217,25 +221,30 @@ class Bench {
         double seconds[3];
         double slowest;  // creation by another thread meanwhile
     };
-    Changes time_changes(Tree& tree) {
+    Changes time_changes(Tree& tree, u32 directories) {
         Volume& volume = *tree.volume;
-        const Handle from = add_entry(volume, volume.root(), "from", directory_mode);
-        const Handle to = add_entry(volume, volume.root(), "to", directory_mode);
+        const u64 count = u64{parents_} * entries_;
         std::vector<std::string> names;
-        for (u64 i = 0; i < all_; ++i)
+        for (u64 i = 0; i < count / directories; ++i)
             names.push_back("entry" + std::to_string(i));
+        const auto directory = [](const char* prefix, u32 i) { return prefix + std::to_string(i); };
         std::vector<Creation> creations;
         std::vector<Move> moves;
         std::vector<Unlink> removals;
-        for (const std::string& name : names) {
-            creations.push_back({from, name, {}});
-            moves.push_back({from, name, to, name});
-            removals.push_back({to, name, false});
+        for (u32 i = 0; i < directories; ++i) {
+            const Handle from =
+                add_entry(volume, volume.root(), directory("from", i), directory_mode);
+            const Handle to = add_entry(volume, volume.root(), directory("to", i), directory_mode);
+            for (const std::string& name : names) {
+                creations.push_back({from, name, {}});
+                moves.push_back({from, name, to, name});
+                removals.push_back({to, name, false});
+            }
         }
-        std::vector<Result<Attributes>> made(all_, Errc::io);
-        std::vector<Errc> codes(all_, Errc::io);
+        std::vector<Result<Attributes>> made(count, Errc::io);
+        std::vector<Errc> codes(count, Errc::io);
         const auto require_done = [&] {
-            require(std::ranges::count(codes, Errc::ok) == static_cast<i64>(all_), "not all done");
+            require(std::ranges::count(codes, Errc::ok) == static_cast<i64>(count), "not all done");
             require(volume.sync() == Errc::ok, "cannot sync");
         };
         Changes taken{};
@@ -248,8 +257,12 @@ class Bench {
         taken.seconds[2] = time_of([&] { volume.remove_many({}, removals, codes); });
         require_done();
         taken.slowest = beside.end();
-        for (const char* const name : {"from", "to"})
-            require(volume.remove_directory({}, volume.root(), name) == Errc::ok, "cannot remove");
+        for (u32 i = 0; i < directories; ++i) {
+            for (const char* const prefix : {"from", "to"})
+                require(
+                    volume.remove_directory({}, volume.root(), directory(prefix, i)) == Errc::ok,
+                    "cannot remove");
+        }
         return taken;
     }
 
@@ -293,7 +306,7 @@ class Bench {
                      1);
     }
 
-    static constexpr const char* pauses_ = "slowest creation beside create_many to remove_many";
+    const std::string pauses_ = "slowest creation beside create_many to remove_many";
 
     Tree both_;
     Tree cpu_;

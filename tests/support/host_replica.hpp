@@ -48,11 +48,13 @@ class HostReplica : public ReplicaMemory {
     Errc send(u64 count) override {
         if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0)
             return fails_with_.load(std::memory_order_relaxed);
+        static const format::Block zeros{};
         for (u64 i = 0; i < count; ++i) {
-            if (places_[i] % format::block_size == place_dropped) {
+            const u64 what = places_[i] % format::block_size;
+            if (what == place_dropped) {
                 core::clear_bit(image_.resident, places_[i] / format::block_size);
             } else {
-                put(places_[i], blocks_[i]);
+                put(places_[i] - what, what == place_zeros ? zeros : blocks_[i]);
             }
         }
         return Errc::ok;

@@ -5,9 +5,9 @@
 // A block may be freed while it is being read, and an operation that then allocates it fills it and
 // makes it resident without waiting for the reader. Invariant: what was read never overwrites what
 // that operation has written. The reader reserves the block while it copies, so the block cannot be
-// allocated during the copy. If the block is already reserved by an operation, that operation makes
-// it resident and the reader copies nothing. Blocks of inodes are not allocated this way: an
-// operation that uses such a block has waited for it to be read.
+// allocated during the copy. If the block is already reserved, the holder of the reservation makes
+// it resident and the reader copies nothing. Blocks of inodes are not allocated; there the
+// reservation excludes a thread that makes the frame a new one.
 #pragma once
 
 #include "fs/core/change_marks.hpp"
@@ -18,44 +18,45 @@ namespace warren::ops {
 using namespace warren::core;
 using format::FrameKind;
 
-/// Whether the caller has to fill a block.
-struct Showing {
-    bool is_due;       // the caller must fill it, then call end_showing()
-    bool is_reserved;  // the block is reserved until then
-};
+/// Ends the reservation of a block. In a frame of inodes it was not one of a free block. One lane.
+WARREN_HD inline void end_reservation(const Store& store, u64 place) {
+    const u64 block = place / format::block_size;
+    const u64 frame = place / format::frame_size;
+    if (kind_of(store, frame) != FrameKind::inodes) return unreserve(store, place, 1);
+    const u64 in_frame = block % format::blocks_per_frame;
+    // Release: pairs with the acquire in reserve_as_it_is().
+    device_atomic<u64>(store.overlays[frame].reserved[in_frame / 64])
+        .fetch_and(~(u64{1} << in_frame % 64), hd::memory_order_release);
+}
 
-/// Whether the caller must fill the block at `place`. If so, the block is not resident and cannot
-/// be allocated until end_showing(). One lane.
-WARREN_HD inline Showing begin_showing(const Store& store, u64 place) {
+/// Whether the caller must fill the block at `place` and then call end_showing(). If so, the block
+/// is not resident, and is reserved until then. One lane.
+WARREN_HD inline bool begin_showing(const Store& store, u64 place) {
     const u64 frame = place / format::frame_size;
     const FrameKind kind = kind_of(store, frame);
-    const bool is_given_out = kind != FrameKind::inodes;
-    if (is_given_out && !reserve_as_it_is(store, place)) return {false, false};
-    // From here on the frame cannot be freed; but it may have been freed before that and have
-    // another kind now.
-    const bool is_due =
-        !test_bit(store.resident, place / format::block_size) && kind_of(store, frame) == kind;
-    if (is_due) return {true, is_given_out};
-    if (is_given_out) unreserve(store, place, 1);
-    return {false, false};
+    if (!reserve_as_it_is(store, place)) return false;
+    // From here on a frame without inodes cannot be freed; but it may have been freed before that
+    // and have another kind now.
+    if (!is_resident(store, place) && kind_of(store, frame) == kind) return true;
+    end_reservation(store, place);
+    return false;
 }
 
 /// Makes a block resident that the caller has filled. One lane.
-WARREN_HD inline void end_showing(const Store& store, u64 place, const Showing& showing) {
+WARREN_HD inline void end_showing(const Store& store, u64 place) {
     make_resident(store, place);
     note_loaded(store, place);
-    if (showing.is_reserved) unreserve(store, place, 1);
+    end_reservation(store, place);
 }
 
 /// Makes `from` the resident block at `place`, unless a block there is resident or reserved. One
 /// lane.
 WARREN_HD inline void show_block(const Store& store, u64 place, const format::Block& from) {
-    const Showing showing = begin_showing(store, place);
-    if (!showing.is_due) return;
+    if (!begin_showing(store, place)) return;
     auto& block = *reinterpret_cast<format::Block*>(store.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
         relaxed_store(block.words[i], relaxed_load(from.words[i]));
-    end_showing(store, place, showing);
+    end_showing(store, place);
 }
 
 }  // namespace warren::ops

@@ -80,11 +80,17 @@ struct Request {
     std::span<const Item> items;
     std::span<Answer> answers;
     const ByCommands<Item, Answer>& by_commands;
-    u64& answered;  // of the whole request, counted from the first item on
+    u64& answered;                  // of the whole request, counted from the first item on
+    u64 call_items = items.size();  // of the whole request
 
     Request part(u64 begin, u64 count) const {
-        return {volume,      caller,  items.subspan(begin, count), answers.subspan(begin, count),
-                by_commands, answered};
+        return {volume,
+                caller,
+                items.subspan(begin, count),
+                answers.subspan(begin, count),
+                by_commands,
+                answered,
+                call_items};
     }
     /// Runs all items as commands.
     void give() const {
@@ -116,8 +122,9 @@ void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64
 /// run_windows().
 template <class Item, class Answer, class Pack, class AnswerOf, class Hold = NoLocks>
 Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
-                   const ops::BatchShape& shape, const ops::BatchHeader& header, const Pack& pack,
+                   ops::BatchShape shape, const ops::BatchHeader& header, const Pack& pack,
                    const AnswerOf& answer, const Hold& hold = {}) {
+    shape.call_items = std::min(request.call_items, ops::batch_items_max);
     const Result<ops::BatchMemory> opened = batches.open_batch(shape);
     if (!opened) return {0, shape.items};
     const OnExit close([&] { batches.close_batch(); });

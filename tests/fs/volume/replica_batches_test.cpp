@@ -78,6 +78,20 @@ TEST(ReplicaBatches, LeaveAnImageThatEqualsTheVolume) {
     }
 }
 
+/// A directory may have as many entries as the call has items, although each part of the call is
+/// smaller, and new block groups of inodes are neither read nor loaded block by block.
+TEST(ReplicaBatches, RewriteADirectoryThatIsLargerThanAPart) {
+    const u64 count = is_sanitized ? 20'000 : 670'000;
+    ListingVolume volume(16 * gib);  // with a journal for each part
+    Names files(make_directory(*volume, volume->root(), "one"), count);
+    volume.expect_equal_image();
+    const u64 loads = volume.volume.inside().loader().loads();
+    EXPECT_EQ(files.create(*volume), count);
+    EXPECT_LE(volume.volume.inside().loader().loads(), loads + 2 * format::blocks_per_frame);
+    expect_equal_unsent(volume.volume, volume.replica);
+    volume.close_and_check();
+}
+
 TEST(ReplicaBatches, AfterRandomOperationsEqualTheModel) {
     const Seed seed;
     ListingVolume volume(512 * mib);

@@ -55,6 +55,7 @@ struct BatchShape {
     u64 items = 0;
     u64 name_words = 0;
     bool has_modes = false;  // each creation has a mode of its own
+    u64 call_items = 0;      // of the call of which this is a part; 0: of none
 
     WARREN_HD bool makes_inodes() const {
         return kind == BatchKind::create || kind == BatchKind::clone;

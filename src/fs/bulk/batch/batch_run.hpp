@@ -13,6 +13,8 @@
 // Invariant: a phase sees everything that earlier phases wrote.
 #pragma once
 
+#include <algorithm>
+
 #include "fs/bulk/batch/batch_clone.hpp"
 #include "fs/bulk/batch/batch_edit.hpp"
 
@@ -206,9 +208,10 @@ WARREN_HD BatchState run(Executor& executor, Batch& b, const Store& store) {
 }
 
 /// How many records a batch should have memory for: its operands, and the entries of the
-/// directories that are rewritten.
+/// directories that are rewritten. These may have as many entries as the whole call has items, in
+/// whichever of its parts.
 inline u64 records_for(const BatchShape& shape) {
-    return shape.operands() + (4 * shape.items > 65'536 ? 4 * shape.items : 65'536);
+    return shape.operands() + std::max<u64>({4 * shape.items, 4 * shape.call_items, 65'536});
 }
 
 /// Lays out the arrays of `b`: take(pointer, count) sets `pointer` to memory for `count` elements.

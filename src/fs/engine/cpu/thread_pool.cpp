@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/on_exit.hpp"
+#include "base/out_of_memory.hpp"
 #include "base/processors.hpp"
 
 namespace warren {
@@ -100,9 +101,13 @@ void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body
 }
 
 /// Distributes the first tasks to the workers' queues. Throws std::bad_alloc before the first.
-void ThreadPool::hand_out(const std::vector<Task>& first) {
+void ThreadPool::reserve_queues(std::size_t tasks) {
     for (const auto& worker : workers_)
-        worker->tasks_.reserve(first.size() / width() + 1);
+        worker->tasks_.reserve(tasks / width() + 1);
+}
+
+void ThreadPool::hand_out(const std::vector<Task>& first) {
+    reserve_queues(first.size());
     for (std::size_t i = 0; i < first.size(); ++i)
         workers_[i % width()]->push(first[i]);
 }
@@ -157,7 +162,14 @@ void ThreadPool::for_each_at_once(u64 count, const std::function<void(u64)>& bod
             body(i);
     };
     std::unique_lock<std::mutex> turn;
-    if (try_turn(turn)) return run_in_turn(ranges(count), run_range);
+    std::vector<Task> tasks;
+    const auto prepare = [&] {
+        tasks = ranges(count);
+        reserve_queues(tasks.size());
+    };
+    const bool has_pool =
+        working_for != this && try_turn(turn) && or_no_memory(prepare) == Errc::ok;
+    if (has_pool) return run_in_turn(std::move(tasks), run_range);
     for (u64 i = 0; i < count; ++i)
         body(i);
 }

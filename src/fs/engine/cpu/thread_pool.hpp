@@ -58,12 +58,14 @@ class ThreadPool {
 
     /// Calls `body(team, index)` for each index below `count`, in chunks.
     void for_each(u64 count, const std::function<void(const ThreadTeam&, u64)>& body);
-    /// As for_each(), on the calling thread alone if another run is under way.
+    /// As for_each(), on the calling thread alone if another run is under way or there is no memory
+    /// for one: it throws nothing that `body` does not throw.
     void for_each_at_once(u64 count, const std::function<void(u64)>& body);
 
  private:
     void stop_threads();
     std::vector<Task> ranges(u64 count) const;
+    void reserve_queues(std::size_t tasks);
     void hand_out(const std::vector<Task>& first);
     void execute(Worker& self, const Task& task, const Body& body);
     void work_until_done(Worker& self, const Body& body);

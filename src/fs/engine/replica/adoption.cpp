@@ -84,8 +84,10 @@ void Adoption::apply(const Replica::ForEach& for_each) const {
     lock_all();
     core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
     // Before their blocks are copied, in which their generations have ended.
-    for (u64 i = 0; i < count; ++i)
+    for_each(count, [&](u64 i) {
+        core::fence_release();  // as above
         if (is_bitmap(changes_.places[i])) remove_inodes(changes_.places[i], changes_.blocks[i]);
+    });
     for_each((count + copied_at_once - 1) / copied_at_once, [&](u64 part) {
         core::fence_release();  // as above
         const u64 begin = part * copied_at_once;

@@ -17,7 +17,8 @@ constexpr u64 changed_blocks_max = 32'768;
 /// How many items share a new block, if nothing better is known.
 constexpr u64 items_a_block = 16;
 constexpr u64 blocks_min = 64;
-constexpr u32 attempts_max = 16;
+/// Of a window: to halve it, or to take more blocks.
+constexpr u32 attempts_max = 6;
 
 }  // namespace
 
@@ -57,7 +58,7 @@ Errc ReplicaBatches::run_batch(const ops::BatchHeader& header, ops::BatchWindow&
 Errc ReplicaBatches::run_window(const ops::BatchHeader& header, ops::BatchWindow& window) {
     const u64 items = window.end - window.begin;
     blocks_wanted_ = std::max(blocks_wanted_, items / items_a_block + blocks_min);
-    TakenRoom room(store_);
+    TakenRoom room(store_, for_each_);
     WARREN_TRY(room.take(blocks_wanted_, shape_.makes_inodes() ? items : 0, window));
     Errc status = Errc::retry;
     failure_ = replica_.change(

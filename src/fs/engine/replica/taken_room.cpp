@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "fs/core/held_frames.hpp"
 #include "fs/ops/inode_frame.hpp"
+#include "fs/ops/show_block.hpp"
 
 namespace warren {
 
@@ -90,30 +91,59 @@ Errc TakenRoom::take_numbers(u64 count, ops::BatchWindow& window) {
     window.needed_count = 0;
     for (u64 frame = 0; count > 0; ++frame) {
         frame = core::find_space(store_, FrameKind::inodes, frame);
-        if (frame >= store_.frame_count) WARREN_TRY(add_inode_frame(frame, window));
+        if (frame >= store_.frame_count) break;
         WARREN_TRY(take_in_frame(frame, count, window));
+    }
+    while (count > 0) {
+        std::vector<u64> added;
+        WARREN_TRY(add_inode_frames(count, added, window));
+        for (const u64 frame : added)
+            WARREN_TRY(take_in_frame(frame, count, window));
     }
     std::ranges::sort(numbers_, {}, &FreeNumbers::frame);
     return Errc::ok;
 }
 
-/// Adds a frame of inodes. Serving Errc::need_inodes would add none while one has a free number.
-Errc TakenRoom::add_inode_frame(u64& frame, ops::BatchWindow& window) {
-    const Result<u64> claimed = core::claim_frame(store_, FrameKind::inodes);
-    if (!claimed) return Errc::not_supported;
-    frame = *claimed;
+/// Adds frames with so many numbers. Serving Errc::need_inodes would add none while one has a free
+/// number.
+Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::BatchWindow& window) {
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    const u64 count = (numbers + in_frame - 1) / in_frame;
+    frames.reserve(count);  // so that nothing fails once one is claimed
+    std::vector<Errc> codes(count, Errc::not_supported);
+    std::vector<u64> needed(count);
+    while (frames.size() < count) {
+        const Result<u64> claimed = core::claim_frame(store_, FrameKind::inodes);
+        if (!claimed) break;
+        frames.push_back(*claimed);
+    }
+    for_each_(frames.size(), [&](u64 i) { codes[i] = start_inode_frame(frames[i], needed[i]); });
+    for (u64 i = 0; i < count; ++i) {
+        if (codes[i] == Errc::ok) continue;
+        if (codes[i] == Errc::need_block) need(window, needed[i]);
+        return codes[i];
+    }
+    return Errc::ok;
+}
+
+/// Makes a claimed frame one of inodes, or gives it back. All of its blocks are in memory
+/// afterwards, or being loaded: the run finds them in the image.
+Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
+    static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
+    ops::wipe_resident_blocks(op, frame);
+    for (u64 b = 0; b < format::blocks_per_frame; ++b)
+        ops::show_block(store_, frame * format::frame_size + b * format::block_size, zeros);
     Errc code = Errc::retry;
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
-        code = ops::start_inode_frame(op, frame);
+        code = ops::start_wiped_inode_frame(op, frame);
         core::finish(op);
         if (code == Errc::retry) std::this_thread::yield();
     }
     if (code == Errc::ok) return code;
     core::unclaim_frame(store_, frame);
-    if (code != Errc::need_block) return code == Errc::need_commit ? code : Errc::not_supported;
-    need(window, op.needed_place);
-    return code;
+    needed = op.needed_place;
+    return code == Errc::need_block || code == Errc::need_commit ? code : Errc::not_supported;
 }
 
 /// Takes up to `count` numbers of a frame, and takes them off `count`.

@@ -11,13 +11,16 @@
 #include <vector>
 
 #include "fs/bulk/batch/batch.hpp"
+#include "fs/engine/replica/replica.hpp"
 #include "fs/engine/replica/run_room.hpp"
 
 namespace warren {
 
 class TakenRoom {
  public:
-    explicit TakenRoom(const core::Store& store) : store_(store) {}
+    /// `for_each` outlives this.
+    TakenRoom(const core::Store& store, const Replica::ForEach& for_each)
+        : store_(store), for_each_(for_each) {}
     ~TakenRoom();
     TakenRoom(const TakenRoom&) = delete;
 
@@ -37,11 +40,13 @@ class TakenRoom {
     bool has_plenty(u64 blocks, u64 numbers) const;
     Errc take_blocks(u64 count);
     Errc take_numbers(u64 count, ops::BatchWindow& window);
-    Errc add_inode_frame(u64& frame, ops::BatchWindow& window);
+    Errc add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::BatchWindow& window);
+    Errc start_inode_frame(u64 frame, u64& needed) const;
     Errc take_in_frame(u64 frame, u64& count, ops::BatchWindow& window);
     u64 take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow& window);
 
     const core::Store& store_;
+    const Replica::ForEach& for_each_;
     std::vector<core::Run> runs_;
     std::unordered_map<u64, std::array<u64, 8>> by_frame_;
     std::vector<FreeNumbers> numbers_;  // in rising order of frames

@@ -24,9 +24,10 @@ static_assert(copy_threads * sizeof(uint4) == format::block_size);
 __global__ void place_blocks(core::Store image, const u64* places, const format::Block* from,
                              u64 count) {
     for (u64 i = blockIdx.x; i < count; i += gridDim.x) {
-        const u64 place = places[i];
+        const u64 what = places[i] % format::block_size;
+        const u64 place = places[i] - what;
         const u64 block = place / format::block_size;
-        if (place % format::block_size == place_dropped) {
+        if (what == place_dropped) {
             if (threadIdx.x == 0) core::clear_bit(image.resident, block);
             continue;
         }
@@ -35,7 +36,7 @@ __global__ void place_blocks(core::Store image, const u64* places, const format:
                                             (place - image.frame_table_offset)
                                       : image.base + place;
         reinterpret_cast<uint4*>(target)[threadIdx.x] =
-            reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
+            what == place_zeros ? uint4{} : reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
         if (threadIdx.x == 0) core::set_bit(image.resident, block);
     }
 }

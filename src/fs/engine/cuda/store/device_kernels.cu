@@ -12,16 +12,16 @@ constexpr u32 threads_per_block = 256;
 
 /// ops::show_block() by one block of threads.
 __global__ void publish_kernel(core::Store store, u64 place, const format::Block* from) {
-    __shared__ ops::Showing showing;
-    if (threadIdx.x == 0) showing = ops::begin_showing(store, place);
+    __shared__ bool is_due;
+    if (threadIdx.x == 0) is_due = ops::begin_showing(store, place);
     __syncthreads();
-    if (!showing.is_due) return;
+    if (!is_due) return;
     auto* target = reinterpret_cast<u64*>(store.base + place);
     for (u32 i = threadIdx.x; i < format::block_size / 8; i += blockDim.x)
         relaxed_store(target[i], from->words[i]);
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) ops::end_showing(store, place, showing);
+    if (threadIdx.x == 0) ops::end_showing(store, place);
 }
 
 }  // namespace
