@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long do find, du, lookups and changes of many names take on the CPU engine with a GPU beside
-// it? Over a million files of which the GPU has a replica, and behind changes of the host, which
-// are sent first. Beside it the CPU engine alone with all cores, on a volume of its own. The GPU
-// answers also where the volume would rather let the CPU: behind many changes.
+// How long do find, du, lookups, changes of many names and packing take on the CPU engine with a
+// GPU beside it? Over a million files of which the GPU has a replica, and behind changes of the
+// host, which are sent first. Beside it the CPU engine alone with all cores, on a volume of its
+// own. The GPU answers also where the volume would rather let the CPU: behind many changes.
 //
 // A change is chmod(2) of a file; the changed files are spread over all inodes. From the call to
 // the answer: what is marked is copied and sent, and kernels run; the changes themselves are not in
 // it.
 //
 //   replica_bench [--runs N] [--parents N] [--entries N]    N runs (5); 1000 directories of 1000
-//       [--changes 1]    only the changes of many files
+//       [--changes 1]    only the changes of many files and the packing
 //       [--sharing 1]    only the removal of trees with shared blocks (shared_removal.hpp)
 #include <algorithm>
 #include <atomic>
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -195,6 +196,22 @@ class Bench {
         for (u32 i = 0; i < std::size(must_seconds); ++i)
             require_bound(kinds[i], must_seconds[i]);
     }
+    /// Packs a directory of which every other name has gone, in calls that are small beside it: one
+    /// call for most of a directory would leave it packed.
+    void pack() {
+        const std::string label = "pack a directory";
+        const u64 count = u64{parents_} * entries_;
+        for (u64 run = 0; run < runs_ + 1; ++run) {
+            for (Tree* const tree : {&both_, &cpu_}) {
+                const double taken = time_packing(*tree, count);
+                if (run == 0) continue;
+                report_.add(label, tree == &both_ ? by_both : by_cpu, taken,
+                            static_cast<double>(count));
+            }
+        }
+        report_.set_reference(label, by_cpu);
+        require_bound(label, 0.004);
+    }
     void expect_answered() {
         require(both_.volume.inside().replica()->statistics().left == 0, "the CPU had to help");
     }
@@ -215,6 +232,42 @@ class Bench {
             require(volume.scan({}, volume.root(), visit, filter) == Errc::ok, "find failed");
             require(visited_.sum() == matches, "saw " + std::to_string(visited_.sum()));
         };
+    }
+
+    double time_packing(Tree& tree, u64 count) {
+        constexpr u64 calls = 100;
+        Volume& volume = *tree.volume;
+        const Handle directory = add_entry(volume, volume.root(), "packed", directory_mode);
+        std::vector<std::string> names;
+        for (u64 i = 0; i < 2 * count; ++i)
+            names.push_back("entry" + std::to_string(i));
+        std::vector<Creation> creations;
+        std::vector<Unlink> removals;
+        for (u64 i = 0; i < 2 * count; ++i) {
+            creations.push_back({directory, names[i], {}});
+            if (i % 2 == 0) removals.push_back({directory, names[i]});
+        }
+        std::vector<Result<Attributes>> made(creations.size(), Errc::io);
+        std::vector<Errc> codes(removals.size(), Errc::io);
+        volume.create_many({}, creations, made);
+        for (u64 i = 0; i < calls; ++i) {
+            const u64 begin = count * i / calls;
+            const u64 end = count * (i + 1) / calls;
+            volume.remove_many({}, std::span(removals).subspan(begin, end - begin),
+                               std::span(codes).subspan(begin, end - begin));
+        }
+        require(std::ranges::count(codes, Errc::ok) == static_cast<i64>(count), "not all removed");
+        require(volume.sync() == Errc::ok, "cannot sync");
+        Rebuilt rebuilt;
+        const double taken = time_of(
+            [&] { require(volume.rebuild({}, directory, rebuilt) == Errc::ok, "cannot pack"); });
+        require(rebuilt.entries == count && rebuilt.blocks_after < rebuilt.blocks_before,
+                "packed something else");
+        Removal removed;
+        require(volume.remove_tree({}, volume.root(), "packed", removed) == Errc::ok,
+                "cannot remove");
+        require(volume.sync() == Errc::ok, "cannot sync");
+        return taken;
     }
 
     struct Changes {
@@ -345,6 +398,7 @@ int main(int argument_count, char** arguments) {
     if (option(argument_count, arguments, "changes", 0) != 0) {
         report.name_file("replica_changes");
         bench.change_many();
+        bench.pack();
         return report.finish();
     }
     bench.find_named();
@@ -356,5 +410,6 @@ int main(int argument_count, char** arguments) {
     bench.expect_answered();
     bench.remove();
     bench.change_many();
+    bench.pack();
     return report.finish();
 }

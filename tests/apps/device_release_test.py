@@ -80,7 +80,8 @@ class DeviceReleaseTest(unittest.TestCase):
         self.assertEqual(lines, ["the check before a removal", "du", "find with conditions",
                                  "find of everything", "a table of columns", "lookups",
                                  "removal of a tree", "creations of many files",
-                                 "moves of many files", "removals of many files"], shown)
+                                 "moves of many files", "removals of many files",
+                                 "packing of a directory"], shown)
 
     def test_only_the_owner_may_do_it(self):
         self.mount_with_replica()

@@ -16,7 +16,7 @@ class HostBuffer {
         items_.assign(count, T{});
         return Errc::ok;
     }
-    Errc reserve(u64 count) { return count <= items_.size() ? Errc::ok : allocate(count); }
+    Errc grow(u64 count) { return count <= items_.size() ? Errc::ok : allocate(count); }
     T* data() const { return const_cast<T*>(items_.data()); }
     u64 count() const { return items_.size(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of an image in the host's memory and lookups there, in the place of a GPU's, and a replica
-// with them.
+// Scans of an image in the host's memory, lookups and changes there, in the place of a GPU's, and a
+// replica with them.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "fs/engine/replica/replica_queries.hpp"
+#include "tests/fs/bulk/host_rebuild.hpp"
 #include "tests/fs/bulk/output_scan.hpp"
 #include "tests/support/host_batch.hpp"
 #include "tests/support/host_lookups.hpp"
@@ -46,6 +47,35 @@ class HostImageBatch final : public ImageBatch {
 
  private:
     HostBatch batch_;
+};
+
+/// Packs directories in an image in the host's memory.
+class HostImageRebuild final : public ImageRebuild {
+ public:
+    Errc open(u64 blocks) override {
+        if (const Errc code = fails_at_open.load(); code != Errc::ok) return code;
+        const UncountedAllocations uncounted;
+        return workers_.grow(blocks);
+    }
+    Errc run(const core::Store& image, const core::Credentials& caller, Handle directory,
+             const bulk::RebuildWindows& windows) override {
+        runs.fetch_add(1);
+        if (const Errc code = fails_at_run.exchange(Errc::ok); code != Errc::ok) return code;
+        const UncountedAllocations uncounted;
+        workers_.run(image, caller, directory, windows);
+        if (after_run) after_run();
+        return Errc::ok;
+    }
+    const bulk::RebuildState& report() const override { return workers_.report(); }
+    void close() override {}
+
+    std::atomic<u64> runs{0};
+    std::atomic<Errc> fails_at_open{Errc::ok};
+    std::atomic<Errc> fails_at_run{Errc::ok};  // once
+    std::function<void()> after_run;           // while nothing applies to the volume
+
+ private:
+    HostRebuildWorkers workers_{2, false};
 };
 
 class HostReader final : public ImageReader {
@@ -103,11 +133,13 @@ class HostReader final : public ImageReader {
         });
     }
     ImageBatch* batch() override { return &batches; }
+    ImageRebuild* rebuild() override { return &rebuilds; }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
     void drop_idle() override { drops.fetch_add(1, std::memory_order_relaxed); }
 
     HostImageBatch batches;
+    HostImageRebuild rebuilds;
     std::function<Errc()> instead;       // of a scan or lookups
     std::function<void()> before_masks;  // between the listing of a tree and its removal
     std::atomic<u64> runs{0};

@@ -10,13 +10,9 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/core/name_hash.hpp"
-#include "fs/core/tree.hpp"
-#include "fs/format/directory.hpp"
 #include "fs/volume/host_scan.hpp"
 #include "fs/volume/item_parts.hpp"
 #include "fs/volume/lookup_segments.hpp"
-#include "fs/volume/part_tree.hpp"
-#include "fs/volume/progress_teller.hpp"
 #include "fs/volume/remove_as_rm.hpp"
 #include "fs/volume/volume_batches.hpp"
 #include "fs/volume/volume_implementation.hpp"
@@ -238,110 +234,6 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
         }
         for (u64 i = 0; i < lookups.size(); ++i)
             look_up(i);
-    });
-}
-
-namespace {
-
-/// Packs a directory's tree, step by step. Several threads may each pack a part.
-class Packing {
- public:
-    /// `names` is the number of names in the directory.
-    Packing(VolumeImplementation& volume, const Caller& caller, Handle directory, u64 names,
-            const ProgressCallback& progress)
-        : volume_(volume),
-          command_(command_on(directory, caller)),
-          names_(names),
-          progress_(progress) {}
-
-    /// Packs level `height` for keys in [begin, end).
-    Errc pack_range(u64 begin, u64 end, u32 height) {
-        ops::Command command = command_;
-        command.how = static_cast<u8>(height == 0 ? ops::Pack::leaves : ops::Pack::nodes);
-        command.mode = height;
-        for (command.from = begin; command.from < end;) {
-            WARREN_LET(step, volume_.ask<Verb::pack>(command));
-            const u64 next = step->is_done ? end : step->next_key;
-            // Relaxed: only for reports. The sum is at most the number of all keys, so it cannot
-            // overflow.
-            if (height == 0) {
-                packed_keys_.fetch_add(std::min(next, end) - command.from,
-                                       std::memory_order_relaxed);
-            }
-            if (!progress_.goes_on([&] { return done(); })) return Errc::canceled;
-            command.from = next;
-        }
-        return Errc::ok;
-    }
-
-    /// Packs the levels above the leaves, and records that the directory is packed.
-    Errc finish() {
-        for (u32 height = 1; height < core::tree_height_max; ++height) {
-            WARREN_TRY(pack_range(0, core::key_end, height));
-        }
-        ops::Command command = command_;
-        command.how = static_cast<u8>(ops::Pack::root);
-        for (bool is_done = false; !is_done;) {
-            WARREN_LET(step, volume_.ask<Verb::pack>(command));
-            is_done = step->is_done;
-        }
-        command.how = static_cast<u8>(ops::Pack::counter);
-        return volume_.ask<Verb::pack>(command).code();
-    }
-
- private:
-    /// An estimate of the names packed so far: keys are hashes, which are evenly distributed.
-    u64 done() const {
-        const double share = static_cast<double>(packed_keys_.load(std::memory_order_relaxed)) /
-                             static_cast<double>(core::key_end);
-        return static_cast<u64>(std::min(share, 1.0) * static_cast<double>(names_));
-    }
-
-    VolumeImplementation& volume_;
-    const ops::Command command_;
-    const u64 names_;
-    ProgressTeller progress_;
-    std::atomic<u64> packed_keys_{0};
-};
-
-Errc rebuild_by_commands(VolumeImplementation& volume, const Caller& caller, Handle directory,
-                         const ProgressCallback& progress) {
-    WARREN_LET(names, volume.ask<Verb::count_names>(command_on(directory)));
-    Packing packing(volume, caller, directory, *names, progress);
-    WARREN_LET(begins, part_directory(volume, directory));
-    std::vector<Errc> errors(begins->size(), Errc::ok);
-    volume.thread_pool().for_each(begins->size(), [&](const ThreadTeam&, u64 i) {
-        const u64 end = i + 1 < begins->size() ? (*begins)[i + 1] : core::key_end;
-        errors[i] = packing.pack_range((*begins)[i], end, 0);
-    });
-    for (const Errc error : errors)
-        WARREN_TRY(error);
-    return packing.finish();
-}
-
-}  // namespace
-
-Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
-                     const ProgressCallback& progress) {
-    return or_no_memory([&]() -> Errc {
-        VolumeImplementation& volume = *implementation_;
-        WARREN_LET(before, attributes(directory));
-        rebuilt.blocks_before = before->blocks;
-        BulkCommands* const bulk = volume.engine().bulk();
-        Errc packed = Errc::not_supported;
-        if (bulk != nullptr) {
-            packed = bulk->rebuild(credentials_of(caller), directory, before->blocks);
-        }
-        if (packed == Errc::not_supported) {
-            rebuilt.in_steps = !volume.works_on_host();
-            packed = rebuild_by_commands(volume, caller, directory, progress);
-        }
-        WARREN_TRY(packed);
-        WARREN_LET(after, attributes(directory));
-        rebuilt.blocks_after = after->blocks;
-        WARREN_LET(entries, volume.ask<Verb::count_names>(command_on(directory)));
-        rebuilt.entries = *entries;
-        return Errc::ok;
     });
 }
 

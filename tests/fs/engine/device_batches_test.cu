@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that a GPU carries out in its image and the volume on the CPU engine adopts: the answers
-// and the tree are those of the items one by one, and the image equals the volume. Whatever fails
-// on the GPU, the CPU does it.
+// Batches and rebuilds that a GPU carries out in its image and the volume on the CPU engine adopts:
+// the answers and the tree are those of the items one by one, a packed directory has all names, and
+// the image equals the volume. Whatever fails on the GPU, the CPU does it.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "fs/engine/cuda/replica/device_batch.hpp"
+#include "fs/engine/cuda/replica/device_rebuild.hpp"
+#include "tests/fs/bulk/rebuild_cases.hpp"
 #include "tests/fs/engine/volume_with_gpu.cuh"
 #include "tests/fs/volume/batch_names.hpp"
 #include "tests/fs/volume/replicated_many.hpp"
@@ -28,8 +30,8 @@ class CountedBatch final : public cuda_engine::DeviceBatch {
     u64 runs = 0;
 };
 
-/// Leaves all queries but batches to the CPU. A query makes a version of the image all the same.
-class BatchReader final : public ImageReader {
+/// Leaves what only reads to the CPU. A query makes a version of the image all the same.
+class ChangingReader final : public ImageReader {
  public:
     Errc scan(const core::Store&, const ScanCall&, const std::function<void()>&) override {
         return Errc::not_supported;
@@ -38,9 +40,13 @@ class BatchReader final : public ImageReader {
         return Errc::not_supported;
     }
     ImageBatch* batch() override { return &batches; }
+    ImageRebuild* rebuild() override { return &rebuilds; }
     std::string name() const override { return "a GPU"; }
     std::string failure() const override { return gpu::last_failure().message; }
-    void drop_idle() override { batches.drop_idle(); }
+    void drop_idle() override {
+        batches.drop_idle();
+        rebuilds.drop_idle();
+    }
 
  private:
     const int device_ = 0;
@@ -48,6 +54,7 @@ class BatchReader final : public ImageReader {
 
  public:
     CountedBatch batches{budget_, device_};
+    cuda_engine::DeviceRebuild rebuilds{budget_, device_};
 };
 
 /// A replica of a volume, whose image the host can read; the volume owns it.
@@ -58,7 +65,7 @@ struct DeviceReplicaOf {
         options.report = [this](const std::string& line) { reports.push_back(line); };
         auto its_memory = std::make_unique<TestedDeviceImage>(volume.store());
         memory = its_memory.get();
-        auto its_reader = std::make_unique<BatchReader>();
+        auto its_reader = std::make_unique<ChangingReader>();
         reader = its_reader.get();
         auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(its_memory),
                                                      std::move(its_reader), options);
@@ -69,7 +76,7 @@ struct DeviceReplicaOf {
     DeviceReplicaOf(const DeviceReplicaOf&) = delete;
 
     TestedDeviceImage* memory = nullptr;
-    BatchReader* reader = nullptr;
+    ChangingReader* reader = nullptr;
     ReplicaQueries* queries = nullptr;
     std::vector<std::string> reports;
 };
@@ -260,6 +267,114 @@ TEST_F(DeviceBatchesTest, runAfterARelease) {
     files.remove(*volume);
     EXPECT_TRUE(volume.inside().replica()->statistics().has_memory);
     EXPECT_EQ(volume.inside().replica()->statistics().left, 0u);
+    EXPECT_TRUE(volume.warnings().empty());
+    volume.close_and_check();
+}
+
+using DeviceRebuildTest = DeviceBatchesTest;
+
+Errc pack(Volume& volume, Handle directory) {
+    Rebuilt rebuilt;
+    return volume.rebuild(anybody, directory, rebuilt);
+}
+
+TEST_F(DeviceRebuildTest, packsAllKinds) {
+    struct InImage {
+        explicit InImage(InsideVolume& its_volume)
+            : volume(*its_volume), replica(its_volume.inside()) {
+            replica.queries->use_only(Side::replica);
+        }
+        ~InImage() {
+            EXPECT_EQ(replica.queries->statistics().left, 0u);
+            EXPECT_TRUE(replica.reports.empty());
+        }
+        Errc operator()(const Caller&, Handle directory) { return pack(volume, directory); }
+        Volume& volume;
+        DeviceReplicaOf replica;
+    };
+    expect_rebuilds([](InsideVolume& volume) { return std::make_unique<InImage>(volume); });
+}
+
+/// Also where one commit cannot hold the directory.
+TEST_F(DeviceRebuildTest, leavesAnImageThatEqualsTheVolume) {
+    for (const u64 size : {32 * mib, 512 * mib}) {
+        Many volume(size);
+        const Handle directory = make_case(*volume, {"large", 40'000, 2, 20});
+        const auto names = list_names(*volume, directory);
+        for (u32 round = 0; round < 2; ++round) {
+            EXPECT_EQ(pack(*volume, directory), Errc::ok);
+            expect_equal_unsent(volume.outer(), volume.replica());
+        }
+        EXPECT_EQ(volume.replica().queries->statistics().left, 0u);
+        EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names));
+        EXPECT_TRUE(list_names(*volume, directory) == names);
+        volume.close_and_check();
+    }
+}
+
+TEST_F(DeviceRebuildTest, runsBesideWriters) {
+    Many volume(256 * mib);
+    const Handle directory = make_case(*volume, {"some", 3000, 1, 12});
+    std::atomic<bool> is_over{false};
+    std::thread writer([&] {
+        for (u64 i = 0; !is_over.load(std::memory_order_relaxed); ++i) {
+            const std::string name = "own" + std::to_string(i % 5000);
+            if (i / 5000 % 2 == 0) {
+                EXPECT_TRUE(volume->create(anybody, directory, name, {}));
+            } else {
+                EXPECT_EQ(volume->unlink(anybody, directory, name), Errc::ok);
+            }
+        }
+    });
+    for (u32 round = 0; round < 100 && !HasFailure(); ++round) {
+        EXPECT_EQ(pack(*volume, directory), Errc::ok);
+        if (round % 8 == 0) {
+            EXPECT_EQ(volume->sync(), Errc::ok);
+        }
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    writer.join();
+    EXPECT_EQ(volume.replica().queries->statistics().left, 0u);
+    volume.close_and_check();
+}
+
+/// Packs a directory while call `nth` of the CUDA runtime fails, 0: none. Returns how many there
+/// were.
+u64 pack_while_a_call_fails(u64 nth) {
+    VolumeWithGpu volume(64 * mib);
+    const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
+    const auto names = list_names(*volume, directory);
+    static_cast<void>(gpu::fail_call(nth));
+    EXPECT_EQ(pack(*volume, directory), Errc::ok);
+    const u64 calls = gpu::fail_call(0);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) + 1);
+    EXPECT_TRUE(list_names(*volume, directory) == names);
+    EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, nth == 0 ? 0u : 1u);
+    volume.close_and_check();
+    return calls;
+}
+
+TEST_F(DeviceRebuildTest, isDoneByTheCpuIfACallFails) {
+    const u64 calls = pack_while_a_call_fails(0);
+    EXPECT_GT(calls, 20u);
+    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
+        SCOPED_TRACE("call " + std::to_string(nth));
+        static_cast<void>(pack_while_a_call_fails(nth));
+    }
+}
+
+/// It takes some 5 MB at least.
+TEST_F(DeviceRebuildTest, isLeftToTheCpuIfItFindsNoMemory) {
+    VolumeWithGpu volume(64 * mib, 8 * mib);
+    ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
+    const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
+    const auto names = list_names(*volume, directory);
+    EXPECT_EQ(pack(*volume, directory), Errc::ok);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) + 1);
+    const ReplicaStatistics counts = volume.inside().replica()->statistics();
+    EXPECT_EQ(counts.left, 1u);
+    EXPECT_TRUE(counts.is_on);
     EXPECT_TRUE(volume.warnings().empty());
     volume.close_and_check();
 }

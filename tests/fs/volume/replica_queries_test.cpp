@@ -109,9 +109,9 @@ TEST(ReplicaScans, areLeftToTheCpu) {
     const std::string note = volume->engine_note();
     EXPECT_TRUE(
         note.starts_with("the host's memory answers find, du and lookups of many names beside it, "
-                         "lists trees to remove, and changes many files at once, where that is "
-                         "predicted to be faster: 2 queries by it, 6 by the CPU of which 6 it "
-                         "could not do; predicted times were off by "))
+                         "lists trees to remove, changes many files at once and packs directories, "
+                         "where that is predicted to be faster: 2 queries by it, 6 by the CPU of "
+                         "which 6 it could not do; predicted times were off by "))
         << note;
     EXPECT_TRUE(note.ends_with("% on average")) << note;
 }

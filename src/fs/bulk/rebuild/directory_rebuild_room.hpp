@@ -39,19 +39,16 @@ struct RebuildRoom {
     /// Makes room for trees of `blocks` blocks.
     Errc grow(u64 blocks) {
         tree_blocks = blocks;
-        WARREN_TRY(nodes.reserve(blocks));
-        WARREN_TRY(node_keys.reserve(blocks));
-        WARREN_TRY(node_sizes.reserve(blocks));
-        WARREN_TRY(leaves.reserve(blocks));
-        WARREN_TRY(leaf_keys.reserve(blocks));
-        WARREN_TRY(leaf_sizes.reserve(blocks));
-        WARREN_TRY(chunks.reserve(blocks / chunk_leaves + 1));
-        WARREN_TRY(keys.reserve(rebuild_entries(blocks)));
-        WARREN_TRY(targets.reserve(rebuild_entries(blocks)));
-        WARREN_TRY(name_at.reserve(rebuild_entries(blocks) + 1));
-        WARREN_TRY(names.reserve(rebuild_words(blocks)));
-        WARREN_TRY(cuts.reserve(rebuild_segments(blocks) * segment_entries));
-        return segment_cuts.reserve(rebuild_segments(blocks));
+        return each_array(blocks, [](auto& array, u64 count) { return array.grow(count); });
+    }
+    /// How much memory such room takes.
+    u64 bytes_for(u64 blocks) {
+        u64 bytes = 0;
+        static_cast<void>(each_array(blocks, [&](const auto& array, u64 count) {
+            bytes += count * sizeof *array.data();
+            return Errc::ok;
+        }));
+        return bytes;
     }
 
     /// The reference for `workers` workers in the next window. They store their result in `report`.
@@ -79,6 +76,25 @@ struct RebuildRoom {
         ref.from_key = windows.from_key;
         ref.window_max = windows.leaves_max;
         return ref;
+    }
+
+ private:
+    /// Calls `action(array, count)` for each array that a tree of `blocks` blocks needs.
+    template <class Action>
+    Errc each_array(u64 blocks, const Action& action) {
+        WARREN_TRY(action(nodes, blocks));
+        WARREN_TRY(action(node_keys, blocks));
+        WARREN_TRY(action(node_sizes, blocks));
+        WARREN_TRY(action(leaves, blocks));
+        WARREN_TRY(action(leaf_keys, blocks));
+        WARREN_TRY(action(leaf_sizes, blocks));
+        WARREN_TRY(action(chunks, blocks / chunk_leaves + 1));
+        WARREN_TRY(action(keys, rebuild_entries(blocks)));
+        WARREN_TRY(action(targets, rebuild_entries(blocks)));
+        WARREN_TRY(action(name_at, rebuild_entries(blocks) + 1));
+        WARREN_TRY(action(names, rebuild_words(blocks)));
+        WARREN_TRY(action(cuts, rebuild_segments(blocks) * segment_entries));
+        return action(segment_cuts, rebuild_segments(blocks));
     }
 };
 

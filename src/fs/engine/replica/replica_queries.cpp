@@ -14,6 +14,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "fs/engine/replica/replica_batches.hpp"
+#include "fs/engine/replica/replica_rebuild.hpp"
 
 namespace warren {
 namespace {
@@ -48,7 +49,8 @@ constexpr std::array<const char*, query_kinds> kind_names = {
     "find with conditions",       "find of everything",
     "a table of columns",         "lookups",
     "removal of a tree",          "creations of many files",
-    "moves of many files",        "removals of many files"};
+    "moves of many files",        "removals of many files",
+    "packing of a directory"};
 
 std::string time_text(double seconds) {
     std::array<char, 32> text;
@@ -193,17 +195,38 @@ void ReplicaQueries::change_items(QueryKind kind, u64 items,
     };
     const auto on_replica = [&](Load load) {
         if (reader_->batch() == nullptr) return Errc::not_supported;
-        ReplicaBatches batches(store_, replica_, *reader_->batch(), batch_turn_, for_each_,
-                               load == Load::allowed);
+        ImageRuns windows = runs(load);
+        ReplicaBatches batches(windows, *reader_->batch(), batch_turn_);
         by_batches(batches);
-        if (batches.failure() == Errc::corrupt) {
-            give_up("it has changed what it must not change");
-        } else {
-            give_up_after(batches.failure());
-        }
-        return batches.windows() == 0 ? Errc::not_supported : finish();
+        give_up_after_runs(windows);
+        return windows.adopted() == 0 ? Errc::not_supported : finish();
     };
     static_cast<void>(run({kind, items}, on_replica, finish));
+}
+
+Errc ReplicaQueries::rebuild(const core::Credentials& caller, Handle directory, u64 names,
+                             u64 blocks, const std::function<Errc()>& commit,
+                             const std::function<Errc()>& on_cpu) {
+    const auto on_replica = [&](Load load) {
+        if (reader_->rebuild() == nullptr) return Errc::not_supported;
+        const std::lock_guard turn(rebuild_turn_);
+        ImageRuns windows = runs(load);
+        const Errc code = or_no_memory([&] {
+            return rebuild_in_image(windows, *reader_->rebuild(), caller, directory, blocks,
+                                    commit);
+        });
+        give_up_after_runs(windows);
+        return is_result(code) ? code : Errc::not_supported;
+    };
+    return run({QueryKind::rebuild, names}, on_replica, on_cpu);
+}
+
+void ReplicaQueries::give_up_after_runs(const ImageRuns& runs) {
+    if (runs.failure() == Errc::corrupt) {
+        give_up("it has changed what it must not change");
+    } else {
+        give_up_after(runs.failure());
+    }
 }
 
 /// After an error of the device, or if the memory of the image is used up. Once the memory has been
@@ -347,10 +370,10 @@ std::string ReplicaQueries::note() const {
         !done.is_on ? " is not used any more after a failure: "
         : done.has_memory
             ? " answers find, du and lookups of many names beside it, lists trees to "
-              "remove, and changes many files at once, where that is predicted to be faster: "
-            : " has given its memory back, and takes it again for find, du, lookups "
-              "or changes of many names and removals of trees once that is predicted to be "
-              "faster: ";
+              "remove, changes many files at once and packs directories, where that is predicted "
+              "to be faster: "
+            : " has given its memory back, and takes it again for find, du, lookups or changes "
+              "of many names, removals of trees and packing once that is predicted to be faster: ";
     return reader_->name() + state + counts;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queries that a replica may answer beside the CPU engine: scans, lookups of many names, what the
-// removal of a tree frees, and batches of changes. Each runs on the side that is predicted to
-// finish first (side_choice.hpp).
+// removal of a tree frees, batches of changes, and rebuilds of directories. Each runs on the side
+// that is predicted to finish first (side_choice.hpp).
 //
 // Invariant: the visitors of a scan are called by one side. After an error of the replica itself,
 // or if its memory is used up, it is given up for as long as the volume is open; but if there is no
@@ -20,6 +20,8 @@
 #include "fs/engine/bulk_commands.hpp"
 #include "fs/engine/lookup_stream.hpp"
 #include "fs/engine/replica/image_batch.hpp"
+#include "fs/engine/replica/image_rebuild.hpp"
+#include "fs/engine/replica/image_runs.hpp"
 #include "fs/engine/replica/replica.hpp"
 #include "fs/engine/replica/scan_sizes.hpp"
 #include "fs/engine/replica/side_choice.hpp"
@@ -49,6 +51,8 @@ class ImageReader {
                          const UseStream& use) = 0;
     /// Runs batches of items; null if it cannot.
     virtual ImageBatch* batch() = 0;
+    /// Packs directories; null if it cannot.
+    virtual ImageRebuild* rebuild() = 0;
     /// What keeps the image, for users.
     virtual std::string name() const = 0;
     /// Why the device, or the image's memory, has failed the calling thread.
@@ -112,6 +116,10 @@ class ReplicaQueries {
     void change_items(QueryKind kind, u64 items,
                       const std::function<void(ItemBatches&)>& by_batches,
                       const std::function<void()>& by_cpu);
+    /// Packs the tree of a directory of `names` names and `blocks` blocks, on behalf of `caller`:
+    /// the replica in windows between which it may call `commit`, or `on_cpu`.
+    Errc rebuild(const core::Credentials& caller, Handle directory, u64 names, u64 blocks,
+                 const std::function<Errc()>& commit, const std::function<Errc()>& on_cpu);
     /// Removes the detached directory `root` and everything below it. `free_listed` gets what the
     /// replica lists and frees all of it but the root, or nothing: Errc::retry if something of it
     /// has changed since. Then, or instead, `on_cpu` removes the rest and sets the number of all
@@ -130,7 +138,8 @@ class ReplicaQueries {
     std::vector<std::string> predictions() const;
     /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
     void use_only(Side side) { only_ = side; }
-    /// A call for fewer changes is not worth a prediction. With use_only() tests are quick.
+    /// Fewer names to change or to pack are not worth a prediction. With use_only() tests are
+    /// quick.
     u64 changes_min() const { return only_ ? 16 : 4096; }
 
  private:
@@ -146,6 +155,8 @@ class ReplicaQueries {
                        const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
     Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream,
                           Load load);
+    ImageRuns runs(Load load) { return {store_, replica_, for_each_, load == Load::allowed}; }
+    void give_up_after_runs(const ImageRuns& runs);
     void give_up_after(Errc code);
     bool give_up(const std::string& reason);
 
@@ -154,7 +165,8 @@ class ReplicaQueries {
     const std::function<void(const std::string&)> report_;
     const std::function<double()> now_;
     const Replica::ForEach for_each_;
-    std::mutex batch_turn_;  // held while a batch is open
+    std::mutex batch_turn_;    // held while a batch is open
+    std::mutex rebuild_turn_;  // held while a directory is packed
     Replica replica_;
     SideChoice sides_;
     ScanSizes sizes_;

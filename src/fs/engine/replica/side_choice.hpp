@@ -32,13 +32,14 @@ enum class QueryKind : u8 {
     remove,
     create_items,
     move_items,
-    remove_items
+    remove_items,
+    rebuild
 };
-inline constexpr std::size_t query_kinds = 10;
+inline constexpr std::size_t query_kinds = 11;
 
 struct Query {
     QueryKind kind;
-    u64 items;             // names to visit, to look up or to change, about
+    u64 items;             // names to visit, to look up, to change or to pack, about
     bool is_known = true;  // well enough to learn rates from the query
 };
 

@@ -52,7 +52,18 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
     WARREN_TRY(groups_.allocate(core::groups_max));
     WARREN_TRY(report_.allocate(1));
     WARREN_TRY(stream_.fill(room_.state.data(), 0, room_.state.bytes()));
-    return room_.grow(shape.tree_blocks);
+    return make_room(shape.tree_blocks);
+}
+
+Errc DirectoryRebuild::make_room(u64 tree_blocks) {
+    if (tree_blocks <= room_.tree_blocks) return Errc::ok;
+    const u64 bytes = room_.bytes_for(tree_blocks) + groups_.bytes() + room_.wanted.bytes();
+    if (bytes > share_.bytes() && !share_.grow(bytes - share_.bytes())) {
+        return gpu::fail(Errc::no_space,
+                         "device_memory= has no room for packing directories beside the copy of "
+                         "the metadata");
+    }
+    return room_.grow(tree_blocks);
 }
 
 /// Limits the number of blocks to what the device can run concurrently.
@@ -81,12 +92,18 @@ float DirectoryRebuild::kernel_ms() const {
 }
 
 Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
-                           Handle directory, u32 blocks, const RebuildWindows& windows) {
+                           Handle directory, u64 tree_blocks, const RebuildWindows& windows) {
+    if (caller.group_count > core::groups_max) return Errc::invalid;
+    // A small tree gets fewer blocks: warps wait for each other ten times, which takes longer the
+    // more there are.
+    const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
+    const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
     RebuildRef shared = room_.ref(u64{blocks} * shape_.warps_per_block, windows, report_.data());
     core::Store device_store = store;
     core::Credentials who = caller;
     who.groups = groups_.data();
     void* arguments[] = {&device_store, &shared, &who, &directory};
+    WARREN_TRY(stream_.copy(groups_.data(), caller.groups, u64{caller.group_count} * sizeof(u32)));
     WARREN_TRY(begin_.record(stream_));
     const cudaError_t launched =
         cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(rebuild_directory), dim3(blocks),
@@ -99,28 +116,22 @@ Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& ca
 
 Errc DirectoryRebuild::rebuild(const core::Store& store, const core::Credentials& caller,
                                Handle directory, u64 tree_blocks, BulkHost& host) {
-    // A small tree gets fewer blocks: warps wait for each other ten times, which takes longer the
-    // more there are.
-    const u64 wanted = (tree_blocks + shape_.warps_per_block - 1) / shape_.warps_per_block;
-    const u32 blocks = static_cast<u32>(std::clamp<u64>(wanted, 1, shape_.blocks));
-    if (caller.group_count > core::groups_max) return Errc::invalid;
-    WARREN_TRY(stream_.copy(groups_.data(), caller.groups, u64{caller.group_count} * sizeof(u32)));
     struct Between {
         DirectoryRebuild& rebuild;
         BulkHost& host;
         Errc bring_wanted() {
             const u64 wanted =
-                std::min<u64>(rebuild.report_.data()->wanted_count, rebuild.room_.wanted.count());
+                std::min<u64>(rebuild.report().wanted_count, rebuild.room_.wanted.count());
             return bring_listed(rebuild.stream_, rebuild.room_.wanted.data(), wanted, host);
         }
-        Errc grow(u64 tree_blocks) { return rebuild.room_.grow(tree_blocks + tree_blocks / 4); }
+        Errc grow(u64 tree_blocks) { return rebuild.make_room(tree_blocks + tree_blocks / 4); }
         Errc commit() { return host.commit(); }
         Errc rest() { return host.rest(); }
     } between{*this, host};
     const auto run_window = [&](const RebuildWindows& windows) {
-        return run(store, caller, directory, blocks, windows);
+        return run(store, caller, directory, tree_blocks, windows);
     };
-    return pack_windows({}, *report_.data(), run_window, between);
+    return pack_windows({}, report(), run_window, between);
 }
 
 }  // namespace warren::cuda_engine

@@ -6,6 +6,7 @@
 // directory's tree is the old one, the new one, or new up to the end of the last window.
 #pragma once
 
+#include "base/memory_budget.hpp"
 #include "fs/bulk/rebuild/directory_rebuild_room.hpp"
 #include "fs/core/store.hpp"
 #include "fs/engine/cuda/bulk_host.hpp"
@@ -24,6 +25,9 @@ struct RebuildShape {
 
 class DirectoryRebuild {
  public:
+    /// All device memory counts against `budget`, which outlives this; null: unlimited.
+    explicit DirectoryRebuild(MemoryBudget* budget = nullptr) : share_(budget) {}
+
     Errc open(const RebuildShape& shape = {});
 
     /// Packs the tree of `directory`, of about `tree_blocks` blocks, if `caller` may write there:
@@ -33,6 +37,16 @@ class DirectoryRebuild {
     Errc rebuild(const core::Store& store, const core::Credentials& caller, Handle directory,
                  u64 tree_blocks, BulkHost& host);
 
+    // The parts of a rebuild.
+    /// Makes room for trees of `tree_blocks` blocks. Errc::no_space: too little is left of the
+    /// budget.
+    Errc make_room(u64 tree_blocks);
+    /// Runs all workers on one window.
+    Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
+             u64 tree_blocks, const RebuildWindows& windows);
+    /// The result of the last window.
+    const RebuildState& report() const { return *report_.data(); }
+
     /// Whether all work on the device so far has succeeded.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
     /// How many milliseconds the last kernel took, by the device's clock.
@@ -40,9 +54,8 @@ class DirectoryRebuild {
 
  private:
     Errc fit_device(u32 shared_bytes);
-    Errc run(const core::Store& store, const core::Credentials& caller, Handle directory,
-             u32 blocks, const RebuildWindows& windows);
 
+    MemoryShare share_;  // before the memory
     RebuildShape shape_;
     gpu::Stream stream_;
     gpu::Event begin_;

@@ -11,7 +11,7 @@ namespace warren::cuda_engine {
 
 Result<ops::BatchMemory> DeviceBatch::open(const ops::BatchShape& shape) {
     WARREN_TRY(gpu::use_device(device_));
-    std::unique_ptr<Room> room = take_idle();
+    std::unique_ptr<Room> room = idle_.take();
     if (room == nullptr) room = std::make_unique<Room>(budget_);
     const u64 bytes = ItemBatch::device_bytes(shape);
     const u64 has = room->share.bytes();
@@ -33,11 +33,6 @@ Errc DeviceBatch::run(const core::Store& image, const ops::BatchHeader& header,
                       ops::BatchWindow& window, Errc& status) {
     WARREN_TRY(gpu::use_device(device_));
     return open_->batch.run(image, header, {}, window, status);
-}
-
-void DeviceBatch::close() {
-    const std::lock_guard lock(mutex_);
-    idle_ = std::move(open_);
 }
 
 }  // namespace warren::cuda_engine

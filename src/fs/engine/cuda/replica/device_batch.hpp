@@ -4,8 +4,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
+#include "base/idle_slot.hpp"
 #include "base/memory_budget.hpp"
 #include "fs/engine/cuda/launch/item_batch.hpp"
 #include "fs/engine/replica/image_batch.hpp"
@@ -21,10 +21,10 @@ class DeviceBatch : public ImageBatch {
     void send(const ops::BatchPart& part) override;
     Errc run(const core::Store& image, const ops::BatchHeader& header, ops::BatchWindow& window,
              Errc& status) override;
-    void close() override;
+    void close() override { idle_.keep(std::move(open_)); }
 
     /// Frees the memory that no batch uses now. By any thread, on this device.
-    void drop_idle() { static_cast<void>(take_idle()); }
+    void drop_idle() { idle_.drop(); }
 
  private:
     /// What batches take of the budget, and their memory.
@@ -34,16 +34,10 @@ class DeviceBatch : public ImageBatch {
         ItemBatch batch;
     };
 
-    std::unique_ptr<Room> take_idle() {
-        const std::lock_guard lock(mutex_);
-        return std::move(idle_);
-    }
-
     MemoryBudget& budget_;
     const int& device_;
     std::unique_ptr<Room> open_;
-    std::mutex mutex_;
-    std::unique_ptr<Room> idle_;  // guarded by mutex_
+    IdleSlot<Room> idle_;
 };
 
 }  // namespace warren::cuda_engine

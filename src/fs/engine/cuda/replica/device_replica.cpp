@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scans, lookups and batches of a replica, by kernels. A scan is left to the CPU if metadata
-// are missing on the device, if its results do not fit in one run, or if other readers have taken
-// the memory; lookups and batches are if others have taken the memory.
+// The scans, lookups, batches and rebuilds of a replica, by kernels. A scan is left to the CPU if
+// metadata are missing on the device, if its results do not fit in one run, or if other readers
+// have taken the memory; all else is if others have taken the memory.
 //
 // Invariant: the image and the memory of all its readers are within one budget.
 #include "fs/engine/cuda/replica/device_replica.hpp"
@@ -9,12 +9,14 @@
 #include <mutex>
 #include <utility>
 
+#include "base/idle_slot.hpp"
 #include "base/memory_budget.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 #include "fs/engine/cuda/replica/device_batch.hpp"
 #include "fs/engine/cuda/replica/device_image.hpp"
+#include "fs/engine/cuda/replica/device_rebuild.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -24,6 +26,7 @@ namespace {
 
 using cuda_engine::DeviceBatch;
 using cuda_engine::DeviceImage;
+using cuda_engine::DeviceRebuild;
 
 std::string reason_of_failure() {
     const std::string broken = cuda_engine::broken_invariant();
@@ -62,7 +65,8 @@ struct DeviceLookups {
 
 class DeviceReader final : public ImageReader {
  public:
-    explicit DeviceReader(u64 device_bytes) : budget_(device_bytes), batch_(budget_, info_.index) {
+    explicit DeviceReader(u64 device_bytes)
+        : budget_(device_bytes), batch_(budget_, info_.index), rebuild_(budget_, info_.index) {
         budget_.on_shortage([this] { drop_idle(); });
     }
 
@@ -92,28 +96,24 @@ class DeviceReader final : public ImageReader {
             use(lookups->slots);
             return lookups->loss.is_lost() ? gpu::fail(Errc::io, lookups->failure) : Errc::ok;
         });
-        if (code != Errc::ok) return code;
-        const std::lock_guard lock(mutex_);
-        idle_lookups_ = std::move(lookups);
-        return Errc::ok;
+        if (code == Errc::ok) idle_lookups_.keep(std::move(lookups));
+        return code;
     }
     ImageBatch* batch() override { return &batch_; }
+    ImageRebuild* rebuild() override { return &rebuild_; }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
     void drop_idle() override {
         static_cast<void>(gpu::use_device(info_.index));
         reading_.drop_idle();
-        static_cast<void>(take_idle_lookups());
+        idle_lookups_.drop();
         batch_.drop_idle();
+        rebuild_.drop_idle();
     }
 
  private:
-    std::unique_ptr<DeviceLookups> take_idle_lookups() {
-        const std::lock_guard lock(mutex_);
-        return std::move(idle_lookups_);
-    }
     Errc take_lookups(std::unique_ptr<DeviceLookups>& lookups) {
-        lookups = take_idle_lookups();
+        lookups = idle_lookups_.take();
         if (lookups != nullptr) return Errc::ok;
         lookups = std::make_unique<DeviceLookups>(budget_);
         if (!lookups->share.grow(cuda_engine::LookupSlots::device_bytes())) {
@@ -128,9 +128,9 @@ class DeviceReader final : public ImageReader {
     gpu::DeviceInfo info_;
     MemoryBudget budget_;
     DeviceBatch batch_;
+    DeviceRebuild rebuild_;
     std::mutex lookups_turn_;  // held while lookups run
-    std::mutex mutex_;
-    std::unique_ptr<DeviceLookups> idle_lookups_;  // guarded by mutex_
+    IdleSlot<DeviceLookups> idle_lookups_;
     cuda_engine::TreeReading reading_{cuda_engine::ScanShape{.budget = &budget_}};
 };
 
