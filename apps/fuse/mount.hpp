@@ -36,7 +36,8 @@ struct MountOptions {
     ErrorMode errors = ErrorMode::remount_ro;
     u64 meta_buffer_bytes = 0;    // 0: all metadata in memory
     u64 file_buffer_bytes = 0;    // 0: only the kernel's page cache
-    u64 device_memory_bytes = 0;  // 0: no GPU beside the CPU engine
+    u32 device = 0;               // the number of the GPU
+    u64 device_memory_bytes = 0;  // 0: see OpenOptions
     Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: see OpenOptions
     u64 dedup_fill_bytes = OpenOptions{}.dedup_fill_bytes;

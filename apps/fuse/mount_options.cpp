@@ -150,6 +150,10 @@ bool take_device_memory(MountOptions& options, std::string_view option, std::str
     return take_size(option, device_memory_min_bytes, options.device_memory_bytes, error);
 }
 
+bool take_device(MountOptions& options, std::string_view option, std::string& error) {
+    return take_number(option, options.device, error);
+}
+
 bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
     options.dedup = option == "dedup" ? Dedup::on : Dedup::off;
     return true;
@@ -221,9 +225,10 @@ constexpr Entry entries[] = {
      take_meta_buffer},
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
      take_file_buffer},
+    {{"device=", "N", "the number of the GPU that is used, if one is (default: 0)"}, take_device},
     {{"device_memory=", "SIZE",
-      "memory of a GPU for a copy of the metadata, in which it answers find and du and changes "
-      "many files at once beside the CPU engine, at least 512M (default: 0, none)"},
+      "with engine=auto: take at once so much memory of the GPU for a copy of the metadata, at "
+      "least 512M (default: 0, a quarter of what is free once there is work for it)"},
      take_device_memory},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},
@@ -303,8 +308,9 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
         if (!option.empty() && !take_option(option, options, error)) return false;
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
-    if (options.engine == EngineChoice::cuda && options.device_memory_bytes != 0) {
-        error = "'device_memory=' puts a GPU beside the CPU engine; leave out 'engine=cuda'";
+    if (options.engine != EngineChoice::automatic && options.device_memory_bytes != 0) {
+        error = "'device_memory=' is for a GPU beside the CPU engine; leave out 'engine=" +
+                std::string(name_of(options.engine)) + "'";
         return false;
     }
     return true;

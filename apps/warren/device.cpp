@@ -55,7 +55,7 @@ bool release(const std::string& operand) {
     if (code == Errc::no_device) {
         complain({attempt,
                   ": no GPU works beside its engine ('warren info' may tell why; the "
-                  "mount option device_memory= asks for one)"});
+                  "mount option engine=auto, which is the default, takes one)"});
     } else {
         complain({attempt, ": ", reason(code)});
     }

@@ -105,8 +105,9 @@ void check_engine(Report& report, const GpuExamination& gpu) {
     report.add(
         State::good, "engine",
         gpu.is_usable
-            ? "auto is cuda for a mount; for a command on an image it is " + cpu +
-                  ", as that ends before a GPU is ready (--engine=cuda takes it all the same)"
+            ? "auto is " + cpu +
+                  "; a mount takes the GPU for what it does faster, a command on an image ends "
+                  "before a GPU is ready (--engine=cuda takes it all the same)"
             : "auto is " + cpu);
     report.add(gpu.findings);
 }

@@ -23,7 +23,9 @@ MemoryVolume::MemoryVolume(u64 size_bytes, u64 device_memory_bytes) : disk_(size
     require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
     auto implementation = std::make_unique<VolumeImplementation>(
         std::make_unique<FaultDisk>(disk_), superblock,
-        OpenOptions{.engine = EngineChoice::cpu, .device_memory_bytes = device_memory_bytes});
+        OpenOptions{
+            .engine = device_memory_bytes == 0 ? EngineChoice::cpu : EngineChoice::automatic,
+            .device_memory_bytes = device_memory_bytes});
     inside_ = implementation.get();
     require(inside_->start() == Errc::ok, "cannot open the volume");
     volume_ = std::make_unique<Volume>(std::move(implementation));

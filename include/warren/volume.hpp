@@ -243,11 +243,13 @@ struct OpenOptions {
     u64 dedup_fill_bytes = u64{128} << 20;
     ErrorMode errors = ErrorMode::remount_ro;
     EngineChoice engine = EngineChoice::automatic;
-    /// Memory of a GPU for a copy of the metadata beside the CPU engine and for scan(), usage(),
-    /// lookup_many(), remove_tree(), create_many(), move_many() and remove_many() there, where that
-    /// is predicted to be faster. 0: none; else EngineChoice::automatic, too, means the CPU engine.
-    /// EngineChoice::cuda ignores it.
+    /// With EngineChoice::automatic: memory of a GPU for a copy of the metadata beside the CPU
+    /// engine and for scan(), usage(), lookup_many(), remove_tree(), create_many(), move_many(),
+    /// remove_many() and rebuild() there, where that is predicted to be faster. It is taken at
+    /// once, and all metadata are loaded. 0: it is taken once a call was slower without, at most a
+    /// quarter of what is free then.
     u64 device_memory_bytes = 0;
+    u32 device = 0;  // number of the GPU, if one is used
     DiskAccess disk = DiskAccess::plain;
     /// Called with a one-line message when an error ends the engine while the volume is open. If
     /// empty, the message goes to standard error.

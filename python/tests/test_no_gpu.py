@@ -18,7 +18,7 @@ def test_engines(tmp_path: Path) -> None:
     with warren.Volume.create(path, 64 << 20) as volume:
         assert volume.engine == "cpu" and "engine cpu" in volume.doctor()[0].detail
     with warren.Volume(path, engine="auto") as volume:
-        assert volume.engine in ("cpu", "cuda")
+        assert volume.engine == "cpu"
     with pytest.raises(ValueError, match="engine"):
         warren.Volume(path, engine="fast")
 

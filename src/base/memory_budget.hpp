@@ -23,6 +23,12 @@ class MemoryBudget {
     void on_shortage(std::function<void()> give_up_idle) {
         give_up_idle_ = std::move(give_up_idle);
     }
+    /// Requires: it was 0 so far.
+    void set(u64 bytes) {
+        WARREN_CHECK(all_ == 0 && left() == 0);
+        all_ = bytes;
+        left_.store(bytes, std::memory_order_relaxed);
+    }
     u64 left() const { return left_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,7 +53,7 @@ class MemoryBudget {
         WARREN_CHECK(bytes <= all_ - before);
     }
 
-    const u64 all_;
+    u64 all_;
     std::atomic<u64> left_;
     std::function<void()> give_up_idle_;
 };

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "gpu/failure.hpp"
 
 namespace warren::gpu {
@@ -55,11 +57,15 @@ Errc describe_device(int index, DeviceInfo& info) {
     return Errc::ok;
 }
 
-Errc choose_device(DeviceInfo& info) {
-    if (device_count() == 0) {
-        return fail(Errc::no_device, "this machine has no GPU that CUDA can use");
+Errc choose_device(u32 index, DeviceInfo& info) {
+    const auto count = static_cast<u32>(device_count());
+    if (count == 0) return fail(Errc::no_device, "this machine has no GPU that CUDA can use");
+    if (index >= count) {
+        return fail(Errc::no_device, "there is no GPU " + std::to_string(index) +
+                                         ": they are numbered from 0 to " +
+                                         std::to_string(count - 1));
     }
-    WARREN_TRY(describe_device(0, info));
+    WARREN_TRY(describe_device(static_cast<int>(index), info));
     if (info.has_virtual_memory) return Errc::ok;
     return fail(Errc::not_supported, info.name + " has no virtual memory management");
 }

@@ -34,9 +34,9 @@ bool was_used();
 /// Describes GPU `index`. Errc::no_device if there is none; see last_failure().
 Errc describe_device(int index, DeviceInfo& info);
 
-/// Describes the GPU that the file system uses, the first. Errc::no_device if there is none,
-/// Errc::not_supported if it has no virtual memory; see last_failure().
-Errc choose_device(DeviceInfo& info);
+/// Describes GPU `index` for the file system. Errc::no_device if there is none, Errc::not_supported
+/// if it has no virtual memory; see last_failure().
+Errc choose_device(u32 index, DeviceInfo& info);
 
 /// Makes GPU `index` the current device of the calling thread.
 Errc use_device(int index);

@@ -126,15 +126,17 @@ class StorageOptions(unittest.TestCase):
                                ("file_buffer=4K", "at least 256K"),
                                ("meta_buffer=12Q", "a size must follow"),
                                ("meta_buffer=1K", "at least 1024K"),
+                               ("device=first", "a whole number must follow"),
                                ("device_memory=64M", "at least 524288K"),
                                ("dedup_index=1K", "at least 64K"),
                                ("dedup_index=much", "a size must follow"),
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)
-        done = run("mount", "-o", "device_memory=512M", "-o", "engine=cuda", self.volume.image,
-                   self.volume.root, code=1)
-        self.assertIn("leave out 'engine=cuda'", done.stderr)
+        for engine in ("cpu", "cuda"):
+            done = run("mount", "-o", "device_memory=512M", "-o", f"engine={engine}",
+                       self.volume.image, self.volume.root, code=1)
+            self.assertIn(f"leave out 'engine={engine}'", done.stderr)
 
     def test_a_way_that_does_not_exist_is_refused(self):
         done = run("mount", "-o", "disk=fast", self.volume.image, self.volume.root, code=1)

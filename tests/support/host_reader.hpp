@@ -80,6 +80,11 @@ class HostImageRebuild final : public ImageRebuild {
 
 class HostReader final : public ImageReader {
  public:
+    Errc open() override {
+        opened.fetch_add(1);
+        if (at_open) at_open();
+        return fails_at_opening.load();
+    }
     Errc scan(const core::Store& image, const ScanCall& call,
               const std::function<void()>& begin_visits) override {
         runs.fetch_add(1, std::memory_order_relaxed);
@@ -140,6 +145,9 @@ class HostReader final : public ImageReader {
 
     HostImageBatch batches;
     HostImageRebuild rebuilds;
+    std::function<void()> at_open;
+    std::atomic<u64> opened{0};
+    std::atomic<Errc> fails_at_opening{Errc::ok};
     std::function<Errc()> instead;       // of a scan or lookups
     std::function<void()> before_masks;  // between the listing of a tree and its removal
     std::atomic<u64> runs{0};
@@ -168,8 +176,12 @@ class CountedReplica final : public HostReplica {
 
 /// A replica of a volume in the host's memory; the volume owns it.
 struct HostReplicaOf {
+    /// When it is loaded.
+    enum class Loads { now, when_faster };
+
     explicit HostReplicaOf(VolumeImplementation& volume,
-                           const std::function<double()>& now = seconds_now) {
+                           const std::function<double()>& now = seconds_now,
+                           Loads loads = Loads::now) {
         EXPECT_EQ(volume.mark_changes(), Errc::ok);
         ReplicaOptions options = volume.replica_options();
         options.now = now;
@@ -181,14 +193,15 @@ struct HostReplicaOf {
             made = std::move(its_memory);
             return Errc::ok;
         };
-        std::unique_ptr<ReplicaMemory> first;
-        EXPECT_EQ(options.make_memory(first), Errc::ok);
         auto its_reader = std::make_unique<HostReader>();
         reader = its_reader.get();
-        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(first),
-                                                     std::move(its_reader), options);
-        EXPECT_EQ(made->load(), Errc::ok);
+        auto made =
+            std::make_unique<ReplicaQueries>(volume.store(), std::move(its_reader), options);
         queries = made.get();
+        if (loads == Loads::now) {
+            std::string failure;
+            EXPECT_EQ(made->load(failure), Errc::ok) << failure;
+        }
         volume.use_replica(std::move(made));
         reader->runs = 0;
     }

@@ -16,7 +16,8 @@ namespace warren {
 inline std::unique_ptr<VolumeImplementation> open_inside(Disk& disk,
                                                          OpenOptions options = {.workers = 1},
                                                          u64 hash_mask = ~u64{0}) {
-    options.engine = EngineChoice::cpu;
+    const bool has_gpu = options.device_memory_bytes != 0;  // beside the CPU engine
+    options.engine = has_gpu ? EngineChoice::automatic : EngineChoice::cpu;
     format::Superblock superblock;
     EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
     auto volume = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),

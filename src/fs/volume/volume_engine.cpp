@@ -22,40 +22,37 @@ void VolumeImplementation::load_metadata() {
 
 /// Creates the requested engine. Requires: the Store is ready.
 Errc VolumeImplementation::start_engine() {
-    const bool wants_cuda = options_.engine == EngineChoice::cuda;
-    const bool wants_replica = !wants_cuda && options_.device_memory_bytes != 0;
-    if (store().heads != nullptr) {
-        engine_failure_ = "it takes a meta buffer only when it is asked for by name";
-    } else if (options_.engine != EngineChoice::cpu && !wants_replica) {
+    if (options_.engine == EngineChoice::cuda) return start_cuda_engine();
+    engine_ = std::make_unique<CpuEngine>(memory_.store());
+    return options_.engine == EngineChoice::automatic ? start_replica() : Errc::ok;
+}
+
+Errc VolumeImplementation::start_cuda_engine() {
 #if defined(WARREN_CUDA)
-        CudaEngineOptions options;
-        options.report = options_.report;
-        options.volume.load_block = [this](u64 place) { return loader_->load(place); };
-        options.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
-        if (options.meta_buffer_blocks == 0) {
-            options.volume.load_metadata = [this] { load_metadata(); };
-        }
-        // A removal commits between two steps.
-        options.volume.commit = [this] { return must_stop_reclaiming() ? Errc::busy : commit(); };
-        options.volume.remove_leftovers = [this](u64 directory, u64& files) {
-            return remove_leftovers(directory, files);
-        };
-        options.volume.remove_by_names = [this](u64 directory, Removal& removal) {
-            return remove_by_commands(directory, removal);
-        };
-        engine_ = make_cuda_engine(memory_.store(), engine_failure_, options);
-#else
-        engine_failure_ = "this program was built without it";
-#endif
+    CudaEngineOptions options;
+    options.device = options_.device;
+    options.report = options_.report;
+    options.volume.load_block = [this](u64 place) { return loader_->load(place); };
+    options.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
+    if (options.meta_buffer_blocks == 0) {
+        options.volume.load_metadata = [this] { load_metadata(); };
     }
-    if (engine_ != nullptr) {
-        use_engine(std::move(engine_));
+    // A removal commits between two steps.
+    options.volume.commit = [this] { return must_stop_reclaiming() ? Errc::busy : commit(); };
+    options.volume.remove_leftovers = [this](u64 directory, u64& files) {
+        return remove_leftovers(directory, files);
+    };
+    options.volume.remove_by_names = [this](u64 directory, Removal& removal) {
+        return remove_by_commands(directory, removal);
+    };
+    if (auto engine = make_cuda_engine(memory_.store(), engine_failure_, options)) {
+        use_engine(std::move(engine));
         return Errc::ok;
     }
-    if (wants_cuda) return Errc::no_device;
-    engine_ = std::make_unique<CpuEngine>(memory_.store());
-    if (wants_replica) start_replica();
-    return Errc::ok;
+#else
+    engine_failure_ = "this program was built without it";
+#endif
+    return Errc::no_device;
 }
 
 ReplicaOptions VolumeImplementation::replica_options() {
@@ -68,33 +65,38 @@ ReplicaOptions VolumeImplementation::replica_options() {
     return options;
 }
 
-/// Puts a GPU beside the CPU engine, or says why not.
-void VolumeImplementation::start_replica() {
+/// Puts a GPU beside the CPU engine, or says why not: now, if memory of it was asked for, else when
+/// there is work for it.
+Errc VolumeImplementation::start_replica() {
+    const bool is_wanted = options_.device_memory_bytes != 0;
     std::string failure = "a meta buffer limits the metadata in memory";
     if (store().heads == nullptr) {
 #if defined(WARREN_CUDA)
+        WARREN_TRY(mark_changes());
         ReplicaOptions options = replica_options();
+        options.device = options_.device;
         options.device_bytes = options_.device_memory_bytes;
-        options.prepare = [this] {
-            WARREN_TRY(mark_changes());
-            load_metadata();
-            return Errc::ok;
-        };
         options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
-        if (auto replica = make_device_replica(store(), options, failure)) {
+        if (is_wanted) {
+            options.prepare = [this] { load_metadata(); };
+        }
+        auto replica = make_device_replica(store(), options);
+        if (!is_wanted || replica->load(failure) == Errc::ok) {
             use_replica(std::move(replica));
+            return Errc::ok;
         }
 #else
         failure = "this program was built without CUDA";
 #endif
     }
-    if (replica_ != nullptr) return;
     engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
-    notice_or(options_.warn, engine_failure_ + "; the CPU does all work");
+    if (is_wanted) notice_or(options_.warn, engine_failure_ + "; the CPU does all work");
+    return Errc::ok;
 }
 
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {
     replica_ = std::move(replica);
+    if (!replica_->is_loaded()) return;
     // The first predictions come from du of the whole volume on both sides.
     const Result<Handle> root = handle_of(store().root_inode);
     if (!root) return;
@@ -114,9 +116,7 @@ std::string VolumeImplementation::engine_note() const {
 #if defined(WARREN_CUDA)
     if (engine_->name() == name_of(EngineChoice::cuda)) return figures_of(*engine_).device;
 #endif
-    if (replica_ != nullptr) return replica_->note();
-    const bool is_about_cuda = !engine_failure_.empty() && options_.device_memory_bytes == 0;
-    return (is_about_cuda ? "not cuda: " : "") + engine_failure_;
+    return replica_ != nullptr ? replica_->note() : engine_failure_;
 }
 
 void VolumeImplementation::use_engine(std::unique_ptr<Engine> engine) {

@@ -368,6 +368,7 @@ Errc VolumeImplementation::close() {
     closed_ = true;
     if (reclaimer_ != nullptr) reclaimer_->stop();
     if (dedup_ != nullptr) dedup_->stop_filling();
+    if (replica_ != nullptr) replica_->finish_loading();
     mapped_files_.leave();
     if (options_.read_only || committer_ == nullptr) return Errc::ok;
     reclaim_at_close();

@@ -443,7 +443,8 @@ class VolumeImplementation {
     Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();
-    void start_replica();
+    Errc start_cuda_engine();
+    Errc start_replica();
     void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);

@@ -33,6 +33,7 @@ class CountedBatch final : public cuda_engine::DeviceBatch {
 /// Leaves what only reads to the CPU. A query makes a version of the image all the same.
 class ChangingReader final : public ImageReader {
  public:
+    Errc open() override { return Errc::ok; }
     Errc scan(const core::Store&, const ScanCall&, const std::function<void()>&) override {
         return Errc::not_supported;
     }
@@ -63,13 +64,18 @@ struct DeviceReplicaOf {
         EXPECT_EQ(volume.mark_changes(), Errc::ok);
         ReplicaOptions options = volume.replica_options();
         options.report = [this](const std::string& line) { reports.push_back(line); };
-        auto its_memory = std::make_unique<TestedDeviceImage>(volume.store());
-        memory = its_memory.get();
+        options.make_memory = [this, &store = volume.store()](auto& made) {
+            auto its_memory = std::make_unique<TestedDeviceImage>(store);
+            memory = its_memory.get();
+            made = std::move(its_memory);
+            return Errc::ok;
+        };
         auto its_reader = std::make_unique<ChangingReader>();
         reader = its_reader.get();
-        auto made = std::make_unique<ReplicaQueries>(volume.store(), std::move(its_memory),
-                                                     std::move(its_reader), options);
-        EXPECT_EQ(made->load(), Errc::ok);
+        auto made =
+            std::make_unique<ReplicaQueries>(volume.store(), std::move(its_reader), options);
+        std::string failure;
+        EXPECT_EQ(made->load(failure), Errc::ok) << failure;
         queries = made.get();
         volume.use_replica(std::move(made));
     }

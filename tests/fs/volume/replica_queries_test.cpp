@@ -108,10 +108,10 @@ TEST(ReplicaScans, areLeftToTheCpu) {
     EXPECT_TRUE(volume.replica.reports.empty());
     const std::string note = volume->engine_note();
     EXPECT_TRUE(
-        note.starts_with("the host's memory answers find, du and lookups of many names beside it, "
-                         "lists trees to remove, changes many files at once and packs directories, "
-                         "where that is predicted to be faster: 2 queries by it, 6 by the CPU of "
-                         "which 6 it could not do; predicted times were off by "))
+        note.starts_with("the host's memory does find, du, lookups and changes of many names, "
+                         "removals of trees and packing where that is predicted to be faster: "
+                         "2 queries by it, 6 by the CPU of which 6 it could not do; predicted "
+                         "times were off by "))
         << note;
     EXPECT_TRUE(note.ends_with("% on average")) << note;
 }
@@ -449,11 +449,11 @@ TEST(ReplicaLookups, runBesideEachOther) {
 TEST(ReplicaScans, areOptional) {
     const auto disk = make_memory_disk(64 * mib);
     std::vector<std::string> warnings;
-    OpenOptions options{.workers = 1, .meta_buffer_bytes = mib, .engine = EngineChoice::cpu};
+    OpenOptions options{.workers = 1, .meta_buffer_bytes = mib};
     options.device_memory_bytes = gib;
     options.warn = [&](const std::string& line) { warnings.push_back(line); };
-    const auto volume = open_on(*disk, options);
-    ASSERT_TRUE(volume);
+    InsideVolume opened(*disk, options);
+    Volume* const volume = &*opened;
     EXPECT_EQ(volume->engine(), "cpu");
     ASSERT_EQ(warnings.size(), 1u);
     EXPECT_EQ(warnings[0],

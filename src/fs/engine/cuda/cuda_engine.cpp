@@ -184,7 +184,7 @@ void CudaEngine::take_memory_ahead() {
 
 /// After an error gpu::last_failure() has the reason.
 Errc CudaEngine::open() {
-    WARREN_TRY(gpu::choose_device(info_));
+    WARREN_TRY(gpu::choose_device(options_.device, info_));
     loss_.set_device(info_.index);
     WARREN_TRY(cuda_engine::prepare_fault_record());
     load_metadata();

@@ -36,6 +36,7 @@ struct CudaEngineFigures {
 };
 
 struct CudaEngineOptions {
+    u32 device = 0;
     /// Receives the message when the engine stops; if empty, notice() does.
     std::function<void(const std::string&)> report = {};
     /// How many metadata blocks may be in device memory; 0: no limit. With a limit the engine

@@ -33,6 +33,7 @@ Replica::Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory
       freeze_(std::move(freeze)),
       for_each_(std::move(for_each)),
       make_memory_(std::move(make_memory)),
+      is_released_(memory == nullptr),
       memory_(std::move(memory)),
       taken_(store) {
     WARREN_CHECK(store.changed != nullptr && store.heads == nullptr);

@@ -43,8 +43,8 @@ class Replica {
     using Changer = std::function<Errc(ReplicaMemory& memory)>;
 
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
-    /// `for_each` runs the copying of a round. `make_memory`: for the first version after a
-    /// release; without it there is none.
+    /// `for_each` runs the copying of a round. `make_memory`: for the first version without
+    /// `memory`, which may be null, or after a release; without it there is none.
     Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
             ForEach for_each, MakeMemory make_memory = {});
 
@@ -64,7 +64,7 @@ class Replica {
     Errc refresh();
     /// Frees the memory of the image; waits for readers. A later version takes memory again.
     void release();
-    /// Whether the memory was released and no version was made since.
+    /// Whether the image has no memory: none was made yet, or it was released.
     bool is_released() const { return is_released_.load(std::memory_order_relaxed); }
 
     /// The number of the current version, 0 before the first.
@@ -96,9 +96,9 @@ class Replica {
     const MakeMemory make_memory_;
     FairLock image_;  // shared by readers: none joins while a refresh waits
     std::atomic<u64> version_{0};
-    std::atomic<bool> is_released_{false};
+    std::atomic<bool> is_released_;
     // Under image_.
-    std::unique_ptr<ReplicaMemory> memory_;  // null once it was released
+    std::unique_ptr<ReplicaMemory> memory_;  // null while it is released
     bool is_complete_ = false;               // the image is that of version_
     ChangeSet taken_;
     ReplicaValues values_{};

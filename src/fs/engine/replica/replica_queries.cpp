@@ -43,6 +43,9 @@ u64 entries_of(const ScanCall& call) {
     return entries;
 }
 
+/// A replica is not loaded behind a query that it would have answered faster by less than this.
+constexpr double loading_gain_min = 1e-3;
+
 /// The kinds of queries, for users.
 constexpr std::array<const char*, query_kinds> kind_names = {
     "the check before a removal", "du",
@@ -75,27 +78,61 @@ double seconds_now() {
     return std::chrono::duration<double>(now).count();
 }
 
-ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
-                               std::unique_ptr<ImageReader> reader, const ReplicaOptions& options)
+ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<ImageReader> reader,
+                               const ReplicaOptions& options)
     : store_(store),
       reader_(std::move(reader)),
       report_(options.report),
       now_(options.now),
+      prepare_(options.prepare),
+      has_asked_(options.device != 0),
       for_each_(options.for_each),
-      replica_(store, std::move(memory), options.freeze, options.for_each,
-               [this, make = options.make_memory](std::unique_ptr<ReplicaMemory>& again) {
+      replica_(store, nullptr, options.freeze, options.for_each,
+               [this, make = options.make_memory](std::unique_ptr<ReplicaMemory>& memory) {
                    const bool is_given_up = is_given_up_.load(std::memory_order_relaxed);
-                   return is_given_up || !make ? Errc::not_supported : make(again);
+                   return is_given_up ? Errc::not_supported : make(memory);
                }),
       sides_(options.workers),
       sizes_(store.root_inode),
       removal_sizes_(store.root_inode) {}
 
+Errc ReplicaQueries::load(std::string& failure) {
+    const Errc loaded = or_no_memory([this] { return load(); });
+    if (loaded != Errc::ok) failure = reader_->failure();
+    return loaded;
+}
+
 Errc ReplicaQueries::load() {
+    WARREN_TRY(reader_->open());
+    if (prepare_) prepare_();
     const double begin = now_();
     WARREN_TRY(replica_.refresh());
     sides_.start(Side::replica, 0, replica_.figures().blocks_sent, now_() - begin);
+    // Release: pairs with the acquire in is_loaded().
+    is_loaded_.store(true, std::memory_order_release);
     return Errc::ok;
+}
+
+/// After a query that took `seconds` on the CPU: loads the replica if it would have saved much.
+void ReplicaQueries::load_if_faster(const Query& query, double seconds) {
+    if (is_loaded() || !query.is_known) return;
+    if (!sides_.is_faster_on_replica(query, seconds - loading_gain_min)) return;
+    if (has_begun_to_load_.exchange(true, std::memory_order_relaxed)) return;
+    const std::lock_guard lock(loader_mutex_);
+    // Without a thread it is not loaded.
+    static_cast<void>(or_no_memory([this] { loader_ = std::jthread([this] { load_behind(); }); }));
+}
+
+void ReplicaQueries::load_behind() {
+    std::string failure;
+    const Errc loaded = load(failure);
+    // That there is no first GPU is no news: nobody has asked for one.
+    if (loaded != Errc::ok) give_up(failure, loaded != Errc::no_device || has_asked_);
+}
+
+void ReplicaQueries::finish_loading() {
+    const std::lock_guard lock(loader_mutex_);
+    if (loader_.joinable()) loader_.join();
 }
 
 void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
@@ -111,7 +148,7 @@ void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
 }
 
 SideChoice::Choice ReplicaQueries::choose(const Query& query, Load load) {
-    if (is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
+    if (!is_loaded() || is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
     const auto count_marked = [this] { return replica_.marked(); };
     if (only_) return {*only_, *only_ == Side::replica ? count_marked() : 0, false};
     return sides_.choose(query, count_marked, load == Load::allowed);
@@ -139,8 +176,9 @@ Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const 
     by_cpu_.fetch_add(1, std::memory_order_relaxed);
     const double begin_on_cpu = now_();
     WARREN_TRY(on_cpu());
-    sides_.learn(query, {Side::cpu, 0, choice.is_try && choice.side == Side::cpu},
-                 now_() - begin_on_cpu);
+    const double seconds = now_() - begin_on_cpu;
+    sides_.learn(query, {Side::cpu, 0, choice.is_try && choice.side == Side::cpu}, seconds);
+    load_if_faster(query, seconds);
     // What it takes to ask the replica in vain: so it is asked less often.
     if (choice.side == Side::replica) sides_.learn(query, choice, now_() - begin);
     return Errc::ok;
@@ -243,15 +281,27 @@ void ReplicaQueries::give_up_after(Errc code) {
 }
 
 /// False if it was given up before.
-bool ReplicaQueries::give_up(const std::string& reason) {
-    if (is_given_up_.exchange(true, std::memory_order_relaxed)) return false;
+bool ReplicaQueries::give_up(const std::string& reason, bool is_reported) {
+    {
+        const std::lock_guard lock(reason_mutex_);
+        if (is_given_up_.exchange(true, std::memory_order_relaxed)) return false;
+        reason_ = reason;
+    }
+    if (!is_reported) return true;
     report_("the GPU beside the CPU engine is not used any more (" + reason +
             "); the CPU does all work");
     return true;
 }
 
+std::string ReplicaQueries::reason() const {
+    const std::lock_guard lock(reason_mutex_);
+    return reason_;
+}
+
 Errc ReplicaQueries::release() {
+    finish_loading();
     if (is_given_up_.load(std::memory_order_relaxed)) return Errc::no_device;
+    if (!is_loaded()) return Errc::ok;
     was_released_.store(true, std::memory_order_relaxed);
     replica_.release();
     reader_->drop_idle();
@@ -366,15 +416,19 @@ std::string ReplicaQueries::note() const {
         " by the CPU" +
         (done.left == 0 ? "" : " of which " + std::to_string(done.left) + " it could not do") +
         "; predicted times were off by " + std::to_string(done.error_percent) + "% on average";
+    const std::string work =
+        "find, du, lookups and changes of many names, removals of trees and packing ";
+    const bool is_there = is_loaded();  // before that the reader has no name
+    const std::string name = is_there ? reader_->name() : "a GPU";
+    if (!done.is_on) {
+        return name + " is not used " + (is_there ? "any more (" : "(") + reason() + "): " + counts;
+    }
     const std::string state =
-        !done.is_on ? " is not used any more after a failure: "
-        : done.has_memory
-            ? " answers find, du and lookups of many names beside it, lists trees to "
-              "remove, changes many files at once and packs directories, where that is predicted "
-              "to be faster: "
-            : " has given its memory back, and takes it again for find, du, lookups or changes "
-              "of many names, removals of trees and packing once that is predicted to be faster: ";
-    return reader_->name() + state + counts;
+        !is_there ? " is not used yet; one is taken for " + work + "once the CPU was slower: "
+        : done.has_memory ? " does " + work + "where that is predicted to be faster: "
+                          : " has given its memory back, and takes it again for " + work +
+                                "once that is predicted to be faster: ";
+    return name + state + counts;
 }
 
 }  // namespace warren

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fs/bulk/scan/scan_call.hpp"
@@ -38,6 +39,8 @@ class ImageReader {
 
     virtual ~ImageReader() = default;
 
+    /// Takes the device. Called once, before all else but failure().
+    virtual Errc open() = 0;
     /// See BulkCommands::scan(). Calls `begin_visits` before the first visitor; from then on it
     /// does not read the image, and only visitors can fail. Errc::io or Errc::no_memory: the device
     /// has failed. Called by many threads.
@@ -64,25 +67,26 @@ class ImageReader {
 /// Which side has answered queries (scans, calls for lookups, removals of trees), since the volume
 /// was opened.
 struct ReplicaStatistics {
-    bool is_on = false;  // not given up
-    bool has_memory = false;
-    u64 by_replica = 0;     // queries that the replica has answered
-    u64 by_cpu = 0;         // queries that the CPU has answered
-    u64 left = 0;           // of these, those that the replica was asked for in vain
-    u64 error_percent = 0;  // by how much predictions of a query's time were off, on average
+    bool is_on = false;       // not given up
+    bool has_memory = false;  // of the device
+    u64 by_replica = 0;       // queries that the replica has answered
+    u64 by_cpu = 0;           // queries that the CPU has answered
+    u64 left = 0;             // of these, those that the replica was asked for in vain
+    u64 error_percent = 0;    // by how much predictions of a query's time were off, on average
 };
 
 /// Of a steady clock.
 double seconds_now();
 
 struct ReplicaOptions {
+    u32 device = 0;
     u64 device_bytes = 0;  // the most memory of the device that the image and its readers take
     u32 workers = 1;       // threads of a query on the CPU
-    /// Called once, before the first version: begins to mark changes and loads all metadata.
-    std::function<Errc()> prepare;
+    /// Called by load() once the reader is open: loads metadata.
+    std::function<void()> prepare;
     Replica::Freeze freeze;
     Replica::ForEach for_each;
-    Replica::MakeMemory make_memory;  // after a release
+    Replica::MakeMemory make_memory;
     /// Receives a line when the replica is given up: from then on the CPU works.
     std::function<void(const std::string&)> report;
     std::function<double()> now = seconds_now;  // in seconds
@@ -95,11 +99,19 @@ class ReplicaQueries {
     using CpuScan = std::function<Errc(u64& listed)>;
 
     /// Requires: `store` outlives this and its changes are marked.
-    ReplicaQueries(const core::Store& store, std::unique_ptr<ReplicaMemory> memory,
-                   std::unique_ptr<ImageReader> reader, const ReplicaOptions& options);
+    ReplicaQueries(const core::Store& store, std::unique_ptr<ImageReader> reader,
+                   const ReplicaOptions& options);
 
-    /// Makes the first version.
-    Errc load();
+    /// Opens the reader and makes the first version. Without this call a thread does so behind the
+    /// first query that would have been faster; the CPU answers until it is done.
+    /// After an error `failure` has the reason.
+    Errc load(std::string& failure);
+    bool is_loaded() const {
+        // Acquire: pairs with the release in load().
+        return is_loaded_.load(std::memory_order_acquire);
+    }
+    /// Waits until that thread has ended, if it was begun.
+    void finish_loading();
     /// Measures both sides with a scan for whose results nobody waits.
     void measure(const ScanCall& call, const CpuScan& on_cpu);
 
@@ -147,6 +159,9 @@ class ReplicaQueries {
     /// was counted.
     enum class Load : u8 { refused, allowed };
 
+    void load_if_faster(const Query& query, double seconds);
+    void load_behind();
+    Errc load();
     SideChoice::Choice choose(const Query& query, Load load);
     template <class OnReplica, class OnCpu>
     Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
@@ -158,12 +173,15 @@ class ReplicaQueries {
     ImageRuns runs(Load load) { return {store_, replica_, for_each_, load == Load::allowed}; }
     void give_up_after_runs(const ImageRuns& runs);
     void give_up_after(Errc code);
-    bool give_up(const std::string& reason);
+    bool give_up(const std::string& reason, bool is_reported = true);
+    std::string reason() const;
 
     const core::Store& store_;
     const std::unique_ptr<ImageReader> reader_;  // outlives the image
     const std::function<void(const std::string&)> report_;
     const std::function<double()> now_;
+    const std::function<void()> prepare_;
+    const bool has_asked_;  // for a device by its number
     const Replica::ForEach for_each_;
     std::mutex batch_turn_;    // held while a batch is open
     std::mutex rebuild_turn_;  // held while a directory is packed
@@ -172,11 +190,17 @@ class ReplicaQueries {
     ScanSizes sizes_;
     ScanSizes removal_sizes_;
     std::optional<Side> only_;
+    std::atomic<bool> is_loaded_{false};  // the first version was made
+    std::atomic<bool> has_begun_to_load_{false};
     std::atomic<bool> is_given_up_{false};
     std::atomic<bool> was_released_{false};
     std::atomic<u64> by_replica_{0};
     std::atomic<u64> by_cpu_{0};
     std::atomic<u64> left_{0};
+    mutable std::mutex reason_mutex_;
+    std::string reason_;  // why it was given up; guarded by reason_mutex_
+    std::mutex loader_mutex_;
+    std::jthread loader_;  // guarded by loader_mutex_; last, because it uses the others
 };
 
 }  // namespace warren

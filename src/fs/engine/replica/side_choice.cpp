@@ -72,6 +72,12 @@ SideChoice::Choice SideChoice::choose(const Query& query, const std::function<u6
     return {is_try ? other(faster) : faster, marked, is_try};
 }
 
+bool SideChoice::is_faster_on_replica(const Query& query, double seconds) const {
+    const std::lock_guard lock(mutex_);
+    const Sides& sides = kinds_[static_cast<std::size_t>(query.kind)];
+    return sides[at(Side::replica)].model.predict(amounts(query.items, 0)) < seconds;
+}
+
 void SideChoice::note_release() {
     const std::lock_guard lock(mutex_);
     for (Sides& sides : kinds_) {

@@ -58,6 +58,9 @@ class SideChoice {
     /// choice may depend on it. Its result is the same for all kinds of queries.
     Choice choose(const Query& query, const std::function<u64()>& count_marked,
                   bool is_released = false);
+    /// Whether the replica is predicted to answer in less than `seconds`, with nothing to send
+    /// first.
+    bool is_faster_on_replica(const Query& query, double seconds) const;
     /// What queries have spent on the CPU before a release, and tries before it, do not count.
     void note_release();
     /// Takes the time that the query took on the chosen side.

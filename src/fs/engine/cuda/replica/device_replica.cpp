@@ -11,7 +11,6 @@
 
 #include "base/idle_slot.hpp"
 #include "base/memory_budget.hpp"
-#include "base/out_of_memory.hpp"
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
 #include "fs/engine/cuda/replica/device_batch.hpp"
@@ -65,13 +64,18 @@ struct DeviceLookups {
 
 class DeviceReader final : public ImageReader {
  public:
-    explicit DeviceReader(u64 device_bytes)
-        : budget_(device_bytes), batch_(budget_, info_.index), rebuild_(budget_, info_.index) {
+    /// `device_bytes`: see ReplicaOptions.
+    DeviceReader(u32 device, u64 device_bytes)
+        : wanted_(device),
+          budget_(device_bytes),
+          batch_(budget_, info_.index),
+          rebuild_(budget_, info_.index) {
         budget_.on_shortage([this] { drop_idle(); });
     }
 
-    Errc open() {
-        WARREN_TRY(gpu::choose_device(info_));
+    Errc open() override {
+        WARREN_TRY(gpu::choose_device(wanted_, info_));
+        if (budget_.left() == 0) budget_.set(info_.memory_free_bytes / parts_of_free);
         return cuda_engine::prepare_fault_record();
     }
     int device() const { return info_.index; }
@@ -112,6 +116,8 @@ class DeviceReader final : public ImageReader {
     }
 
  private:
+    static constexpr u64 parts_of_free = 4;  // of which one is taken if nothing else was asked for
+
     Errc take_lookups(std::unique_ptr<DeviceLookups>& lookups) {
         lookups = idle_lookups_.take();
         if (lookups != nullptr) return Errc::ok;
@@ -125,6 +131,7 @@ class DeviceReader final : public ImageReader {
         return lookups->slots.make_ready();
     }
 
+    const u32 wanted_;
     gpu::DeviceInfo info_;
     MemoryBudget budget_;
     DeviceBatch batch_;
@@ -134,37 +141,19 @@ class DeviceReader final : public ImageReader {
     cuda_engine::TreeReading reading_{cuda_engine::ScanShape{.budget = &budget_}};
 };
 
-Errc open_on_device(const core::Store& store, const ReplicaOptions& options,
-                    std::unique_ptr<ReplicaQueries>& replica) {
-    auto reader = std::make_unique<DeviceReader>(options.device_bytes);
-    WARREN_TRY(reader->open());
-    const auto make_memory = [&store, from = reader.get()](std::unique_ptr<ReplicaMemory>& memory) {
+}  // namespace
+
+std::unique_ptr<ReplicaQueries> make_device_replica(const core::Store& store,
+                                                    const ReplicaOptions& options) {
+    auto reader = std::make_unique<DeviceReader>(options.device, options.device_bytes);
+    ReplicaOptions on_device = options;
+    on_device.make_memory = [&store, from = reader.get()](std::unique_ptr<ReplicaMemory>& memory) {
         auto image = std::make_unique<DeviceImage>();
         WARREN_TRY(image->open(store, from->device(), &from->budget()));
         memory = std::move(image);
         return Errc::ok;
     };
-    std::unique_ptr<ReplicaMemory> image;
-    WARREN_TRY(make_memory(image));
-    const Errc prepared = options.prepare();
-    if (prepared != Errc::ok) return gpu::fail(prepared, "there is not enough memory");
-    ReplicaOptions again = options;
-    again.make_memory = make_memory;
-    auto made = std::make_unique<ReplicaQueries>(store, std::move(image), std::move(reader), again);
-    WARREN_TRY(made->load());
-    replica = std::move(made);
-    return Errc::ok;
-}
-
-}  // namespace
-
-std::unique_ptr<ReplicaQueries> make_device_replica(const core::Store& store,
-                                                    const ReplicaOptions& options,
-                                                    std::string& failure) {
-    std::unique_ptr<ReplicaQueries> replica;
-    const Errc opened = or_no_memory([&] { return open_on_device(store, options, replica); });
-    if (opened != Errc::ok) failure = reason_of_failure();
-    return replica;
+    return std::make_unique<ReplicaQueries>(store, std::move(reader), on_device);
 }
 
 }  // namespace warren

@@ -6,10 +6,9 @@
 
 namespace warren {
 
-/// Makes a replica of `store`, which outlives it, on the first GPU. Null, and the reason in
-/// `failure`, if there is no GPU or the metadata do not fit.
+/// A replica of `store`, which outlives it, on GPU `options.device`, not loaded yet. If
+/// `options.device_bytes` is 0, it takes at most a quarter of what is free when it is loaded.
 std::unique_ptr<ReplicaQueries> make_device_replica(const core::Store& store,
-                                                    const ReplicaOptions& options,
-                                                    std::string& failure);
+                                                    const ReplicaOptions& options);
 
 }  // namespace warren
