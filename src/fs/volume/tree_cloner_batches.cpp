@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clone of a tree by batches of the engine.
 #include <algorithm>
-#include <numeric>
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "fs/volume/tree_cloner.hpp"
 #include "fs/volume/volume_batches.hpp"
@@ -38,7 +39,7 @@ Errc TreeCloner::list(Handle source, CloneList& entries) {
 bool TreeCloner::is_skipped(Errc code, const CloneEntry& entry) {
     if (code == Errc::stale || code == Errc::exists) return true;
     if (code == Errc::ok || code == Errc::retry) return false;
-    fail(code, entry.into, entry.name());
+    fail(code, entry.into(), entry.name());
     return true;
 }
 
@@ -46,16 +47,16 @@ bool TreeCloner::is_skipped(Errc code, const CloneEntry& entry) {
 void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
     std::unordered_set<Handle, HandleHash> known;
     std::erase_if(found, [&](FoundDirectory* one) {
-        CloneEntry& entry = one->entry;
-        entry.into = directories_.find(entry.directory);
+        const CloneEntry& entry = *one->entry;
+        entry.parent->into = directories_.find(entry.parent->directory);
         // The scan can find a directory twice if the directory is moved meanwhile.
         const bool is_new =
-            directories_.find(entry.source) == nullptr && known.insert(entry.source).second;
-        return entry.into == nullptr || !is_new;
+            directories_.find(entry.source()) == nullptr && known.insert(entry.source()).second;
+        return entry.into() == nullptr || !is_new;
     });
     std::vector<const CloneEntry*> entries;
     for (const FoundDirectory* one : found)
-        entries.push_back(&one->entry);
+        entries.push_back(one->entry);
     std::vector<Result<Handle>> answers(entries.size(), Errc::retry);
     clone_in_batches(volume_, caller_, now_, entries, answers);
     std::vector<const CloneEntry*> left;
@@ -67,7 +68,7 @@ void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
             continue;
         }
         const Attributes& source = found[i]->attributes;
-        directories_.add({source.handle, *answers[i], entry.into, std::string(entry.name()),
+        directories_.add({source.handle, *answers[i], entry.into(), std::string(entry.name()),
                           source.accessed, source.modified});
         directory_count_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -76,34 +77,29 @@ void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
 
 /// Clones all entries that are no directories. The directories have been cloned.
 void TreeCloner::clone_others(CloneList& entries) {
-    const std::vector<std::vector<CloneEntry>*> chunks = entries.chunks();
-    std::vector<u64> counts(chunks.size() + 1);  // of entries for batches; then where they begin
+    std::array<std::vector<const CloneEntry*>, CloneList::shard_count> found;  // for batches
+    std::array<std::vector<const CloneEntry*>, CloneList::shard_count> linked;
     ThreadPool& thread_pool = volume_.thread_pool();
-    thread_pool.for_each(chunks.size(), [&](const ThreadTeam&, u64 i) {
-        std::vector<CloneEntry>& chunk = *chunks[i];
-        Handle last;  // entries of a directory mostly follow each other
-        const ClonedDirectory* into = nullptr;
-        for (CloneEntry& entry : chunk) {
-            if (entry.directory != last) into = directories_.find(entry.directory);
-            last = entry.directory;
-            entry.into = into;
-        }
-        std::erase_if(chunk, [](const CloneEntry& entry) { return entry.into == nullptr; });
-        const auto linked = std::partition(
-            chunk.begin(), chunk.end(), [](const CloneEntry& one) { return !one.has_more_names; });
-        counts[i + 1] = static_cast<u64>(linked - chunk.begin());
+    thread_pool.for_each(found.size(), [&](const ThreadTeam&, u64 i) {
+        CloneShard& shard = entries.shards()[i];
+        for (CloneParent& parent : shard.parents())
+            parent.into = directories_.find(parent.directory);
+        found[i].reserve(shard.count());
+        shard.for_each([&](const CloneEntry& entry) {
+            if (entry.into() != nullptr)
+                (entry.has_more_names ? linked : found)[i].push_back(&entry);
+        });
     });
-    std::inclusive_scan(counts.begin(), counts.end(), counts.begin());
-    std::vector<const CloneEntry*> all(counts.back());
+    std::vector<u64> begins(found.size() + 1);
+    for (std::size_t i = 0; i < found.size(); ++i)
+        begins[i + 1] = begins[i] + found[i].size();
+    std::vector<const CloneEntry*> all(begins.back());
+    thread_pool.for_each(found.size(), [&](const ThreadTeam&, u64 i) {
+        std::ranges::copy(found[i], all.begin() + static_cast<std::ptrdiff_t>(begins[i]));
+    });
     std::vector<const CloneEntry*> left;
-    thread_pool.for_each(chunks.size(), [&](const ThreadTeam&, u64 i) {
-        for (u64 at = counts[i]; at < counts[i + 1]; ++at)
-            all[at] = chunks[i]->data() + (at - counts[i]);
-    });
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-        for (u64 at = counts[i + 1] - counts[i]; at < chunks[i]->size(); ++at)
-            left.push_back(chunks[i]->data() + at);
-    }
+    for (const std::vector<const CloneEntry*>& some : linked)
+        left.insert(left.end(), some.begin(), some.end());
     std::vector<Errc> answers(all.size());
     clone_in_batches(volume_, caller_, now_, all, answers);
     u64 cloned = 0;
@@ -121,13 +117,13 @@ void TreeCloner::clone_others(CloneList& entries) {
 /// Clones what batches have left, by operations.
 void TreeCloner::clone_left(std::span<const CloneEntry* const> left) {
     for (const CloneEntry* entry : left)
-        touched_.insert(entry->into);
+        touched_.insert(entry->into());
     volume_.thread_pool().for_each(left.size(), [&](const ThreadTeam&, u64 i) {
         const CloneEntry& entry = *left[i];
         if (has_failed()) return;
-        const Result<Attributes> source = api_.attributes(entry.source);
+        const Result<Attributes> source = api_.attributes(entry.source());
         static_cast<void>(is_skipped(
-            source ? clone_entry(*source, *entry.into, entry.name()) : source.code(), entry));
+            source ? clone_entry(*source, *entry.into(), entry.name()) : source.code(), entry));
     });
 }
 

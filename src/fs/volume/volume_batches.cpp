@@ -161,8 +161,8 @@ Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 no
     header.now = now;
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const CloneEntry& one = *entries[i];
-        memory.operands[i] = pack_operand(memory.names, one.into->target, one.name(), word);
-        memory.sources[i] = one.source;
+        memory.operands[i] = pack_operand(memory.names, one.into()->target, one.name(), word);
+        memory.sources[i] = one.source();
     };
     const auto answer = [](const ops::BatchMemory& memory, u64 i) -> Answer {
         if constexpr (std::is_same_v<Answer, Errc>) {
@@ -172,9 +172,9 @@ Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 no
         }
     };
     const auto hold = [&](u64 begin, u64 end) {
-        auto locks = lock_data<std::unique_lock>(
-            request.volume, entries.subspan(begin, end - begin),
-            [](const CloneEntry* entry) { return entry->source.inode; });
+        auto locks =
+            lock_data<std::unique_lock>(request.volume, entries.subspan(begin, end - begin),
+                                        [](const CloneEntry* entry) { return entry->inode; });
         request.volume.note_shared_data();
         return locks;
     };
