@@ -225,7 +225,7 @@ constexpr Entry entries[] = {
      take_meta_buffer},
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
      take_file_buffer},
-    {{"device=", "N", "the number of the GPU that is used, if one is (default: 0)"}, take_device},
+    {{"device=", "NUMBER", "which GPU is used, if one is (default: 0)"}, take_device},
     {{"device_memory=", "SIZE",
       "with engine=auto: take at once so much memory of the GPU for a copy of the metadata, at "
       "least 512M (default: 0, a quarter of what is free once there is work for it)"},

@@ -17,6 +17,7 @@
 #include "tests/fs/engine/replica_cases.hpp"
 #include "tests/fs/engine/volume_with_gpu.cuh"
 #include "tests/support/lookup_questions.hpp"
+#include "tests/support/test_engine.hpp"
 
 namespace warren {
 
@@ -181,6 +182,58 @@ TEST_F(DeviceReplicaTest, listsTreesBesideWriters) {
     EXPECT_GT(listed, 5u);
     EXPECT_TRUE(volume.warnings().empty()) << volume.warnings()[0];
     volume.close_and_check();
+}
+
+/// With engine=auto a GPU is not touched before a query was slower without.
+TEST_F(DeviceReplicaTest, isTakenOnceTheCpuWasSlower) {
+    const auto disk = make_memory_disk(256 * mib);
+    Failure failure;
+    const auto volume =
+        open_on_engine(std::make_unique<FaultDisk>(*disk), "auto", {.workers = 1}, failure);
+    ASSERT_NE(volume, nullptr) << failure.message;
+    EXPECT_EQ(volume->engine(), "cpu");
+    EXPECT_TRUE(volume->engine_note().starts_with("a GPU is not used yet"))
+        << volume->engine_note();
+    constexpr u64 count = 100'000;
+    std::vector<std::string> names;
+    std::vector<Creation> creations;
+    for (u64 i = 0; i < count; ++i)
+        names.push_back("f" + std::to_string(i));
+    for (const std::string& name : names)
+        creations.push_back({volume->root(), name, {}});
+    std::vector<Result<Attributes>> made(count, Errc::io);
+    volume->create_many(anybody, creations, made);
+    const auto end = steady_clock::now() + std::chrono::seconds(60);
+    while (volume->engine_note().find(" does find, du") == std::string::npos) {
+        std::vector<DirectoryUsage> usage;
+        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+        EXPECT_EQ(usage[0].entries, count + 1);
+        ASSERT_LT(steady_clock::now(), end) << volume->engine_note();
+    }
+    for (u32 i = 0; i < 10; ++i) {
+        std::vector<DirectoryUsage> usage;
+        EXPECT_EQ(volume->usage(anybody, volume->root(), {}, usage), Errc::ok);
+        EXPECT_EQ(usage[0].entries, count + 1);
+    }
+    EXPECT_EQ(volume->engine_note().find(": 0 queries by it"), std::string::npos)
+        << volume->engine_note();
+    EXPECT_EQ(volume->close(), Errc::ok);
+    EXPECT_TRUE(expect_clean(*disk));
+}
+
+TEST_F(DeviceReplicaTest, isNotOnAGpuThatDoesNotExist) {
+    const auto disk = make_memory_disk(64 * mib);
+    OpenOptions options;
+    options.device = 99;
+    options.device_memory_bytes = gib;
+    std::vector<std::string> warnings;
+    options.warn = [&](const std::string& line) { warnings.push_back(line); };
+    InsideVolume volume(*disk, options);
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("(there is no GPU 99: they are numbered from 0 to "),
+              std::string::npos)
+        << warnings[0];
+    EXPECT_EQ(volume->engine(), "cpu");
 }
 
 TEST_F(DeviceReplicaTest, leavesToTheCpuWhatDoesNotFit) {
