@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the sweeps that gpu_bench has measured as PNG files: how many files make one command worth
-it (gpu_sweep.csv), and how long a removal takes by blocks and warps (gpu_shapes.csv).
+"""Draws measured sweeps as PNG files: how many files make one command worth it (gpu_sweep.csv of
+gpu_bench), how long a removal takes by blocks and warps (gpu_shapes.csv of gpu_bench), and which
+side a call takes where a GPU stands beside the CPU (replica_sweep.csv of replica_sweep).
 
 Needs matplotlib; nothing else in the project does.
 """
@@ -43,10 +44,22 @@ def caption(figure, notes):
 
 def plot_crossover(pyplot, path, folder):
     """Time by number of files: a command for all of them against a call for each."""
+    plot_by_files(pyplot, path, folder / "gpu_crossover.png", 1)
+
+
+def plot_choice(pyplot, path, folder):
+    """Time by number of files: each side, and what the volume chooses."""
+    plot_by_files(pyplot, path, folder / "replica_sweep.png", 2)
+
+
+def plot_by_files(pyplot, path, target, lines):
+    """Time by number of files, a picture for each operation, in so many lines."""
     notes, rows = rows_of(path)
-    operations = medians(rows, r"(\w+) (\d+)")
-    figure, axes = pyplot.subplots(1, len(operations), figsize=(5 * len(operations), 5),
-                                   sharey=True)
+    operations = medians(rows, r"([\w ]+) (\d+)")
+    columns = -(-len(operations) // lines)
+    figure, axes = pyplot.subplots(lines, columns, figsize=(5 * columns, 5 * lines), sharey=True,
+                                   squeeze=False)
+    axes = axes.flatten()
     for axis, (operation, subjects) in zip(axes, operations.items()):
         for subject, points in subjects.items():
             counts = sorted(points)
@@ -59,7 +72,7 @@ def plot_crossover(pyplot, path, folder):
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("microseconds until the call returns (median, extremes)")
     axes[-1].legend(fontsize=8)
-    save(figure, notes, folder / "gpu_crossover.png")
+    save(figure, notes, target)
 
 
 def plot_shapes(pyplot, path, folder):
@@ -100,13 +113,14 @@ def main():
     matplotlib.use("Agg")
     from matplotlib import pyplot
     drawn = False
-    for name, plot in (("gpu_sweep.csv", plot_crossover), ("gpu_shapes.csv", plot_shapes)):
+    for name, plot in (("gpu_sweep.csv", plot_crossover), ("gpu_shapes.csv", plot_shapes),
+                       ("replica_sweep.csv", plot_choice)):
         path = arguments.results / name
         if path.is_file():
             plot(pyplot, path, arguments.output)
             drawn = True
     if not drawn:
-        sys.exit(f"plot_sweeps: no gpu_sweep.csv or gpu_shapes.csv in {arguments.results}")
+        sys.exit(f"plot_sweeps: no sweep in {arguments.results}")
 
 
 if __name__ == "__main__":

@@ -225,10 +225,11 @@ constexpr Entry entries[] = {
      take_meta_buffer},
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
      take_file_buffer},
-    {{"device=", "NUMBER", "which GPU is used, if one is (default: 0)"}, take_device},
+    {{"device=", "NUMBER", "the number of the GPU, if one is used (default: 0)"}, take_device},
     {{"device_memory=", "SIZE",
-      "with engine=auto: take at once so much memory of the GPU for a copy of the metadata, at "
-      "least 512M (default: 0, a quarter of what is free once there is work for it)"},
+      "with engine=auto: take this much memory of the GPU at once, for a copy of the metadata and "
+      "for what reads it, at least 512M (default: 0, a quarter of what is free once there is work "
+      "for it)"},
      take_device_memory},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},
@@ -309,8 +310,8 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
     if (options.engine != EngineChoice::automatic && options.device_memory_bytes != 0) {
-        error = "'device_memory=' is for a GPU beside the CPU engine; leave out 'engine=" +
-                std::string(name_of(options.engine)) + "'";
+        error = "'device_memory=' is for engine=auto, and the engine is " +
+                std::string(name_of(options.engine));
         return false;
     }
     return true;

@@ -20,9 +20,7 @@ std::vector<Section> sections() {
 
 constexpr Page page = {
     .usage = "release MOUNT|IMAGE...",
-    .summary =
-        "Control the GPU that works beside the CPU engine of a volume mounted with "
-        "device_memory=.",
+    .summary = "Control the GPU that works beside the CPU engine of a mounted volume.",
     .sections = sections,
     .notes =
         "The command waits for commands that are reading there; commands that would begin to read "

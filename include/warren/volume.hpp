@@ -246,8 +246,8 @@ struct OpenOptions {
     /// With EngineChoice::automatic: memory of a GPU for a copy of the metadata beside the CPU
     /// engine and for scan(), usage(), lookup_many(), remove_tree(), create_many(), move_many(),
     /// remove_many() and rebuild() there, where that is predicted to be faster. It is taken at
-    /// once, and all metadata are loaded. 0: it is taken once a call was slower without, at most a
-    /// quarter of what is free then.
+    /// once, and all metadata are loaded. 0: it is taken once a call has been slower without it, at
+    /// most a quarter of what is free then.
     u64 device_memory_bytes = 0;
     u32 device = 0;  // number of the GPU, if one is used
     DiskAccess disk = DiskAccess::plain;

@@ -17,7 +17,7 @@ class IdleSlot {
         const std::lock_guard lock(mutex_);
         return std::move(kept_);
     }
-    /// Keeps `idle` in the place of what was kept before.
+    /// Keeps `idle` in place of what was kept before.
     void keep(std::unique_ptr<T> idle) {
         const std::lock_guard lock(mutex_);
         kept_.swap(idle);

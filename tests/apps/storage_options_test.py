@@ -136,7 +136,7 @@ class StorageOptions(unittest.TestCase):
         for engine in ("cpu", "cuda"):
             done = run("mount", "-o", "device_memory=512M", "-o", f"engine={engine}",
                        self.volume.image, self.volume.root, code=1)
-            self.assertIn(f"leave out 'engine={engine}'", done.stderr)
+            self.assertIn(f"is for engine=auto, and the engine is {engine}", done.stderr)
 
     def test_a_way_that_does_not_exist_is_refused(self):
         done = run("mount", "-o", "disk=fast", self.volume.image, self.volume.root, code=1)

@@ -24,7 +24,8 @@ void VolumeImplementation::load_metadata() {
 Errc VolumeImplementation::start_engine() {
     if (options_.engine == EngineChoice::cuda) return start_cuda_engine();
     engine_ = std::make_unique<CpuEngine>(memory_.store());
-    return options_.engine == EngineChoice::automatic ? start_replica() : Errc::ok;
+    if (options_.engine == EngineChoice::automatic) start_replica();
+    return Errc::ok;
 }
 
 Errc VolumeImplementation::start_cuda_engine() {
@@ -67,31 +68,28 @@ ReplicaOptions VolumeImplementation::replica_options() {
 
 /// Puts a GPU beside the CPU engine, or says why not: now, if memory of it was asked for, else when
 /// there is work for it.
-Errc VolumeImplementation::start_replica() {
+void VolumeImplementation::start_replica() {
     const bool is_wanted = options_.device_memory_bytes != 0;
     std::string failure = "a meta buffer limits the metadata in memory";
-    if (store().heads == nullptr) {
 #if defined(WARREN_CUDA)
-        WARREN_TRY(mark_changes());
+    if (store().heads == nullptr && mark_changes() != Errc::ok) {
+        failure = "there is not enough memory";
+    } else if (store().heads == nullptr) {
         ReplicaOptions options = replica_options();
         options.device = options_.device;
         options.device_bytes = options_.device_memory_bytes;
         options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
-        if (is_wanted) {
-            options.prepare = [this] { load_metadata(); };
-        }
+        if (is_wanted) options.prepare = [this] { load_metadata(); };
         auto replica = make_device_replica(store(), options);
         if (!is_wanted || replica->load(failure) == Errc::ok) {
-            use_replica(std::move(replica));
-            return Errc::ok;
+            return use_replica(std::move(replica));
         }
-#else
-        failure = "this program was built without CUDA";
-#endif
     }
+#else
+    if (store().heads == nullptr) failure = "this program was built without CUDA";
+#endif
     engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
     if (is_wanted) notice_or(options_.warn, engine_failure_ + "; the CPU does all work");
-    return Errc::ok;
 }
 
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {

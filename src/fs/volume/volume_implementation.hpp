@@ -444,7 +444,7 @@ class VolumeImplementation {
     void load_metadata();
     Errc start_engine();
     Errc start_cuda_engine();
-    Errc start_replica();
+    void start_replica();
     void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);

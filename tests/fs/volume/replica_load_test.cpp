@@ -56,6 +56,7 @@ TEST(ReplicaLoad, comesBehindAQueryThatWasSlower) {
     EXPECT_TRUE(volume->engine_note().starts_with("a GPU is not used yet; one is taken for find, "))
         << volume->engine_note();
     EXPECT_FALSE(volume.queries().statistics().has_memory);
+    EXPECT_TRUE(volume->predictions().empty());
     EXPECT_EQ(volume->release_device_memory(), Errc::ok);
     volume.taken = 1;
     EXPECT_EQ(volume.du(), entries);
@@ -77,9 +78,9 @@ TEST(ReplicaLoad, comesBehindAQueryThatWasSlower) {
     EXPECT_EQ(*volume.replica->images, 1);
 }
 
-/// Nobody has asked for a GPU, so that there is none is not reported.
+/// Nobody has asked for a GPU, so that none can be used is not reported.
 TEST(ReplicaLoad, isTriedOnce) {
-    for (const Errc code : {Errc::no_device, Errc::io, Errc::no_memory}) {
+    for (const Errc code : {Errc::no_device, Errc::not_supported, Errc::io, Errc::no_memory}) {
         LazyVolume volume;
         volume.replica->reader->fails_at_opening.store(code);
         for (u32 i = 0; i < 3; ++i) {
@@ -87,12 +88,34 @@ TEST(ReplicaLoad, isTriedOnce) {
             volume.queries().finish_loading();
         }
         EXPECT_EQ(volume.opened(), 1u);
-        EXPECT_EQ(volume.replica->reports.size(), code == Errc::no_device ? 0u : 1u);
+        const bool is_reported = code == Errc::io || code == Errc::no_memory;
+        ASSERT_EQ(volume.replica->reports.size(), is_reported ? 1u : 0u);
+        if (is_reported) {
+            EXPECT_EQ(volume.replica->reports[0],
+                      "the GPU beside the CPU engine is not used (a test wants it); the CPU does "
+                      "all work");
+        }
         EXPECT_FALSE(volume.queries().statistics().is_on);
         EXPECT_TRUE(volume->engine_note().starts_with("a GPU is not used (a test wants it): 0 "))
             << volume->engine_note();
+        EXPECT_TRUE(volume->predictions().empty());
         EXPECT_EQ(volume->release_device_memory(), Errc::no_device);
     }
+}
+
+/// Metadata that do not fit: what was taken for them is given back.
+TEST(ReplicaLoad, givesItsMemoryBackIfItFails) {
+    LazyVolume volume;
+    volume.replica->at_load = [](HostReplica& memory) {
+        memory.fail_after(0, Errc::no_memory);
+        return Errc::ok;
+    };
+    volume.du();
+    volume.queries().finish_loading();
+    EXPECT_EQ(volume.opened(), 1u);
+    EXPECT_EQ(*volume.replica->images, 0);
+    EXPECT_EQ(volume.replica->reports.size(), 1u);
+    EXPECT_GT(volume.du(), 300u);
 }
 
 /// Of a volume that was opened again most metadata are not in memory: the CPU loads and answers

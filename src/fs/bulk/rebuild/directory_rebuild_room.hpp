@@ -36,10 +36,12 @@ struct RebuildRoom {
         WARREN_TRY(state.allocate(1));
         return wanted.allocate(wanted_count);
     }
-    /// Makes room for trees of `blocks` blocks.
+    /// Makes room for trees of `blocks` blocks. After an error there is none.
     Errc grow(u64 blocks) {
+        tree_blocks = 0;
+        WARREN_TRY(each_array(blocks, [](auto& array, u64 count) { return array.grow(count); }));
         tree_blocks = blocks;
-        return each_array(blocks, [](auto& array, u64 count) { return array.grow(count); });
+        return Errc::ok;
     }
     /// How much memory such room takes.
     u64 bytes_for(u64 blocks) {

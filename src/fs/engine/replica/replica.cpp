@@ -59,6 +59,11 @@ Errc Replica::change(u64 blocks, const Changer& changer, bool may_load) {
     return send_version(&changer, blocks);
 }
 
+Errc Replica::make_ready() {
+    const std::lock_guard alone(image_);
+    return take_memory();
+}
+
 Errc Replica::refresh() {
     const std::lock_guard alone(image_);
     return send_version();
@@ -84,13 +89,17 @@ bool Replica::is_current(u64 seen) const {
     return is_complete_ && (version() > seen || !taken_.is_any_marked());
 }
 
+/// Requires: image_ alone.
+Errc Replica::take_memory() {
+    if (memory_ != nullptr) return Errc::ok;
+    if (!make_memory_) return Errc::not_supported;
+    return or_no_memory([this] { return make_memory_(memory_); });
+}
+
 /// Makes a version and then, in the same moment, the changes of `changer`. Requires: image_ alone.
 Errc Replica::send_version(const Changer* changer, u64 blocks) {
     if (!taken_.is_open()) return Errc::no_memory;
-    if (memory_ == nullptr) {
-        if (!make_memory_) return Errc::not_supported;
-        WARREN_TRY(or_no_memory([this] { return make_memory_(memory_); }));
-    }
+    WARREN_TRY(take_memory());
     if (changer != nullptr) {
         const Errc code = or_no_memory([&] { return memory_->prepare_changes(blocks); });
         if (code != Errc::ok) return code == Errc::no_memory ? Errc::no_space : code;

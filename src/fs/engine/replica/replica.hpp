@@ -60,6 +60,8 @@ class Replica {
     /// `blocks`: see ReplicaMemory::prepare_changes(); Errc::no_space if there is no memory for
     /// them. Otherwise as read().
     Errc change(u64 blocks, const Changer& changer, bool may_load);
+    /// Takes the memory of the image if it has none, for the next version.
+    Errc make_ready();
     /// Makes a new version; waits for readers.
     Errc refresh();
     /// Frees the memory of the image; waits for readers. A later version takes memory again.
@@ -82,6 +84,7 @@ class Replica {
     static constexpr u64 copied_at_once = 16;      // blocks
 
     bool is_current(u64 seen) const;
+    Errc take_memory();
     Errc send_version(const Changer* changer = nullptr, u64 blocks = 0);
     void mark_resident();
     void end_version();

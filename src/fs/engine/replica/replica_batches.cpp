@@ -58,10 +58,12 @@ Errc ReplicaBatches::run_window(const ops::BatchHeader& header, ops::BatchWindow
     WARREN_TRY(room.take(blocks_wanted_, shape_.makes_inodes() ? items : 0, window));
     window.wanted_blocks = 0;
     const Errc status = runs_.run(room, [&](const core::Store& image, Errc& result) {
-        return batch_.run(image, header, window, result);
+        WARREN_TRY(batch_.run(image, header, window, result));
+        result = settle(result, window);
+        return Errc::ok;
     });
     blocks_wanted_ = std::max(blocks_wanted_, window.wanted_blocks + window.wanted_blocks / 8);
-    return settle(status, window);
+    return status;
 }
 
 /// What follows from the status of a run: Errc::ok, or a reason for which nothing has changed.

@@ -98,13 +98,16 @@ ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<ImageRe
 
 Errc ReplicaQueries::load(std::string& failure) {
     const Errc loaded = or_no_memory([this] { return load(); });
-    if (loaded != Errc::ok) failure = reader_->failure();
+    if (loaded == Errc::ok) return loaded;
+    failure = reader_->failure();
+    if (failure.empty()) failure = "there is not enough memory";
     return loaded;
 }
 
 Errc ReplicaQueries::load() {
     WARREN_TRY(reader_->open());
     if (prepare_) prepare_();
+    WARREN_TRY(replica_.make_ready());
     const double begin = now_();
     WARREN_TRY(replica_.refresh());
     sides_.start(Side::replica, 0, replica_.figures().blocks_sent, now_() - begin);
@@ -120,14 +123,20 @@ void ReplicaQueries::load_if_faster(const Query& query, double seconds) {
     if (has_begun_to_load_.exchange(true, std::memory_order_relaxed)) return;
     const std::lock_guard lock(loader_mutex_);
     // Without a thread it is not loaded.
-    static_cast<void>(or_no_memory([this] { loader_ = std::jthread([this] { load_behind(); }); }));
+    static_cast<void>(or_no_memory([this] {
+        loader_ =
+            std::jthread([this] { static_cast<void>(or_no_memory([this] { load_behind(); })); });
+    }));
 }
 
 void ReplicaQueries::load_behind() {
     std::string failure;
     const Errc loaded = load(failure);
-    // That there is no first GPU is no news: nobody has asked for one.
-    if (loaded != Errc::ok) give_up(failure, loaded != Errc::no_device || has_asked_);
+    if (loaded == Errc::ok) return;
+    // That no GPU can be used is not reported if none was asked for.
+    const bool has_none = loaded == Errc::no_device || loaded == Errc::not_supported;
+    give_up(failure, !has_none || has_asked_);
+    if (loaded != Errc::io) replica_.release();  // a device that has failed is not touched
 }
 
 void ReplicaQueries::finish_loading() {
@@ -288,8 +297,8 @@ bool ReplicaQueries::give_up(const std::string& reason, bool is_reported) {
         reason_ = reason;
     }
     if (!is_reported) return true;
-    report_("the GPU beside the CPU engine is not used any more (" + reason +
-            "); the CPU does all work");
+    report_(std::string("the GPU beside the CPU engine is not used ") +
+            (is_loaded() ? "any more (" : "(") + reason + "); the CPU does all work");
     return true;
 }
 
@@ -396,7 +405,7 @@ ReplicaStatistics ReplicaQueries::statistics() const {
 
 std::vector<std::string> ReplicaQueries::predictions() const {
     std::vector<std::string> lines;
-    if (is_given_up_.load(std::memory_order_relaxed)) return lines;
+    if (!is_loaded() || is_given_up_.load(std::memory_order_relaxed)) return lines;
     for (std::size_t i = 0; i < query_kinds; ++i) {
         const auto rates = [&](Side side) { return sides_.rates(static_cast<QueryKind>(i), side); };
         const CostModel::Terms cpu = rates(Side::cpu);
@@ -424,7 +433,7 @@ std::string ReplicaQueries::note() const {
         return name + " is not used " + (is_there ? "any more (" : "(") + reason() + "): " + counts;
     }
     const std::string state =
-        !is_there ? " is not used yet; one is taken for " + work + "once the CPU was slower: "
+        !is_there ? " is not used yet; one is taken for " + work + "once the CPU has been slower: "
         : done.has_memory ? " does " + work + "where that is predicted to be faster: "
                           : " has given its memory back, and takes it again for " + work +
                                 "once that is predicted to be faster: ";

@@ -64,8 +64,8 @@ class ImageReader {
     virtual void drop_idle() = 0;
 };
 
-/// Which side has answered queries (scans, calls for lookups, removals of trees), since the volume
-/// was opened.
+/// Which side has run queries (scans, calls for lookups or changes, removals of trees, packing),
+/// since the volume was opened.
 struct ReplicaStatistics {
     bool is_on = false;       // not given up
     bool has_memory = false;  // of the device
@@ -148,8 +148,9 @@ class ReplicaQueries {
     std::string note() const;
     /// See Volume::predictions().
     std::vector<std::string> predictions() const;
-    /// From now on runs all queries on this side, for tests and benchmarks. Requires: none runs.
-    void use_only(Side side) { only_ = side; }
+    /// From now on runs all queries on this side, or chooses again; for tests and benchmarks.
+    /// Requires: none runs.
+    void use_only(std::optional<Side> side) { only_ = side; }
     /// Fewer names to change or to pack are not worth a prediction. With use_only() tests are
     /// quick.
     u64 changes_min() const { return only_ ? 16 : 4096; }

@@ -10,13 +10,21 @@
 namespace warren {
 namespace {
 
+constexpr u32 commits_max = 16;  // for one window
+
 /// What pack_windows() asks for between two windows.
 struct Between {
+    ImageRuns& runs;
     ImageRebuild& rebuild;
-    const std::function<Errc()>& commit;
 
     Errc bring_wanted() { return Errc::not_supported; }
-    Errc grow(u64 blocks) { return rebuild.open(blocks + blocks / 4); }
+    Errc make_room(u64 blocks) {
+        const Errc code = rebuild.open(blocks);
+        if (code == Errc::io || code == Errc::no_memory) runs.note_failure(code);
+        return code;
+    }
+    Errc grow(u64 blocks) { return make_room(blocks + blocks / 4); }
+    Errc commit() { return Errc::not_supported; }
     Errc rest() { return Errc::ok; }
 };
 
@@ -25,11 +33,8 @@ struct Between {
 Errc rebuild_in_image(ImageRuns& runs, ImageRebuild& rebuild, const core::Credentials& caller,
                       Handle directory, u64 blocks, const std::function<Errc()>& commit) {
     const OnExit close([&] { rebuild.close(); });
-    const auto note = [&](Errc code) {
-        if (code == Errc::io || code == Errc::no_memory) runs.note_failure(code);
-        return code;
-    };
-    WARREN_TRY(note(rebuild.open(blocks)));
+    Between between{runs, rebuild};
+    WARREN_TRY(between.make_room(blocks));
     const TakenRoom no_room(runs.store(), runs.for_each());
     const auto run_window = [&](const bulk::RebuildWindows& windows) {
         bool has_run = false;
@@ -41,15 +46,21 @@ Errc rebuild_in_image(ImageRuns& runs, ImageRebuild& rebuild, const core::Creden
                 return Errc::ok;
             });
         };
-        const Errc status = run();
-        if (!runs.had_journal() && (status == Errc::overflow || status == Errc::need_commit)) {
-            // Otherwise what others have changed would make the windows small.
+        const auto is_short_of_journal = [&](Errc status) {
+            const u64 journal = relaxed_load(runs.store().state->journal_room);
+            return status == Errc::need_commit ||
+                   (status == Errc::overflow && !runs.had_journal() &&
+                    rebuild.report().room < journal / 2);
+        };
+        // Others may fill the journal again behind each commit. Without commits what they have
+        // changed would make the windows small.
+        Errc status = run();
+        for (u32 i = 0; is_short_of_journal(status) && i < commits_max; ++i) {
             WARREN_TRY(commit());
-            static_cast<void>(run());
+            status = run();
         }
         return has_run && runs.failure() == Errc::ok ? Errc::ok : Errc::not_supported;
     };
-    Between between{rebuild, commit};
     return bulk::pack_windows({}, rebuild.report(), run_window, between);
 }
 

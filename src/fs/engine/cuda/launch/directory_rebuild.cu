@@ -59,9 +59,7 @@ Errc DirectoryRebuild::make_room(u64 tree_blocks) {
     if (tree_blocks <= room_.tree_blocks) return Errc::ok;
     const u64 bytes = room_.bytes_for(tree_blocks) + groups_.bytes() + room_.wanted.bytes();
     if (bytes > share_.bytes() && !share_.grow(bytes - share_.bytes())) {
-        return gpu::fail(Errc::no_space,
-                         "device_memory= has no room for packing directories beside the copy of "
-                         "the metadata");
+        return gpu::fail(Errc::no_space, "packing finds no room beside the copy of the metadata");
     }
     return room_.grow(tree_blocks);
 }

@@ -222,8 +222,7 @@ Errc TreeScan::grow_output() {
 /// Counts device memory that is about to be taken.
 Errc TreeScan::take_share(u64 bytes) {
     if (share_->grow(bytes)) return Errc::ok;
-    return gpu::fail(Errc::no_space,
-                     "device_memory= has no room for a scan beside the copy of the metadata");
+    return gpu::fail(Errc::no_space, "a scan finds no room beside the copy of the metadata");
 }
 
 ScanRef TreeScan::ref() const {

@@ -16,8 +16,7 @@ Result<ops::BatchMemory> DeviceBatch::open(const ops::BatchShape& shape) {
     const u64 bytes = ItemBatch::device_bytes(shape);
     const u64 has = room->share.bytes();
     if (bytes > has && !room->share.grow(bytes - has)) {
-        return gpu::fail(Errc::no_space,
-                         "device_memory= has no room for batches beside the copy of the metadata");
+        return gpu::fail(Errc::no_space, "batches find no room beside the copy of the metadata");
     }
     ops::BatchMemory memory;
     WARREN_TRY(room->batch.open(shape, memory));

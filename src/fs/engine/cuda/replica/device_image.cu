@@ -65,7 +65,7 @@ __global__ void offer_numbers_of(core::Store image, const FreeNumbers* numbers) 
 Errc DeviceImage::take_memory(u64 bytes) {
     if (share_->grow(bytes)) return Errc::ok;
     return gpu::fail(Errc::no_memory,
-                     "the metadata do not fit in the memory that device_memory= allows");
+                     "the metadata do not fit in the memory of the GPU that may be taken");
 }
 
 /// Allocates a table of `count` zeroed values on the device and sets `pointer` to it.
@@ -219,7 +219,7 @@ Errc DeviceImage::fetch_changes(ImageChanges& changes) {
     WARREN_TRY(stream_.copy(counters_.data(), state_.data(), state_.bytes()));
     WARREN_TRY(stream_.wait());
     const u64 count = host_cut_.data()->count;
-    if (count > area.capacity) return gpu::fail(Errc::io, "a batch has changed too many blocks");
+    if (count > area.capacity) return gpu::fail(Errc::io, "a run has changed too many blocks");
     WARREN_TRY(stream_.copy(host_places_.data(), changed_places_.data(), count * sizeof(u64)));
     WARREN_TRY(stream_.wait());
     changes.places = {host_places_.data(), count};

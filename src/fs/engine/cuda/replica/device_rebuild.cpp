@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errc::no_space is what only the budget lacks.
+// Errc::no_space means that only the budget is too small.
 #include "fs/engine/cuda/replica/device_rebuild.hpp"
 
 #include "gpu/device.hpp"

@@ -124,8 +124,7 @@ class DeviceReader final : public ImageReader {
         lookups = std::make_unique<DeviceLookups>(budget_);
         if (!lookups->share.grow(cuda_engine::LookupSlots::device_bytes())) {
             return gpu::fail(Errc::no_space,
-                             "device_memory= has no room for lookups beside the copy of the "
-                             "metadata");
+                             "lookups find no room beside the copy of the metadata");
         }
         lookups->loss.set_device(info_.index);
         return lookups->slots.make_ready();

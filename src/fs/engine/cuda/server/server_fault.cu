@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <new>
 
@@ -54,7 +55,7 @@ namespace cuda_engine {
 namespace {
 
 std::mutex record_mutex;
-FaultRecord* host_record = nullptr;
+std::map<int, FaultRecord*> host_records;  // by device
 
 __global__ void fail_check(u32 two) {
     WARREN_CHECK(two + two == 5);
@@ -64,23 +65,29 @@ __global__ void fail_check(u32 two) {
 
 Errc prepare_fault_record() {
     const std::lock_guard lock(record_mutex);
-    if (host_record != nullptr) return Errc::ok;
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return Errc::io;
+    if (host_records.contains(device)) return Errc::ok;
     void* memory = nullptr;
     if (cudaHostAlloc(&memory, sizeof(FaultRecord), cudaHostAllocMapped) != cudaSuccess) {
         return Errc::io;
     }
     auto* record = new (memory) FaultRecord;
     if (cudaMemcpyToSymbol(device_record, &record, sizeof record) != cudaSuccess) return Errc::io;
-    host_record = record;
+    host_records[device] = record;
     return Errc::ok;
 }
 
 const FaultRecord* fault_record() {
     const std::lock_guard lock(record_mutex);
-    if (host_record == nullptr) return nullptr;
+    int device = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    const auto found = host_records.find(device);
+    if (found == host_records.end()) return nullptr;
+    FaultRecord* const record = found->second;
     // Acquire: pairs with the release in record_fault().
-    const u32 is_set = system_atomic<u32>(host_record->is_set).load(hd::memory_order_acquire);
-    return is_set != 0 ? host_record : nullptr;
+    const u32 is_set = system_atomic<u32>(record->is_set).load(hd::memory_order_acquire);
+    return is_set != 0 ? record : nullptr;
 }
 
 std::string broken_invariant() {

@@ -2,7 +2,7 @@
 // Records which WARREN_CHECK failed on the device. The trap that follows destroys the CUDA context,
 // so the device first writes the record to host memory, which survives it.
 //
-// Invariant: only the first fault of a process is recorded, not its consequences.
+// Invariant: only the first fault on a device is recorded, not its consequences.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct FaultRecord {
     char file[116] = {};
 };
 
-/// Allocates the record and tells the device where it is. Call before kernels run; calls after the
-/// first do nothing. Errc::io without a device.
+/// Allocates the record of the current device and tells the device where it is. Call before kernels
+/// run; calls after the first do nothing. Errc::io without a device.
 Errc prepare_fault_record();
 
-/// The device's record; null if no check has failed there.
+/// The record of the current device; null if no check has failed there.
 const FaultRecord* fault_record();
 /// The record as a message; empty if no check has failed.
 std::string broken_invariant();
