@@ -4,9 +4,11 @@
 
 Tests that can share the GPU run side by side under the CUDA multi-process service (MPS); then those
 that fault the GPU, kill a process at work, or take or count all its memory run one after the other
-without it. Tests of the volume run on the CUDA engine. The long tests are left out.
+without it. Tests of the volume run on the CUDA engine, or on the one that --engine names. The long
+tests are left out.
 
-usage: tools/gpu_tests.py BUILD [--jobs N] [--limit SECONDS] [--only REGEX] [--log FILE]
+usage: tools/gpu_tests.py BUILD [--engine NAME] [--jobs N] [--limit SECONDS] [--only REGEX]
+                          [--log FILE]
 
 The status is 0 if no test failed.
 """
@@ -104,6 +106,8 @@ def run_together(tests, jobs, limit, report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", type=pathlib.Path, help="folder of the CUDA build")
+    parser.add_argument("--engine", default="cuda", metavar="NAME",
+                        help="what WARREN_TEST_ENGINE is for the tests (default: cuda)")
     parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) - 3),
                         help="tests at a time (default: processors less 3)")
     parser.add_argument("--limit", type=int, default=400, metavar="SECONDS",
@@ -114,7 +118,7 @@ def main():
                         help="file for each test's result and seconds, and what failed ones say")
     options = parser.parse_args()
 
-    os.environ["WARREN_TEST_ENGINE"] = "cuda"
+    os.environ["WARREN_TEST_ENGINE"] = options.engine
     tests = [(str(options.build / "tests" / program), name) for program in PROGRAMS
              for name in tests_of(options.build / "tests" / program)
              if not LEFT_OUT.search(name) and options.only.search(f"{program} {name}")]
