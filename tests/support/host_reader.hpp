@@ -21,8 +21,24 @@
 
 namespace warren {
 
+/// How a test makes runs on an image fail.
+struct HostRuns {
+    Errc begin() {
+        runs.fetch_add(1);
+        return fails_at_run.exchange(Errc::ok);
+    }
+    void end() const {
+        if (after_run) after_run();
+    }
+
+    std::atomic<u64> runs{0};
+    std::atomic<Errc> fails_at_open{Errc::ok};
+    std::atomic<Errc> fails_at_run{Errc::ok};  // once
+    std::function<void()> after_run;           // while nothing applies to the volume
+};
+
 /// Batches on an image in the host's memory.
-class HostImageBatch final : public ImageBatch {
+class HostImageBatch final : public ImageBatch, public HostRuns {
  public:
     Result<ops::BatchMemory> open(const ops::BatchShape& shape) override {
         if (const Errc code = fails_at_open.load(); code != Errc::ok) return code;
@@ -32,25 +48,19 @@ class HostImageBatch final : public ImageBatch {
     void send(const ops::BatchPart& part) override { batch_.send(part); }
     Errc run(const core::Store& image, const ops::BatchHeader& header, ops::BatchWindow& window,
              Errc& status) override {
-        runs.fetch_add(1);
-        if (const Errc code = fails_at_run.exchange(Errc::ok); code != Errc::ok) return code;
+        WARREN_TRY(begin());
         status = batch_.run(image, header, window);
-        if (after_run) after_run();
+        end();
         return Errc::ok;
     }
     void close() override {}
-
-    std::atomic<u64> runs{0};
-    std::atomic<Errc> fails_at_open{Errc::ok};
-    std::atomic<Errc> fails_at_run{Errc::ok};  // once
-    std::function<void()> after_run;           // while nothing applies to the volume
 
  private:
     HostBatch batch_;
 };
 
 /// Packs directories in an image in the host's memory.
-class HostImageRebuild final : public ImageRebuild {
+class HostImageRebuild final : public ImageRebuild, public HostRuns {
  public:
     Errc open(u64 blocks) override {
         if (const Errc code = fails_at_open.load(); code != Errc::ok) return code;
@@ -59,20 +69,14 @@ class HostImageRebuild final : public ImageRebuild {
     }
     Errc run(const core::Store& image, const core::Credentials& caller, Handle directory,
              const bulk::RebuildWindows& windows) override {
-        runs.fetch_add(1);
-        if (const Errc code = fails_at_run.exchange(Errc::ok); code != Errc::ok) return code;
+        WARREN_TRY(begin());
         const UncountedAllocations uncounted;
         workers_.run(image, caller, directory, windows);
-        if (after_run) after_run();
+        end();
         return Errc::ok;
     }
     const bulk::RebuildState& report() const override { return workers_.report(); }
     void close() override {}
-
-    std::atomic<u64> runs{0};
-    std::atomic<Errc> fails_at_open{Errc::ok};
-    std::atomic<Errc> fails_at_run{Errc::ok};  // once
-    std::function<void()> after_run;           // while nothing applies to the volume
 
  private:
     HostRebuildWorkers workers_{2, false};
@@ -137,8 +141,8 @@ class HostReader final : public ImageReader {
             return fails_at_last;
         });
     }
-    ImageBatch* batch() override { return &batches; }
-    ImageRebuild* rebuild() override { return &rebuilds; }
+    ImageBatch& batch() override { return batches; }
+    ImageRebuild& rebuild() override { return rebuilds; }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
     void drop_idle() override { drops.fetch_add(1, std::memory_order_relaxed); }

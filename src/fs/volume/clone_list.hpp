@@ -8,11 +8,13 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <string_view>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/reserved_range.hpp"
 #include "fs/engine/cpu/cpu_engine.hpp"
 #include "warren/volume.hpp"
@@ -64,6 +66,7 @@ class CloneShard {
         const Handle source = found.attributes.handle;
         const bool is_directory = format::is_directory(found.attributes.mode);
         const u64 length = found.name.size();
+        WARREN_CHECK(length <= std::numeric_limits<u16>::max());
         auto* const entry = new (take(CloneEntry::bytes_for(length))) CloneEntry{
             source.inode, source.generation, static_cast<u16>(length), found.attributes.links > 1,
             is_directory, &parents_.back()};

@@ -70,26 +70,33 @@ ReplicaOptions VolumeImplementation::replica_options() {
 /// there is work for it.
 void VolumeImplementation::start_replica() {
     const bool is_wanted = options_.device_memory_bytes != 0;
-    std::string failure = "a meta buffer limits the metadata in memory";
-#if defined(WARREN_CUDA)
-    if (store().heads == nullptr && mark_changes() != Errc::ok) {
-        failure = "there is not enough memory";
-    } else if (store().heads == nullptr) {
-        ReplicaOptions options = replica_options();
-        options.device = options_.device;
-        options.device_bytes = options_.device_memory_bytes;
-        options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
-        if (is_wanted) options.prepare = [this] { load_metadata(); };
-        auto replica = make_device_replica(store(), options);
-        if (!is_wanted || replica->load(failure) == Errc::ok) {
-            return use_replica(std::move(replica));
-        }
-    }
-#else
-    if (store().heads == nullptr) failure = "this program was built without CUDA";
-#endif
+    std::string failure;
+    if (add_replica(is_wanted, failure) == Errc::ok) return;
     engine_failure_ = "no GPU works beside the CPU engine (" + failure + ")";
     if (is_wanted) notice_or(options_.warn, engine_failure_ + "; the CPU does all work");
+}
+
+Errc VolumeImplementation::add_replica([[maybe_unused]] bool is_loaded, std::string& failure) {
+    if (store().heads != nullptr) {
+        failure = "a meta buffer limits the metadata in memory";
+        return Errc::not_supported;
+    }
+#if defined(WARREN_CUDA)
+    failure = "there is not enough memory";
+    WARREN_TRY(mark_changes());
+    ReplicaOptions options = replica_options();
+    options.device = options_.device;
+    options.device_bytes = options_.device_memory_bytes;
+    options.report = [this](const std::string& line) { notice_or(options_.warn, line); };
+    if (is_loaded) options.prepare = [this] { load_metadata(); };
+    auto replica = make_device_replica(store(), options);
+    if (is_loaded) WARREN_TRY(replica->load(failure));
+    use_replica(std::move(replica));
+    return Errc::ok;
+#else
+    failure = "this program was built without CUDA";
+    return Errc::not_supported;
+#endif
 }
 
 void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) {

@@ -445,6 +445,7 @@ class VolumeImplementation {
     Errc start_engine();
     Errc start_cuda_engine();
     void start_replica();
+    Errc add_replica(bool is_loaded, std::string& failure);
     void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
     Errc fill_mapping(FileMapping& mapping, u64 length);
     Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);

@@ -13,6 +13,7 @@
 #include "tests/fs/bulk/rebuild_cases.hpp"
 #include "tests/fs/engine/volume_with_gpu.cuh"
 #include "tests/fs/volume/batch_names.hpp"
+#include "tests/fs/volume/image_packing.hpp"
 #include "tests/fs/volume/replicated_many.hpp"
 #include "tests/support/lookup_questions.hpp"
 
@@ -40,8 +41,8 @@ class ChangingReader final : public ImageReader {
     Errc look_up(const core::Credentials&, const WithImage&, const UseStream&) override {
         return Errc::not_supported;
     }
-    ImageBatch* batch() override { return &batches; }
-    ImageRebuild* rebuild() override { return &rebuilds; }
+    ImageBatch& batch() override { return batches; }
+    ImageRebuild& rebuild() override { return rebuilds; }
     std::string name() const override { return "a GPU"; }
     std::string failure() const override { return gpu::last_failure().message; }
     void drop_idle() override {
@@ -279,26 +280,10 @@ TEST_F(DeviceBatchesTest, runAfterARelease) {
 
 using DeviceRebuildTest = DeviceBatchesTest;
 
-Errc pack(Volume& volume, Handle directory) {
-    Rebuilt rebuilt;
-    return volume.rebuild(anybody, directory, rebuilt);
-}
-
 TEST_F(DeviceRebuildTest, packsAllKinds) {
-    struct InImage {
-        explicit InImage(InsideVolume& its_volume)
-            : volume(*its_volume), replica(its_volume.inside()) {
-            replica.queries->use_only(Side::replica);
-        }
-        ~InImage() {
-            EXPECT_EQ(replica.queries->statistics().left, 0u);
-            EXPECT_TRUE(replica.reports.empty());
-        }
-        Errc operator()(const Caller&, Handle directory) { return pack(volume, directory); }
-        Volume& volume;
-        DeviceReplicaOf replica;
-    };
-    expect_rebuilds([](InsideVolume& volume) { return std::make_unique<InImage>(volume); });
+    expect_rebuilds([](InsideVolume& volume) {
+        return std::make_unique<ImagePacking<DeviceReplicaOf>>(volume);
+    });
 }
 
 /// Also where one commit cannot hold the directory.

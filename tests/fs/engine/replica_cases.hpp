@@ -50,10 +50,8 @@ class ReplicatedVolume {
             made = std::move(memory);
             return Errc::ok;
         };
-        std::unique_ptr<ReplicaMemory> first;
-        ASSERT_EQ(make_memory(first), Errc::ok);
         replica_ = std::make_unique<Replica>(
-            inside().store(), std::move(first),
+            inside().store(),
             [this](const std::function<void()>& action) {
                 inside().committer().freeze([&] {
                     action();

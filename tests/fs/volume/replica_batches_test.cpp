@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/fs/volume/batch_names.hpp"
+#include "tests/fs/volume/failing_runs.hpp"
 #include "tests/fs/volume/listing_volume.hpp"
 #include "tests/fs/volume/replicated_many.hpp"
 #include "tests/support/assisted_volume.hpp"
@@ -111,49 +112,19 @@ TEST(ReplicaBatches, AfterRandomOperationsEqualTheModel) {
     volume.close_and_check();
 }
 
-/// Takes a block that the host has not reserved.
-void take_foreign_block(const core::Store& image) {
-    const u64 frame = image.frame_count - 1;
-    core::set_bit(image.frame(frame).used, 7);
-    core::Operation<ThreadTeam>(ThreadTeam{}, image).mark_dirty(image.table_place(frame));
-}
-
-/// Whatever fails on the replica, before, within or after a run: the CPU does it, once.
+/// Whatever fails on the replica: the CPU does it, once.
 TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFails) {
-    enum class At { open, send, step, run, result };
-    struct Case {
-        At at;
-        u64 step;
-        Errc code;
-        u64 reports;
-    };
-    std::vector<Case> cases = {{At::open, 0, Errc::no_space, 0}, {At::open, 0, Errc::io, 1},
-                               {At::send, 0, Errc::io, 1},       {At::send, 0, Errc::no_memory, 1},
-                               {At::run, 0, Errc::io, 1},        {At::run, 0, Errc::no_memory, 1},
-                               {At::result, 0, Errc::corrupt, 1}};
-    for (u64 step = 0; step < 3; ++step) {
-        cases.push_back({At::step, step, Errc::io, 1});
-        cases.push_back({At::step, step, Errc::no_memory, step == 0 ? 0u : 1u});
-    }
-    for (const Case& one : cases) {
+    for (const FailingRun& one : failing_runs()) {
         for (const bool is_first : {true, false}) {
-            SCOPED_TRACE(testing::Message() << static_cast<int>(one.at) << ' ' << one.step << ' '
-                                            << static_cast<int>(one.code) << ' ' << is_first);
+            SCOPED_TRACE(testing::Message() << one << ' ' << is_first);
             ListingVolume volume;
             const Handle some = make_directory(*volume, volume->root(), "some");
             Names early(some, is_first ? 0 : 500, "early");
             EXPECT_EQ(early.create(*volume), early.names.size());
             HostImageBatch& batches = volume.replica.reader->batches;
-            if (one.at == At::open) batches.fails_at_open.store(one.code);
-            if (one.at == At::run) batches.fails_at_run.store(one.code);
-            if (one.at == At::step) volume.replica.memory->fail_at_step(one.step, one.code);
-            if (one.at == At::send) {
+            if (one.at == FailingRun::At::send)
                 make_directory(*volume, volume->root(), "to be sent");
-                volume.replica.memory->fail_after(0, one.code);
-            }
-            if (one.at == At::result) {
-                batches.after_run = [&] { take_foreign_block(volume.replica.memory->look()); };
-            }
+            let_fail(volume, batches, one);
             Names files(some, 500);
             EXPECT_EQ(files.create(*volume), 500u);
             EXPECT_EQ(volume.replica.reports.size(), one.reports);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tests/fs/bulk/rebuild_cases.hpp"
+#include "tests/fs/volume/failing_runs.hpp"
+#include "tests/fs/volume/image_packing.hpp"
 #include "tests/fs/volume/listing_volume.hpp"
 #include "tests/support/assisted_volume.hpp"
 #include "tests/support/failing_allocations.hpp"
@@ -20,30 +22,11 @@
 namespace warren::replica_rebuild_test {
 namespace {
 
-Errc pack(Volume& volume, Handle directory, const Caller& caller = anybody) {
-    Rebuilt rebuilt;
-    return volume.rebuild(caller, directory, rebuilt);
-}
-
 const RebuildCase some{"some", 2000, 2, 12};
 
 TEST(ReplicaRebuild, PacksAllKinds) {
-    struct ByReplica {
-        explicit ByReplica(InsideVolume& its_volume)
-            : volume(*its_volume), replica(its_volume.inside()) {
-            replica.queries->use_only(Side::replica);
-        }
-        ~ByReplica() {
-            EXPECT_EQ(replica.queries->statistics().left, 0u);
-            EXPECT_TRUE(replica.reports.empty());
-        }
-        Errc operator()(const Caller& caller, Handle directory) {
-            return pack(volume, directory, caller);
-        }
-        Volume& volume;
-        HostReplicaOf replica;
-    };
-    expect_rebuilds([](InsideVolume& volume) { return std::make_unique<ByReplica>(volume); });
+    expect_rebuilds(
+        [](InsideVolume& volume) { return std::make_unique<ImagePacking<HostReplicaOf>>(volume); });
 }
 
 /// What was packed in the image is not sent again.
@@ -101,42 +84,15 @@ TEST(ReplicaRebuild, AsksForPermission) {
     volume.close_and_check();
 }
 
-/// Takes a block that the host has not reserved.
-void take_foreign_block(const core::Store& image) {
-    const u64 frame = image.frame_count - 1;
-    core::set_bit(image.frame(frame).used, 7);
-    core::Operation<ThreadTeam>(ThreadTeam{}, image).mark_dirty(image.table_place(frame));
-}
-
-/// Whatever fails on the replica, before, within or after a run: the CPU packs the directory.
+/// Whatever fails on the replica: the CPU packs the directory.
 TEST(ReplicaRebuild, IsLeftToTheCpuIfTheReplicaFails) {
-    enum class At { open, send, step, run, result };
-    struct Case {
-        At at;
-        u64 step;
-        Errc code;
-        u64 reports;
-    };
-    std::vector<Case> cases = {{At::open, 0, Errc::no_space, 0},  {At::open, 0, Errc::io, 1},
-                               {At::open, 0, Errc::no_memory, 1}, {At::send, 0, Errc::io, 1},
-                               {At::run, 0, Errc::io, 1},         {At::run, 0, Errc::no_memory, 1},
-                               {At::result, 0, Errc::corrupt, 1}};
-    for (u64 step = 0; step < 3; ++step)
-        cases.push_back({At::step, step, Errc::io, 1});
-    for (const Case& one : cases) {
-        SCOPED_TRACE(testing::Message() << static_cast<int>(one.at) << ' ' << one.step << ' '
-                                        << static_cast<int>(one.code));
+    for (const FailingRun& one : failing_runs()) {
+        SCOPED_TRACE(testing::Message() << one);
         ListingVolume volume;
         const Handle directory = make_case(*volume, some);
         const auto names = list_names(*volume, directory);
-        HostImageRebuild& rebuilds = volume.replica.reader->rebuilds;
-        if (one.at != At::send) volume.expect_equal_image();
-        if (one.at == At::open) rebuilds.fails_at_open.store(one.code);
-        if (one.at == At::run) rebuilds.fails_at_run.store(one.code);
-        if (one.at == At::step) volume.replica.memory->fail_at_step(one.step, one.code);
-        if (one.at == At::send) volume.replica.memory->fail_after(0, one.code);
-        if (one.at == At::result)
-            rebuilds.after_run = [&] { take_foreign_block(volume.replica.memory->look()); };
+        if (one.at != FailingRun::At::send) volume.expect_equal_image();
+        let_fail(volume, volume.replica.reader->rebuilds, one);
         EXPECT_EQ(pack(*volume, directory), Errc::ok);
         EXPECT_EQ(volume.left(), 1u);
         EXPECT_EQ(volume.replica.reports.size(), one.reports);

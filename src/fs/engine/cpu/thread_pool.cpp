@@ -100,12 +100,13 @@ void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body
     if (ran_out) throw std::bad_alloc();
 }
 
-/// Distributes the first tasks to the workers' queues. Throws std::bad_alloc before the first.
+/// Makes room for so many first tasks. Throws std::bad_alloc.
 void ThreadPool::reserve_queues(std::size_t tasks) {
     for (const auto& worker : workers_)
         worker->tasks_.reserve(tasks / width() + 1);
 }
 
+/// Distributes the first tasks to the workers' queues. Throws std::bad_alloc before the first.
 void ThreadPool::hand_out(const std::vector<Task>& first) {
     reserve_queues(first.size());
     for (std::size_t i = 0; i < first.size(); ++i)

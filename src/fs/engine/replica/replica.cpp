@@ -27,14 +27,11 @@ bool holds_metadata(FrameKind kind) {
 
 }  // namespace
 
-Replica::Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
-                 ForEach for_each, MakeMemory make_memory)
+Replica::Replica(const core::Store& store, Freeze freeze, ForEach for_each, MakeMemory make_memory)
     : store_(store),
       freeze_(std::move(freeze)),
       for_each_(std::move(for_each)),
       make_memory_(std::move(make_memory)),
-      is_released_(memory == nullptr),
-      memory_(std::move(memory)),
       taken_(store) {
     WARREN_CHECK(store.changed != nullptr && store.heads == nullptr);
 }
@@ -92,7 +89,6 @@ bool Replica::is_current(u64 seen) const {
 /// Requires: image_ alone.
 Errc Replica::take_memory() {
     if (memory_ != nullptr) return Errc::ok;
-    if (!make_memory_) return Errc::not_supported;
     return or_no_memory([this] { return make_memory_(memory_); });
 }
 

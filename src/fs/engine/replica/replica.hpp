@@ -43,10 +43,9 @@ class Replica {
     using Changer = std::function<Errc(ReplicaMemory& memory)>;
 
     /// Requires: `store` outlives this and its changes are marked (StoreMemory::mark_changes()).
-    /// `for_each` runs the copying of a round. `make_memory`: for the first version without
-    /// `memory`, which may be null, or after a release; without it there is none.
-    Replica(const core::Store& store, std::unique_ptr<ReplicaMemory> memory, Freeze freeze,
-            ForEach for_each, MakeMemory make_memory = {});
+    /// `for_each` runs the copying of a round. `make_memory`: for the first version, and for the
+    /// first after a release.
+    Replica(const core::Store& store, Freeze freeze, ForEach for_each, MakeMemory make_memory);
 
     /// Calls `reader` with an image that has all changes that ended before this call, and returns
     /// its result: with the current version if nothing was marked since, else with a new one. An
@@ -99,7 +98,7 @@ class Replica {
     const MakeMemory make_memory_;
     FairLock image_;  // shared by readers: none joins while a refresh waits
     std::atomic<u64> version_{0};
-    std::atomic<bool> is_released_;
+    std::atomic<bool> is_released_{true};
     // Under image_.
     std::unique_ptr<ReplicaMemory> memory_;  // null while it is released
     bool is_complete_ = false;               // the image is that of version_

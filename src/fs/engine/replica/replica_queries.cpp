@@ -87,7 +87,7 @@ ReplicaQueries::ReplicaQueries(const core::Store& store, std::unique_ptr<ImageRe
       prepare_(options.prepare),
       has_asked_(options.device != 0),
       for_each_(options.for_each),
-      replica_(store, nullptr, options.freeze, options.for_each,
+      replica_(store, options.freeze, options.for_each,
                [this, make = options.make_memory](std::unique_ptr<ReplicaMemory>& memory) {
                    const bool is_given_up = is_given_up_.load(std::memory_order_relaxed);
                    return is_given_up ? Errc::not_supported : make(memory);
@@ -241,9 +241,8 @@ void ReplicaQueries::change_items(QueryKind kind, u64 items,
         return Errc::ok;
     };
     const auto on_replica = [&](Load load) {
-        if (reader_->batch() == nullptr) return Errc::not_supported;
         ImageRuns windows = runs(load);
-        ReplicaBatches batches(windows, *reader_->batch(), batch_turn_);
+        ReplicaBatches batches(windows, reader_->batch(), batch_turn_);
         by_batches(batches);
         give_up_after_runs(windows);
         return windows.adopted() == 0 ? Errc::not_supported : finish();
@@ -255,12 +254,10 @@ Errc ReplicaQueries::rebuild(const core::Credentials& caller, Handle directory, 
                              u64 blocks, const std::function<Errc()>& commit,
                              const std::function<Errc()>& on_cpu) {
     const auto on_replica = [&](Load load) {
-        if (reader_->rebuild() == nullptr) return Errc::not_supported;
         const std::lock_guard turn(rebuild_turn_);
         ImageRuns windows = runs(load);
         const Errc code = or_no_memory([&] {
-            return rebuild_in_image(windows, *reader_->rebuild(), caller, directory, blocks,
-                                    commit);
+            return rebuild_in_image(windows, reader_->rebuild(), caller, directory, blocks, commit);
         });
         give_up_after_runs(windows);
         return is_result(code) ? code : Errc::not_supported;

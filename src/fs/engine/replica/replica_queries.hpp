@@ -52,10 +52,8 @@ class ImageReader {
     /// by many threads.
     virtual Errc look_up(const core::Credentials& caller, const WithImage& with_image,
                          const UseStream& use) = 0;
-    /// Runs batches of items; null if it cannot.
-    virtual ImageBatch* batch() = 0;
-    /// Packs directories; null if it cannot.
-    virtual ImageRebuild* rebuild() = 0;
+    virtual ImageBatch& batch() = 0;
+    virtual ImageRebuild& rebuild() = 0;
     /// What keeps the image, for users.
     virtual std::string name() const = 0;
     /// Why the device, or the image's memory, has failed the calling thread.

@@ -103,8 +103,8 @@ class DeviceReader final : public ImageReader {
         if (code == Errc::ok) idle_lookups_.keep(std::move(lookups));
         return code;
     }
-    ImageBatch* batch() override { return &batch_; }
-    ImageRebuild* rebuild() override { return &rebuild_; }
+    ImageBatch& batch() override { return batch_; }
+    ImageRebuild& rebuild() override { return rebuild_; }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
     void drop_idle() override {
