@@ -15,8 +15,9 @@ namespace warren {
 
 class CostModel {
  public:
-    /// For the query itself, for each name that it visits, for each block that is sent before it.
-    using Terms = std::array<double, 3>;
+    /// For the query itself, for each name that it visits, for the version of the replica that is
+    /// made before it if blocks are marked, for each block that is sent for it.
+    using Terms = std::array<double, 4>;
 
     /// `rates` in seconds.
     explicit CostModel(const Terms& rates) : rates_(rates) {

@@ -409,8 +409,9 @@ std::vector<std::string> ReplicaQueries::predictions() const {
         const CostModel::Terms replica = rates(Side::replica);
         lines.push_back(std::string(kind_names[i]) + ": on the CPU " + time_text(cpu[0]) + " and " +
                         time_text(cpu[1]) + " a name; on " + reader_->name() + " " +
-                        time_text(replica[0]) + ", " + time_text(replica[1]) + " a name and " +
-                        time_text(replica[2]) + " a block changed since");
+                        time_text(replica[0]) + " and " + time_text(replica[1]) +
+                        " a name, and if blocks have changed since, " + time_text(replica[2]) +
+                        " and " + time_text(replica[3]) + " for each of them");
     }
     return lines;
 }

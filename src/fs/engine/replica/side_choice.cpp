@@ -21,7 +21,7 @@ constexpr double seconds_min = 1e-9;
 // Only how the first measurement is divided among the terms comes from these.
 constexpr double query_on_cpu = 10e-6;
 constexpr double item_on_cpu = 40e-9;  // of one worker
-constexpr CostModel::Terms on_replica = {150e-6, 0.2e-9, 60e-9};
+constexpr CostModel::Terms on_replica = {50e-6, 0.2e-9, 100e-6, 60e-9};
 
 std::size_t at(Side side) {
     return static_cast<std::size_t>(side);
@@ -35,14 +35,14 @@ Side other(Side side) {
 
 SideChoice::SideChoice(u32 workers)
     : kinds_([workers]<std::size_t... i>(std::index_sequence<i...>) {
-          // The CPU never sends anything, so its third rate stays as it is.
-          const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1});
+          // The CPU never sends anything, so its last two rates stay as they are.
+          const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1, 1});
           const Sides sides{OneSide{cpu}, OneSide{CostModel(on_replica)}};
           return std::array<Sides, query_kinds>{(static_cast<void>(i), sides)...};
       }(std::make_index_sequence<query_kinds>())) {}
 
 CostModel::Terms SideChoice::amounts(u64 items, u64 marked) {
-    return {1, static_cast<double>(items), static_cast<double>(marked)};
+    return {1, static_cast<double>(items), marked == 0 ? 0. : 1., static_cast<double>(marked)};
 }
 
 bool SideChoice::is_due(const OneSide& side, double extra_seconds) {

@@ -68,7 +68,7 @@ class SideChoice {
     /// Takes a measurement made before the first query, as a first guess for queries of all kinds.
     void start(Side side, u64 items, u64 marked, double seconds);
 
-    /// What a query, a name and a marked block are predicted to take, in seconds.
+    /// What each term is predicted to take, in seconds.
     CostModel::Terms rates(QueryKind kind, Side side) const;
     /// By which factor predictions were off: the geometric mean; 1 before the second query.
     double mean_error() const;
