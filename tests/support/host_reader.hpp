@@ -82,6 +82,16 @@ class HostImageRebuild final : public ImageRebuild, public HostRuns {
     HostRebuildWorkers workers_{2, false};
 };
 
+/// Some words of a scan's output arrive, the others never.
+class FailingArrival final : public bulk::ScanArrival {
+ public:
+    explicit FailingArrival(u64 words) : words_(words) {}
+    bool wait_for(u64 words) const override { return words <= words_; }
+
+ private:
+    const u64 words_;
+};
+
 class HostReader final : public ImageReader {
  public:
     Errc open() override {
@@ -123,7 +133,11 @@ class HostReader final : public ImageReader {
         if (code != Errc::ok || call.visit == nullptr) return code;
         if (found.size() > 1) return Errc::no_space;
         begin_visits();
-        bulk::ScanVisits(call).take(found[0]);
+        const FailingArrival arrival(found[0].word_count / 2);
+        if (fails_at_last != Errc::ok) found[0].arrival = &arrival;
+        bulk::ScanVisits visits(call);
+        visits.take(found[0]);
+        if (fails_at_last != Errc::ok) visits.note_visited(found[0], *call.visited);
         return fails_at_last;
     }
     /// Each seventh name, by length, is left to the CPU.
@@ -158,7 +172,7 @@ class HostReader final : public ImageReader {
     std::atomic<u64> drops{0};               // of idle memory
     std::atomic<u64> freed_trees{0};         // by their lists
     std::atomic<Errc> fails_with{Errc::ok};  // before it begins
-    Errc fails_at_last = Errc::ok;           // after the visits, or all lookups
+    Errc fails_at_last = Errc::ok;           // among the visits, or after all lookups
 
  private:
     std::mutex lookups_turn_;

@@ -334,7 +334,11 @@ Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_ful
     // would spend its time on deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
     const std::size_t begin = left.size() - std::min(left.size(), most);
-    Audience audience{.visit = call.visit, .is_full = &is_full};
+    const std::function<bool(const Scanned&)> visit_others = [&](const Scanned& entry) {
+        return call.visited->visit(entry, *call.visit);
+    };
+    const bool has_visited = call.visited != nullptr && !call.visited->is_empty();
+    Audience audience{.visit = has_visited ? &visit_others : call.visit, .is_full = &is_full};
     HostSite site(volume_, call.plan, std::span(left).subspan(begin), audience);
     const Errc code = run_scan(site);
     listed += site.listed();

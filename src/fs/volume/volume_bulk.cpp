@@ -326,6 +326,8 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         VolumeImplementation& volume = *implementation_;
         ScanCall call{bulk::plan_scan(bulk::ScanPurpose::visit, credentials_of(caller))};
         call.visit = &visit;
+        VisitedEntries visited;
+        call.visited = &visited;
         WARREN_TRY(ops::set_filter(call.plan.files, filter));
         if (left.empty()) return Errc::ok;
         call.root = left[0].directory;
@@ -351,7 +353,10 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         bool is_by_host = false;
         const Errc scanned = volume.scan_by(call, [&](u64& listed) {
             is_by_host = true;
-            const Errc code = HostScan(volume).scan_on(call, steps.is_full, left, listed);
+            // A later step would not know what was visited.
+            const std::function<bool()>& is_full =
+                visited.is_empty() ? steps.is_full : std::function<bool()>();
+            const Errc code = HostScan(volume).scan_on(call, is_full, left, listed);
             if (!left.empty()) listed = 0;  // of a part, which says nothing of the whole
             return code;
         });

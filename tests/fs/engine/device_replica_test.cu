@@ -378,6 +378,41 @@ u64 find_while_a_call_fails(u64 nth) {
     return calls;
 }
 
+/// Finds all files, whose records arrive in several pieces, while call `nth` fails. Returns how
+/// many calls there were.
+u64 visit_while_a_call_fails(u64 nth) {
+    constexpr u64 count = 80'000;
+    VolumeWithGpu volume(256 * mib);
+    build_flat(*volume, 1, count, false);
+    const auto find = [&] {
+        std::vector<std::atomic<u32>> visits(2 * count);
+        const auto visit = [&](const Scanned& entry) {
+            visits[entry.attributes.handle.inode % visits.size()].fetch_add(1);
+            return true;
+        };
+        EXPECT_EQ(volume->scan(anybody, volume->root(), visit), Errc::ok);
+        const auto once = [](const auto& number) { return number == 1; };
+        EXPECT_EQ(std::ranges::count_if(visits, once), static_cast<i64>(count + 2));
+    };
+    find();  // takes memory
+    static_cast<void>(gpu::fail_call(nth));
+    find();
+    const u64 calls = gpu::fail_call(0);
+    EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
+    EXPECT_EQ(volume.inside().replica()->statistics().left, nth == 0 ? 0u : 1u);
+    volume.close_and_check();
+    return calls;
+}
+
+TEST_F(DeviceReplicaTest, visitsEachNameOnceIfACallFails) {
+    const u64 calls = visit_while_a_call_fails(0);
+    EXPECT_GT(calls, 10u);
+    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
+        SCOPED_TRACE("call " + std::to_string(nth));
+        static_cast<void>(visit_while_a_call_fails(nth));
+    }
+}
+
 TEST_F(DeviceReplicaTest, theCpuAnswersIfACallFails) {
     const u64 calls = find_while_a_call_fails(0);
     EXPECT_GT(calls, 20u);

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,17 +72,42 @@ TEST(ReplicaScans, runOnceIfTheyEndInAnError) {
     EXPECT_TRUE(volume.replica.reports.empty());
 }
 
-/// A scan whose visitors were called is not repeated, whatever happens then.
-TEST(ReplicaScans, runOnceIfVisitorsWereCalled) {
+/// What the replica has visited when it fails is not visited again: the CPU visits the rest, all of
+/// it in one step, and nothing below a directory into which the visitor has declined to descend.
+TEST(ReplicaScans, areFinishedByTheCpu) {
+    const auto visits = [](AssistedVolume& volume) {
+        std::mutex mutex;
+        std::multiset<std::string> seen;
+        const auto visit = [&](const Scanned& entry) {
+            const std::lock_guard lock(mutex);
+            seen.insert(std::to_string(entry.directory.inode) + "/" + std::string(entry.name));
+            return entry.name.empty() || entry.attributes.handle.inode % 5 != 0;
+        };
+        std::vector<ScanPosition> left{{volume->root()}};
+        EXPECT_EQ(volume->scan_step(anybody, left, visit, {}, {[] { return true; }}), Errc::ok);
+        while (!left.empty())
+            EXPECT_EQ(volume->scan_step(anybody, left, visit, {}, {}), Errc::ok);
+        return seen;
+    };
+    AssistedVolume volume(3000);
+    volume.replica.queries->use_only(Side::cpu);
+    const std::multiset<std::string> all = visits(volume);
+    volume.replica.queries->use_only(Side::replica);
+    EXPECT_GT(all.size(), 1000u);
+    EXPECT_EQ(visits(volume), all);
+    volume.replica.reader->fails_at_last = Errc::io;
+    EXPECT_EQ(visits(volume), all);
+    EXPECT_EQ(volume.replica.reader->runs, 2u);
+    EXPECT_EQ(volume.replica.queries->statistics().left, 1u);
+    EXPECT_EQ(volume.replica.reports.size(), 1u);
+}
+
+/// Without memory for what was visited nothing can be visited but once, so the scan fails.
+TEST(ReplicaScans, failIfMemoryRunsOutAmongTheVisits) {
     AssistedVolume volume;
     volume.replica.queries->use_only(Side::replica);
-    u64 all = 0;
-    ASSERT_EQ(volume.find(anybody, volume->root(), &all), Errc::ok);
-    volume.replica.reader->fails_at_last = Errc::io;
-    u64 visits = 0;
-    EXPECT_EQ(volume.find(anybody, volume->root(), &visits), Errc::io);
-    EXPECT_EQ(visits, all);
-    EXPECT_EQ(volume.replica.reader->runs, 2u);
+    volume.replica.reader->fails_at_last = Errc::no_memory;
+    EXPECT_EQ(volume.find(anybody, volume->root()), Errc::no_memory);
     EXPECT_EQ(volume.replica.queries->statistics().by_cpu, 0u);
 }
 

@@ -26,6 +26,8 @@ class ScanVisits {
     explicit ScanVisits(const ScanCall& call);
 
     void take(const ScanOutput& output);
+    /// After take(), if some of the output has not arrived: adds what was visited to `visited`.
+    void note_visited(const ScanOutput& output, VisitedEntries& visited) const;
 
  private:
     /// A directory that the scan has found.
@@ -139,6 +141,23 @@ inline void ScanVisits::take(const ScanOutput& output) {
         for (u64 i = begin; i < std::min(begin + bundles_at_once, count); ++i)
             visit_files(output, i);
     });
+}
+
+inline void ScanVisits::note_visited(const ScanOutput& output, VisitedEntries& visited) const {
+    for (std::size_t i = 0; i < output.bundles.size(); ++i) {
+        if (!output.await(i)) continue;
+        const Directory& in = directories_[output.bundle(i).above];
+        if (!in.is_open) continue;
+        if (output.bundle(i).is_short != 0) {
+            for (const ShortRecord& record : output.records<ShortRecord>(i))
+                visited.add(in.handle, output.name(i, record), true);
+            continue;
+        }
+        for (const ScanRecord& record : output.records(i)) {
+            const bool descends = !record.is_directory() || directories_[record.directory].is_open;
+            visited.add(in.handle, output.name(i, record), descends);
+        }
+    }
 }
 
 /// Describes the directory with sum `index` in the result of usage().

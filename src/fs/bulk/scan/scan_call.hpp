@@ -9,6 +9,7 @@
 
 #include "fs/bulk/scan/scan_output.hpp"
 #include "fs/bulk/scan/scan_work.hpp"
+#include "fs/bulk/scan/visited_entries.hpp"
 #include "warren/scan_table.hpp"
 #include "warren/volume.hpp"
 
@@ -20,6 +21,9 @@ struct ScanCall {
     // The receiver, by the plan's purpose; a check has none.
     /// Called for what lies below the root; see Volume::scan().
     const std::function<bool(const Scanned&)>* visit = nullptr;
+    /// With `visit`: receives what was visited, if an engine fails in between. The volume's own
+    /// threads do not visit it again.
+    VisitedEntries* visited = nullptr;
     /// Where a GPU scans, preferred to `visit`, which remains for results without room there.
     ScanTableOrder* table = nullptr;
     Attributes root_attributes = {};  // with `table`

@@ -23,8 +23,8 @@ class BulkHost {
     /// the volume.
     virtual Errc let_go(const std::function<Errc()>& call) { return call(); }
     virtual Errc commit() = 0;
-    /// Whether a scan may call visitors only once nothing of it can fail any more. A scan whose
-    /// results do not fit in one run then ends with Errc::no_space before any visitor is called.
+    /// Whether a scan may call visitors in its last run only. One whose results do not fit in one
+    /// run then ends with Errc::no_space before any visitor is called.
     virtual bool visits_last() const { return false; }
     /// Gives device memory to more frames.
     virtual Errc add_frames() { return Errc::no_space; }

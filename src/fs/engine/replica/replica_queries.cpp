@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scan holds a version of the replica while it reads the image, and not while visitors run.
-// Whatever goes wrong before the first visitor is called is left to the CPU: visitors come last. A
-// lookup has no visitors; what has an answer keeps it whatever happens then.
+// A scan holds a version of the replica while it reads the image, and not while visitors run. If
+// the device fails behind the first visit, the CPU visits the rest. A lookup has no visitors; what
+// has an answer keeps it whatever happens then.
 #include "fs/engine/replica/replica_queries.hpp"
 
 #include <array>
@@ -315,7 +315,7 @@ Errc ReplicaQueries::release() {
     return Errc::ok;
 }
 
-/// Errc::not_supported: no visitor was called, and the CPU must scan.
+/// Errc::not_supported: the CPU must scan what is not in `call.visited`.
 Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
     bool has_visited = false;
     std::vector<DirectoryUsage> before;
@@ -329,7 +329,9 @@ Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
         };
         return replica_.read(reader, load == Load::allowed);
     });
-    if (is_result(code) || has_visited) return code;
+    if (is_result(code)) return code;
+    // What was visited is not known then.
+    if (has_visited && code == Errc::no_memory) return code;
     give_up_after(code);
     if (call.usage != nullptr) call.usage->swap(before);
     return Errc::not_supported;

@@ -42,8 +42,8 @@ class ImageReader {
     /// Takes the device. Called once, before all else but failure().
     virtual Errc open() = 0;
     /// See BulkCommands::scan(). Calls `begin_visits` before the first visitor; from then on it
-    /// does not read the image, and only visitors can fail. Errc::io or Errc::no_memory: the device
-    /// has failed. Called by many threads.
+    /// does not read the image, and a failure of the device leaves in `call.visited` what was
+    /// visited. Errc::io or Errc::no_memory: the device has failed. Called by many threads.
     virtual Errc scan(const core::Store& image, const ScanCall& call,
                       const std::function<void()>& begin_visits) = 0;
     /// Takes the memory of a stream, then opens it within `with_image`, on behalf of `caller`, for

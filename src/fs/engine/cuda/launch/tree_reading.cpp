@@ -58,6 +58,8 @@ Errc TreeReading::deliver(const core::Store& store, BulkHost& host, const ScanCa
         // output is dropped.
         if (call.visit == nullptr || waited != Errc::ok) return;
         visits.take(output);
+        if (call.visited != nullptr && !output.await_all())
+            visits.note_visited(output, *call.visited);
         if (call.wait) waited = call.wait();
     };
     const auto take_apart = [&](const ScanOutput& output) {

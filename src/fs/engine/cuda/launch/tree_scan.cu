@@ -296,9 +296,9 @@ Errc TreeScan::run(const core::Store& store, Handle root, bool is_first, bool ke
     return stream_.wait();
 }
 
-/// Passes the results of a run to `take`, and fetches them from the device first if they did not
-/// come with the report. If it `waits`, all of them are there when `take` is called.
-Errc TreeScan::fetch_output(const TakeOutput& take, bool waits) {
+/// Passes the results of a run to `take`, which may begin before all of them are there, unless they
+/// came with the report.
+Errc TreeScan::fetch_output(const TakeOutput& take) {
     const u64 written = report_.data()->written;
     const u64 words = written_words(written);
     const u64 bundles = written_bundles(written);
@@ -311,7 +311,7 @@ Errc TreeScan::fetch_output(const TakeOutput& take, bool waits) {
         WARREN_TRY(stream_.copy(host_bundles_.data(), room_.bundles.data(),
                                 bundles * sizeof(BundlePlace)));
         WARREN_TRY(send_output(words));
-        WARREN_TRY(waits ? stream_.wait() : arrived_[0].wait());
+        WARREN_TRY(arrived_[0].wait());
         output.arrival = &arrival;
     }
     output.words = host_output_.data();
@@ -319,7 +319,7 @@ Errc TreeScan::fetch_output(const TakeOutput& take, bool waits) {
     output.bundles = {host_bundles_.data(), bundles};
     output.directory_count = report_.data()->directory_count;
     const Errc taken = take(output);
-    if (comes_in_pieces && !waits) WARREN_TRY(stream_.wait());
+    if (comes_in_pieces) WARREN_TRY(stream_.wait());
     return taken;
 }
 
@@ -369,7 +369,7 @@ class TreeScan::Site {
         }
         if (visits_last && report.error != 0) return static_cast<Errc>(report.error);
         if (visits_last && report.spilled_count != 0) return Errc::no_space;
-        return scan_.fetch_output(*take_, visits_last);
+        return scan_.fetch_output(*take_);
     }
     Errc bring_wanted() {
         const u64 count = std::min<u64>(scan_.report_.data()->wanted_count, wanted_count);

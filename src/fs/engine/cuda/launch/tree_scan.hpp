@@ -67,7 +67,7 @@ class TreeScan {
     Errc begin(const core::Store& store, const ScanPlan& plan);
     Errc run(const core::Store& store, Handle root, bool is_first, bool keeps_output);
     ScanRef ref() const;
-    Errc fetch_output(const TakeOutput& take, bool waits);
+    Errc fetch_output(const TakeOutput& take);
     Errc fetch_masks(const core::Store& store, const TakeOutput& take);
     Errc send_output(u64 words);
     u64 workers() const { return u64{shape_.blocks} * shape_.warps_per_block; }
