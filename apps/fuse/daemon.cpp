@@ -41,7 +41,7 @@ OpenOptions open_options(const MountOptions& options) {
     how.errors = options.errors;
     how.meta_buffer_bytes = options.meta_buffer_bytes;
     how.file_buffer_bytes = options.file_buffer_bytes;
-    how.device = options.device;
+    how.device = options.device.value_or(0);
     how.device_memory_bytes = options.device_memory_bytes;
     how.dedup = options.dedup;
     how.dedup_index_bytes = options.dedup_index_bytes;

@@ -5,6 +5,7 @@
 // nothing mounted and prints its reason as one line on stderr.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct MountOptions {
     ErrorMode errors = ErrorMode::remount_ro;
     u64 meta_buffer_bytes = 0;    // 0: all metadata in memory
     u64 file_buffer_bytes = 0;    // 0: only the kernel's page cache
-    u32 device = 0;               // the number of the GPU
+    std::optional<u32> device;    // the number of the GPU; none: 0, if one is used
     u64 device_memory_bytes = 0;  // 0: see OpenOptions
     Dedup dedup = Dedup::as_made;
     u64 dedup_index_bytes = 0;  // 0: see OpenOptions

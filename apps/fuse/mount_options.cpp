@@ -151,7 +151,7 @@ bool take_device_memory(MountOptions& options, std::string_view option, std::str
 }
 
 bool take_device(MountOptions& options, std::string_view option, std::string& error) {
-    return take_number(option, options.device, error);
+    return take_number(option, options.device.emplace(), error);
 }
 
 bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
@@ -309,11 +309,14 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
         if (!option.empty() && !take_option(option, options, error)) return false;
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
-    if (options.engine != EngineChoice::automatic && options.device_memory_bytes != 0) {
-        error = "'device_memory=' is for engine=auto, and the engine is " +
+    const auto refuse = [&](const char* option) {
+        error = "'" + std::string(option) + "' does not go with engine=" +
                 std::string(name_of(options.engine));
         return false;
-    }
+    };
+    const bool is_automatic = options.engine == EngineChoice::automatic;
+    if (!is_automatic && options.device_memory_bytes != 0) return refuse("device_memory=");
+    if (options.engine == EngineChoice::cpu && options.device) return refuse("device=");
     return true;
 }
 

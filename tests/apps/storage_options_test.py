@@ -133,10 +133,12 @@ class StorageOptions(unittest.TestCase):
                                ("file_buffer=99999999999G", "a size must follow")):
             done = run("mount", "-o", option, self.volume.image, self.volume.root, code=1)
             self.assertIn(f"'{option}': {reason}", done.stderr)
-        for engine in ("cpu", "cuda"):
-            done = run("mount", "-o", "device_memory=512M", "-o", f"engine={engine}",
+        for option, value, engine in (("device_memory=", "512M", "cpu"),
+                                      ("device_memory=", "512M", "cuda"),
+                                      ("device=", "0", "cpu")):
+            done = run("mount", "-o", option + value, "-o", f"engine={engine}",
                        self.volume.image, self.volume.root, code=1)
-            self.assertIn(f"is for engine=auto, and the engine is {engine}", done.stderr)
+            self.assertIn(f"'{option}' does not go with engine={engine}", done.stderr)
 
     def test_a_way_that_does_not_exist_is_refused(self):
         done = run("mount", "-o", "disk=fast", self.volume.image, self.volume.root, code=1)
