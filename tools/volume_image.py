@@ -57,7 +57,7 @@ class Inode:
     def __init__(self, number, data):
         self.number = number
         (self.crc, self.generation, self.mode, self.links, self.size, self.parent, self.user,
-         self.group, self.entries, self.unlinks, self.flags, self.area_kind, self.height,
+         self.group, self.entries, _, self.flags, self.area_kind, self.height,
          self.area_count, _, self.device, _, self.blocks, self.attributes, self.transaction,
          self.accessed, self.modified, self.changed, self.born) = struct.unpack_from(
              '<IIIIQQIIQIHBBHHIQQQQqqqq', data, 0)

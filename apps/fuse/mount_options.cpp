@@ -310,8 +310,8 @@ bool add_mount_options(const std::string& text, MountOptions& options, std::stri
         rest.remove_prefix(std::min(rest.size(), option.size() + 1));
     }
     const auto refuse = [&](const char* option) {
-        error = "'" + std::string(option) + "' does not go with engine=" +
-                std::string(name_of(options.engine));
+        error = "'" + std::string(option) +
+                "' does not go with engine=" + std::string(name_of(options.engine));
         return false;
     };
     const bool is_automatic = options.engine == EngineChoice::automatic;

@@ -25,8 +25,9 @@ constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
         "Pack directories into as few blocks as possible: IMAGE:/path inside a volume that is "
-        "not mounted, or a directory on a mounted volume. Warren packs a directory "
-        "automatically when that is worthwhile; this command does it at once.",
+        "not mounted, or a directory on a mounted volume. It pays after most of a directory's "
+        "names "
+        "were removed.",
     .options = options,
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"

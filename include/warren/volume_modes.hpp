@@ -10,7 +10,8 @@
 
 namespace warren {
 
-/// Where operations run. `automatic`: on a GPU if there is one and this build can use it.
+/// Where operations run. `automatic`: on the CPU, with a GPU beside it once that pays; see
+/// OpenOptions::device_memory_bytes. For check_volume() that is the CPU.
 enum class EngineChoice : u8 { automatic, cpu, cuda };
 
 /// The names of engines in options.

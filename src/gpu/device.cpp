@@ -27,11 +27,14 @@ int device_count() {
     return 0;
 }
 
+int current_device() {
+    int index = -1;
+    return cudaGetDevice(&index) == cudaSuccess ? index : -1;
+}
+
 Errc use_device(int index) {
     // The query is cheap; setting the device may be expensive.
-    int current = -1;
-    if (cudaGetDevice(&current) == cudaSuccess && current == index) return Errc::ok;
-    return check(cudaSetDevice(index), "cudaSetDevice");
+    return current_device() == index ? Errc::ok : check(cudaSetDevice(index), "cudaSetDevice");
 }
 
 Errc describe_device(int index, DeviceInfo& info) {
@@ -71,9 +74,8 @@ Errc choose_device(u32 index, DeviceInfo& info) {
 }
 
 DeviceScope::DeviceScope(int index) {
-    int now = index;
-    code_ = check(cudaGetDevice(&now), "cudaGetDevice");
-    if (code_ == Errc::ok) code_ = use_device(index);
+    const int now = current_device();
+    code_ = use_device(index);
     if (now != index) before_ = now;
 }
 

@@ -38,6 +38,9 @@ Errc describe_device(int index, DeviceInfo& info);
 /// if it has no virtual memory; see last_failure().
 Errc choose_device(u32 index, DeviceInfo& info);
 
+/// The current device of the calling thread; -1 if there is none.
+int current_device();
+
 /// Makes GPU `index` the current device of the calling thread.
 Errc use_device(int index);
 
@@ -46,6 +49,8 @@ Errc use_device(int index);
 class DeviceScope {
  public:
     explicit DeviceScope(int index);
+    /// Selects none: code() is `refused`.
+    explicit DeviceScope(Errc refused) : code_(refused) {}
     ~DeviceScope();
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;

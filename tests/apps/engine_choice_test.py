@@ -64,7 +64,7 @@ class EngineChoiceTest(CommandCase):
         self.assertEqual(self.engine_of("--engine=cuda"), "cuda")
         looks = [self.output("fsck", "-v", "--engine", engine, self.image).splitlines()
                  for engine in ("cpu", "cuda")]
-        self.assertIn("first look by cuda", looks[1][0])
+        self.assertIn("quick check by cuda", looks[1][0])
         self.assertEqual(looks[0][1:], looks[1][1:])
         self.assertRegex(self.output("info", "--engine=cuda", self.image),
                          r"(?m)^Engine:     cuda \(.+\)$")

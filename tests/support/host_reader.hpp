@@ -137,7 +137,8 @@ class HostReader final : public ImageReader {
         if (fails_at_last != Errc::ok) found[0].arrival = &arrival;
         bulk::ScanVisits visits(call);
         visits.take(found[0]);
-        if (fails_at_last != Errc::ok) visits.note_visited(found[0], *call.visited);
+        if (call.wait) WARREN_TRY(call.wait());
+        if (fails_at_last == Errc::io) visits.note_visited(found[0], *call.visited);
         return fails_at_last;
     }
     /// Each seventh name, by length, is left to the CPU.

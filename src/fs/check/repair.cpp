@@ -233,7 +233,8 @@ void Repair::fix_damaged(u32 ordinal, Inode& inode) {
     if (inode.generation == 0) inode.generation = next_generation();
     inode.mode &= format::type_mask | format::mode_bits;
     inode.flags &= format::flag_unnamed;
-    inode.zero = 0;
+    inode.zero1 = 0;
+    inode.zero2 = 0;
     inode.references = 0;
     inode.size = std::min(inode.size, format::file_size_max);
 }

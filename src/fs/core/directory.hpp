@@ -181,7 +181,6 @@ WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const 
 /// Updates the directory's counters and times for the removal of a name. One lane, within apply.
 WARREN_HD inline void count_unlink(const InodeRef& directory, i64 now) {
     count_entry(directory, -1);
-    device_atomic<u32>(directory.at->unlinks).fetch_add(1, hd::memory_order_relaxed);
     touch_directory(directory, now);
 }
 

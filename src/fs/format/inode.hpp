@@ -31,12 +31,12 @@ struct Inode {
     u32 user;
     u32 group;
     u64 entries;  // directories: names in it; entries_dying is set while it is being deleted
-    u32 unlinks;  // directories: names removed since the last rebuild
+    u32 zero1;
     u16 flags;
     u8 area_kind;
     u8 height;  // of the tree's root: 1 means its pairs point to leaves
     u16 area_count;
-    u16 zero;
+    u16 zero2;
     u32 device;      // major << 20 | minor
     u64 references;  // memory only, zero on disk: opens << 32 | lookups by the kernel
     u64 blocks;      // 4 KiB blocks that this inode owns, its tree included

@@ -217,7 +217,7 @@ WARREN_HD Result<u64> claim_inode_frame(Operation<Team>& op) {
 template <class Team>
 WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
     Pack how;
-    if (!how_of(command, Pack::counter, how)) return Errc::invalid;
+    if (!how_of(command, Pack::root, how)) return Errc::invalid;
     WARREN_LET(directory, find_directory(op, command.handle));
     WARREN_TRY(check_permission(op, *directory, caller_of(command), may_write));
     const u64 names = load(op.team, directory->at->entries);
@@ -228,12 +228,8 @@ WARREN_HD Result<Packed> pack(Operation<Team>& op, const Command& command) {
         if (command.mode == 0 || command.mode >= tree_height_max) return Errc::invalid;
         return pack_nodes(op, *directory, command.mode, command.from);
     }
-    if (how == Pack::root) {
-        const Result<bool> lowered = lower_root(op, *directory);
-        return lowered ? Result<Packed>(Packed{0, !*lowered}) : Result<Packed>(lowered.code());
-    }
-    WARREN_TRY(reset_unlinks(op, *directory));
-    return Packed{0, true};
+    const Result<bool> lowered = lower_root(op, *directory);
+    return lowered ? Result<Packed>(Packed{0, !*lowered}) : Result<Packed>(lowered.code());
 }
 
 template <Verb verb, class Team>

@@ -70,7 +70,7 @@ enum class Verb : u8 {
 };
 
 /// What a step of packing a directory's tree works on (Verb::pack).
-enum class Pack : u8 { leaves, nodes, root, counter };
+enum class Pack : u8 { leaves, nodes, root };
 
 struct Command {
     Verb verb = Verb::lookup;

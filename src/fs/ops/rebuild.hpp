@@ -258,14 +258,4 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     return true;
 }
 
-/// Resets the counter of unlinks, because the directory is packed now.
-template <class Team>
-WARREN_HD Errc reset_unlinks(Operation<Team>& op, const InodeRef& directory) {
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
-    once(op.team, [&] { relaxed_store(directory.at->unlinks, 0); });
-    op.mark_dirty(directory.block_place());
-    op.end_apply();
-    return Errc::ok;
-}
-
 }  // namespace warren::ops

@@ -322,7 +322,6 @@ struct WriteEdits : EditPhase {
     WARREN_HD void count_names(const BatchDirectory& of, const LeafEdits& edits) const {
         Inode& at = inode_at(of);
         count_up(at.entries, u64{edits.inserted} - edits.removed);
-        count_up(at.unlinks, edits.removed);
         relaxed_store(at.modified, b.header.now);
         relaxed_store(at.changed, b.header.now);
         LaneOperation op(ThreadTeam{}, store);

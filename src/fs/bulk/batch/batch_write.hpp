@@ -171,7 +171,6 @@ struct FinishDirectories : Phase {
         relaxed_store(at.blocks, relaxed_load(at.blocks) + grown);
         relaxed_store(at.size, relaxed_load(at.size) + grown * format::block_size);
         relaxed_store(at.entries, (relaxed_load(at.entries) & format::entries_dying) | names);
-        relaxed_store(at.unlinks, 0);
         relaxed_store(at.links, relaxed_load(at.links) + of.new_directories);
         // A cloned directory keeps the time of its source.
         if (b.shape.kind != BatchKind::clone) relaxed_store(at.modified, b.header.now);

@@ -202,10 +202,7 @@ class RebuildWorker : private RebuildReader<Team> {
     // ---- writing the new tree
 
     WARREN_HD void write_tree() {
-        if (load(team_, state_.is_changed) == 0) {
-            if (is_first() && is_last_window()) note_packed();
-            return;
-        }
+        if (load(team_, state_.is_changed) == 0) return;
         core::fence_release();  // pairs with fence_acquire() of readers that came before
         const u32 new_leaves = load(team_, state_.new_leaves);
         const u32 new_nodes = load(team_, state_.new_nodes);
@@ -369,17 +366,12 @@ class RebuildWorker : private RebuildReader<Team> {
             relaxed_store(at.height, static_cast<u8>(count == 0 ? 0 : levels + 1));
         });
         count_blocks(gone);
-        note_packed();
+        mark_dirty(inode_place() / format::block_size * format::block_size);
     }
 
     WARREN_HD WARREN_NOINLINE void count_blocks(i64 gone) const {
         core::Operation<Team> op(team_, store_);
         core::count_tree_blocks(op, inode_ref(), core::directory_tree, -gone);
-    }
-
-    WARREN_HD void note_packed() const {
-        if (is_last_window()) once(team_, [&] { relaxed_store(inode().unlinks, 0); });
-        mark_dirty(inode_place() / format::block_size * format::block_size);
     }
 
     // ---- close (one worker)

@@ -26,7 +26,7 @@ class ScanVisits {
     explicit ScanVisits(const ScanCall& call);
 
     void take(const ScanOutput& output);
-    /// After take(), if some of the output has not arrived: adds what was visited to `visited`.
+    /// After take(), if some of the output never arrives: fills `visited`.
     void note_visited(const ScanOutput& output, VisitedEntries& visited) const;
 
  private:
@@ -154,10 +154,12 @@ inline void ScanVisits::note_visited(const ScanOutput& output, VisitedEntries& v
             continue;
         }
         for (const ScanRecord& record : output.records(i)) {
-            const bool descends = !record.is_directory() || directories_[record.directory].is_open;
+            const bool descends =
+                record.directory < directories_.size() && directories_[record.directory].is_open;
             visited.add(in.handle, output.name(i, record), descends);
         }
     }
+    visited.finish();
 }
 
 /// Describes the directory with sum `index` in the result of usage().

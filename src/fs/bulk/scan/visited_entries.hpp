@@ -14,11 +14,13 @@ namespace warren {
 /// Filled by one thread, then read by many.
 class VisitedEntries {
  public:
+    /// Whether a scan was interrupted, and all that it has visited is here.
+    bool is_finished() const { return is_finished_; }
+    void finish() { is_finished_ = true; }
     /// `answer`: what the visitor has returned. Throws std::bad_alloc.
     void add(Handle directory, std::string_view name, bool answer) {
         answers_.emplace(key_of(directory, name), answer);
     }
-    bool is_empty() const { return answers_.empty(); }
     /// Returns the visitor's answer for an entry, and calls it only if that was not visited before.
     /// Throws std::bad_alloc.
     bool visit(const Scanned& entry, const std::function<bool(const Scanned&)>& visitor) const {
@@ -28,11 +30,13 @@ class VisitedEntries {
 
  private:
     static std::string key_of(Handle directory, std::string_view name) {
-        std::string key(reinterpret_cast<const char*>(&directory.inode), sizeof directory.inode);
+        const u64 parts[] = {directory.inode, directory.generation};
+        std::string key(reinterpret_cast<const char*>(parts), sizeof parts);
         return key.append(name);
     }
 
     std::unordered_map<std::string, bool> answers_;
+    bool is_finished_ = false;
 };
 
 }  // namespace warren

@@ -90,11 +90,7 @@ void ThreadPool::run_alone(u32 index, const std::vector<Task>& first, const Body
         self.push(task);
     bool ran_out = false;
     for (Task task; self.pop(task);) {
-        try {
-            body(self, task);
-        } catch (const std::bad_alloc&) {
-            ran_out = true;
-        }
+        if (or_no_memory([&] { body(self, task); }) != Errc::ok) ran_out = true;
         pending_.fetch_sub(1, std::memory_order_relaxed);
     }
     if (ran_out) throw std::bad_alloc();
@@ -130,11 +126,8 @@ void ThreadPool::run_in_turn(std::vector<Task> first, const Body& body) {
 }
 
 void ThreadPool::execute(Worker& self, const Task& task, const Body& body) {
-    try {
-        body(self, task);
-    } catch (const std::bad_alloc&) {
+    if (or_no_memory([&] { body(self, task); }) != Errc::ok)
         ran_out_.store(true, std::memory_order_relaxed);
-    }
     // Release: pairs with the acquire in work_until_done(), so a thread that reads zero sees all
     // writes of the tasks.
     pending_.fetch_sub(1, std::memory_order_release);

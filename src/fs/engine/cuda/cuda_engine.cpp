@@ -46,6 +46,7 @@ class CudaEngine final : public Engine,
  public:
     CudaEngine(const core::Store& host, const CudaEngineOptions& options)
         : host_(host), options_(options) {}
+    ~CudaEngine() override { closing_.emplace(info_.index); }
 
     Errc open();
 
@@ -65,25 +66,32 @@ class CudaEngine final : public Engine,
     MetaBuffer* meta_buffer() override { return has_all_metadata() ? nullptr : this; }
     FairLock& steps() override { return steps_; }
     Errc cut(const std::function<void()>& at_rest, CommitSnapshot& cut) override;
-    Errc fetch_cut(format::Block* blocks) override { return loss_.answer(area_.fetch(blocks)); }
-    Errc release_cut() override { return loss_.answer(area_.release(store_.store())); }
+    Errc fetch_cut(format::Block* blocks) override {
+        return loss_.on_device([&] { return area_.fetch(blocks); });
+    }
+    Errc release_cut() override {
+        return loss_.on_device([&] { return area_.release(store_.store()); });
+    }
     u64 meta_buffer_blocks() const override { return options_.meta_buffer_blocks; }
     Errc place_block(u64 place, const format::Block& block, ops::Evicted& evicted) override;
     Errc read_block(u64 place, format::Block& block) override;
     Errc publish(std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames) override;
     Errc allow_generations(u64 limit) override {
-        return loss_.answer(area_.allow_generations(store_.store(), limit));
+        return loss_.on_device([&] { return area_.allow_generations(store_.store(), limit); });
     }
-    Errc forbid() override { return loss_.answer(area_.forbid(store_.store())); }
+    Errc forbid() override {
+        return loss_.on_device([&] { return area_.forbid(store_.store()); });
+    }
     Errc show_block(u64 place) override {
-        return loss_.answer(loss_.unless_lost([&] { return store_.show_block(place); }));
+        return loss_.on_device([&] { return store_.show_block(place); });
     }
     Errc add_frames() override { return add_frames(1); }
     Errc refresh_counters() override;
     Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
     void send_batch(const ops::BatchPart& part) override {
-        if (loss_.enter_device() == Errc::ok) item_batch_.send(part);
+        const gpu::DeviceScope device = loss_.enter_device();
+        if (device.code() == Errc::ok) item_batch_.send(part);
     }
     Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
     void close_batch() override { item_batch_mutex_.unlock(); }
@@ -113,6 +121,7 @@ class CudaEngine final : public Engine,
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
 
+    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
     const core::Store& host_;
     const CudaEngineOptions options_;
     gpu::DeviceInfo info_;
@@ -154,7 +163,7 @@ Errc CudaEngine::open_server() {
     WARREN_TRY(pool_.create(1, ring::RingShape{}));
     const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
     if (!ring) return ring.code();
-    WARREN_TRY(server_.start(store_.store(), pool_, {}));
+    WARREN_TRY(server_.start(store_.store(), pool_, {.device = info_.index}));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);
     return Errc::ok;
@@ -185,6 +194,8 @@ void CudaEngine::take_memory_ahead() {
 /// After an error gpu::last_failure() has the reason.
 Errc CudaEngine::open() {
     WARREN_TRY(gpu::choose_device(options_.device, info_));
+    const gpu::DeviceScope device(info_.index);
+    WARREN_TRY(device.code());
     loss_.set_device(info_.index);
     WARREN_TRY(cuda_engine::prepare_fault_record());
     load_metadata();
@@ -240,9 +251,9 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
     const std::shared_lock lock(commands_);
     for (std::size_t begin = 0; begin < commands.size(); begin += CommandBatch::commands_max) {
         const std::size_t count = std::min(commands.size() - begin, CommandBatch::commands_max);
-        const Errc code = loss_.answer(loss_.unless_lost([&] {
+        const Errc code = loss_.on_device([&] {
             return run_some(commands.subspan(begin, count), replies.subspan(begin, count));
-        }));
+        });
         if (code == Errc::ok) continue;
         for (ops::Reply& reply : replies.subspan(begin, count)) {
             reply = ops::Reply();
@@ -252,28 +263,29 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
 }
 
 Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitSnapshot& cut) {
-    WARREN_TRY(loss_.enter_device());
-    return loss_.answer(area_.cut(store_.store(), {commands_, server_}, at_rest, cut));
+    return loss_.on_device([&] {
+        return area_.cut(store_.store(), {commands_, server_}, at_rest, cut);
+    });
 }
 
 Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
                          std::span<const u64> empty_inode_frames) {
-    WARREN_TRY(loss_.enter_device());
-    return loss_.answer(area_.publish(store_.store(), frames, empty_inode_frames));
+    return loss_.on_device(
+        [&] { return area_.publish(store_.store(), frames, empty_inode_frames); });
 }
 
 Errc CudaEngine::place_block(u64 place, const format::Block& block, ops::Evicted& evicted) {
-    WARREN_TRY(loss_.enter_device());
-    return loss_.answer(store_.meta_buffer().place_block(store_.store(), place, block, evicted));
+    return loss_.on_device(
+        [&] { return store_.meta_buffer().place_block(store_.store(), place, block, evicted); });
 }
 
 Errc CudaEngine::read_block(u64 place, format::Block& block) {
-    WARREN_TRY(loss_.enter_device());
-    return loss_.answer(store_.meta_buffer().read_block(store_.store(), place, block));
+    return loss_.on_device(
+        [&] { return store_.meta_buffer().read_block(store_.store(), place, block); });
 }
 
 Errc CudaEngine::add_frames(u64 count) {
-    const Errc added = loss_.answer(loss_.unless_lost([&] { return store_.add_frames(count); }));
+    const Errc added = loss_.on_device([&] { return store_.add_frames(count); });
     // Errc::no_space means that all frames have memory, so the volume is short of free frames.
     return added == Errc::no_space ? Errc::need_space : added;
 }
@@ -289,7 +301,7 @@ Errc CudaEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory
 
 Errc CudaEngine::refresh_counters() {
     core::StoreState now;
-    WARREN_TRY(loss_.answer(loss_.unless_lost([&] { return store_.read_counters(now); })));
+    WARREN_TRY(loss_.on_device([&] { return store_.read_counters(now); }));
     using State = core::StoreState;
     for (u64 State::*counter :
          {&State::blocks_used, &State::inodes_used, &State::inode_slots, &State::free_frames,
@@ -300,9 +312,9 @@ Errc CudaEngine::refresh_counters() {
 
 Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
     std::unique_lock lock(item_batch_mutex_);
-    if (loss_.is_lost()) return Errc::io;
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     ops::BatchMemory memory;
-    WARREN_TRY(gpu::use_device(info_.index));
     WARREN_TRY(item_batch_.open(shape, memory));
     lock.release();  // close_batch() unlocks
     return memory;
@@ -313,7 +325,8 @@ Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
 Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
     const std::lock_guard no_steps(steps_);
     const std::lock_guard alone(commands_);
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     Errc status = Errc::ok;
     const auto add_more = [this](u64 frames) { return add_frames(frames); };
     const Errc code = server_.while_at_rest(store_.store(), [&] {
@@ -324,15 +337,15 @@ Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& win
 }
 
 Errc CudaEngine::prepare_lookups() {
-    WARREN_TRY(loss_.enter_device());
-    return loss_.answer(lookup_slots_.make_ready());
+    return loss_.on_device([&] { return lookup_slots_.make_ready(); });
 }
 
 /// Lookups change nothing, so they share the engine with commands.
 Result<LookupStream*> CudaEngine::open_lookups(const core::Credentials& caller) {
     std::unique_lock turn(lookups_mutex_);
     std::shared_lock lock(commands_);
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     WARREN_TRY(loss_.answer(lookup_slots_.open(store_.store(), caller)));
     // close_lookups() unlocks.
     turn.release();
@@ -398,7 +411,8 @@ Errc CudaEngine::run_removal(const Remove& remove) {
     const cuda_engine::RemovalShape shape = cuda_engine::removal_shape_for(host_);
     if (!cuda_engine::has_room_for_steps(host_, shape.warps())) return Errc::not_supported;
     std::shared_lock lock(steps_);
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     if (removal_ == nullptr || !cuda_engine::has_room_for_steps(host_, removal_->warps())) {
         auto made = std::make_unique<cuda_engine::TreeRemoval>();
         WARREN_TRY(loss_.answer(made->open(shape)));
@@ -428,7 +442,8 @@ Errc CudaEngine::remove_named_tree(const ops::Command& detach, Removal& removal,
 template <class Body>
 Errc CudaEngine::run_bulk(const Body& body) {
     std::shared_lock lock(steps_);
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     BulkCalls calls(*this, lock);
     const Errc code = or_no_memory([&] { return body(calls); });
     return reading_.is_sound() ? code : loss_.answer(Errc::io);

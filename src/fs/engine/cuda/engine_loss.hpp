@@ -25,12 +25,20 @@ class EngineLoss {
     void set_device(int index) { device_ = index; }
     bool is_lost() const { return is_lost_.load(std::memory_order_relaxed); }
     /// Selects the device for the calling thread. Errc::io if the device is lost.
-    Errc enter_device() const { return is_lost() ? Errc::io : gpu::use_device(device_); }
-    /// Returns the result of `body()`; Errc::io if the device is lost, Errc::no_memory if host
-    /// memory runs out.
+    gpu::DeviceScope enter_device() const {
+        return is_lost() ? gpu::DeviceScope(Errc::io) : gpu::DeviceScope(device_);
+    }
+    /// Returns the result of `body()`, called with the device selected; Errc::io if the device is
+    /// lost, Errc::no_memory if host memory runs out.
     template <class Body>
     Errc unless_lost(const Body& body) const {
-        return is_lost() ? Errc::io : or_no_memory(body);
+        const gpu::DeviceScope device = enter_device();
+        return device.code() == Errc::ok ? or_no_memory(body) : device.code();
+    }
+    /// As unless_lost(), and answer() for its result.
+    template <class Body>
+    Errc on_device(const Body& body) {
+        return answer(unless_lost(body));
     }
     /// The result for a caller whose work on the device ended with `code`. A code that is neither
     /// ok, a retry reason, no_memory nor no_space means that the device is lost. Thread-safe.

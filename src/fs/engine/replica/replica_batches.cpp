@@ -20,7 +20,9 @@ constexpr u32 attempts_max = 6;
 
 Result<ops::BatchMemory> ReplicaBatches::open_batch(const ops::BatchShape& shape) {
     if (runs_.failure() != Errc::ok) return Errc::not_supported;
-    std::unique_lock lock(turn_);
+    // Not waited for: its holder may wait for the thread pool, in which the caller may be.
+    std::unique_lock lock(turn_, std::try_to_lock);
+    if (!lock) return Errc::busy;
     shape_ = shape;
     const Result<ops::BatchMemory> memory = batch_.open(shape);
     if (memory) {

@@ -120,8 +120,8 @@ Errc ReplicaQueries::load() {
 void ReplicaQueries::load_if_faster(const Query& query, double seconds) {
     if (is_loaded() || !query.is_known) return;
     if (!sides_.is_faster_on_replica(query, seconds - loading_gain_min)) return;
-    if (has_begun_to_load_.exchange(true, std::memory_order_relaxed)) return;
     const std::lock_guard lock(loader_mutex_);
+    if (std::exchange(has_begun_to_load_, true)) return;
     // Without a thread it is not loaded.
     static_cast<void>(or_no_memory([this] {
         loader_ =
@@ -254,7 +254,9 @@ Errc ReplicaQueries::rebuild(const core::Credentials& caller, Handle directory, 
                              u64 blocks, const std::function<Errc()>& commit,
                              const std::function<Errc()>& on_cpu) {
     const auto on_replica = [&](Load load) {
-        const std::lock_guard turn(rebuild_turn_);
+        // Not waited for: its holder may wait for the thread pool, in which the caller may be.
+        const std::unique_lock turn(rebuild_turn_, std::try_to_lock);
+        if (!turn) return Errc::not_supported;
         ImageRuns windows = runs(load);
         const Errc code = or_no_memory([&] {
             return rebuild_in_image(windows, reader_->rebuild(), caller, directory, blocks, commit);
@@ -329,9 +331,9 @@ Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
         };
         return replica_.read(reader, load == Load::allowed);
     });
-    if (is_result(code)) return code;
-    // What was visited is not known then.
-    if (has_visited && code == Errc::no_memory) return code;
+    // Behind the first visit only a device that fails leaves something to the CPU.
+    const bool is_interrupted = call.visited != nullptr && call.visited->is_finished();
+    if (is_result(code) || (has_visited && !is_interrupted)) return code;
     give_up_after(code);
     if (call.usage != nullptr) call.usage->swap(before);
     return Errc::not_supported;

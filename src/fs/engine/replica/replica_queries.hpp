@@ -190,16 +190,16 @@ class ReplicaQueries {
     ScanSizes removal_sizes_;
     std::optional<Side> only_;
     std::atomic<bool> is_loaded_{false};  // the first version was made
-    std::atomic<bool> has_begun_to_load_{false};
     std::atomic<bool> is_given_up_{false};
     std::atomic<bool> was_released_{false};
     std::atomic<u64> by_replica_{0};
     std::atomic<u64> by_cpu_{0};
     std::atomic<u64> left_{0};
     mutable std::mutex reason_mutex_;
-    std::string reason_;  // why it was given up; guarded by reason_mutex_
-    std::mutex loader_mutex_;
-    std::jthread loader_;  // guarded by loader_mutex_; last, because it uses the others
+    std::string reason_;       // why it was given up; guarded by reason_mutex_
+    std::mutex loader_mutex_;  // guards the next two
+    bool has_begun_to_load_ = false;
+    std::jthread loader_;  // last, because it uses the others
 };
 
 }  // namespace warren

@@ -112,12 +112,15 @@ Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::Bat
     frames.reserve(count);  // so that nothing fails once one is claimed
     std::vector<Errc> codes(count, Errc::not_supported);
     std::vector<u64> needed(count);
+    const std::function<void(u64)> start = [&](u64 i) {
+        codes[i] = start_inode_frame(frames[i], needed[i]);
+    };
     while (frames.size() < count) {
         const Result<u64> claimed = core::claim_frame(store_, FrameKind::inodes);
         if (!claimed) break;
         frames.push_back(*claimed);
     }
-    for_each_(frames.size(), [&](u64 i) { codes[i] = start_inode_frame(frames[i], needed[i]); });
+    for_each_(frames.size(), start);
     for (u64 i = 0; i < count; ++i) {
         if (codes[i] == Errc::ok) continue;
         if (codes[i] == Errc::need_block) need(window, needed[i]);

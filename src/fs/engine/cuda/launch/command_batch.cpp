@@ -125,7 +125,7 @@ Errc CommandBatch::run(const core::Store& store, std::span<const ops::Command> c
     return Errc::ok;
 }
 
-std::unique_ptr<CommandBatch> CommandBatches::take(int device, Errc& code) {
+std::unique_ptr<CommandBatch> CommandBatches::take(Errc& code) {
     {
         std::lock_guard lock(mutex_);
         if (!idle_.empty()) {
@@ -137,8 +137,7 @@ std::unique_ptr<CommandBatch> CommandBatches::take(int device, Errc& code) {
         idle_.reserve(++made_);
     }
     auto batch = std::make_unique<CommandBatch>();
-    code = gpu::use_device(device);
-    if (code == Errc::ok) code = batch->open();
+    code = batch->open();
     return batch;
 }
 
@@ -149,8 +148,10 @@ void CommandBatches::give(std::unique_ptr<CommandBatch> batch) {
 
 Errc CommandBatches::run(int device, const core::Store& store,
                          std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
-    Errc code = Errc::ok;
-    std::unique_ptr<CommandBatch> batch = take(device, code);
+    const gpu::DeviceScope selected(device);
+    Errc code = selected.code();
+    if (code != Errc::ok) return code;
+    std::unique_ptr<CommandBatch> batch = take(code);
     if (code == Errc::ok) code = batch->run(store, commands, replies);
     if (code == Errc::ok) give(std::move(batch));
     return code;

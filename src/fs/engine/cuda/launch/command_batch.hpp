@@ -58,7 +58,7 @@ class CommandBatches {
              std::span<ops::Reply> replies);
 
  private:
-    std::unique_ptr<CommandBatch> take(int device, Errc& code);
+    std::unique_ptr<CommandBatch> take(Errc& code);
     void give(std::unique_ptr<CommandBatch> batch);
 
     std::mutex mutex_;

@@ -192,7 +192,8 @@ class DeviceExamination {
 
     Errc run(const ReadDisk& read) {
         const Stopwatch opening;
-        WARREN_TRY(gpu::use_device(0));
+        const gpu::DeviceScope device(0);
+        WARREN_TRY(device.code());
         WARREN_TRY(stream_.open());
         WARREN_TRY(lay_out_memory());
         WARREN_TRY(fill_tables());

@@ -68,7 +68,8 @@ Errc LookupSlots::send(const gpu::Stream& stream, u32 slot, u64 items, u64 words
 }
 
 Errc LookupSlots::start(u32 slot, u64 items, u64 words) {
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     const gpu::Stream& stream = streams_[next_stream_++ % streams];
     const Errc sent = send(stream, slot, items, words);
     // Work queued before the error would still use the slot when another segment has it.
@@ -77,7 +78,8 @@ Errc LookupSlots::start(u32 slot, u64 items, u64 words) {
 }
 
 Errc LookupSlots::poll(u32 slot) {
-    WARREN_TRY(loss_.enter_device());
+    const gpu::DeviceScope device = loss_.enter_device();
+    WARREN_TRY(device.code());
     return ends_[slot].is_reached() ? loss_.answer(ends_[slot].wait()) : Errc::busy;
 }
 

@@ -9,7 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/out_of_memory.hpp"
 #include "fs/bulk/scan/scan_worker.hpp"
+#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "team/warp_team.hpp"
 
@@ -127,6 +129,8 @@ class Arrival final : public ScanArrival {
 
  private:
     void look() const {
+        if (has_failed_.load(std::memory_order_relaxed)) return;
+        const gpu::DeviceScope device(device_);
         u64 arrived = arrived_.load(std::memory_order_relaxed);
         while (arrived < count_ && pieces_[arrived].is_reached())
             ++arrived;
@@ -140,6 +144,7 @@ class Arrival final : public ScanArrival {
 
     const std::deque<gpu::Event>& pieces_;
     const u64 count_;
+    const int device_ = gpu::current_device();
     mutable std::mutex mutex_;
     alignas(64) mutable std::atomic<u64> arrived_{0};  // in another cache line than the mutex
     mutable std::atomic<bool> has_failed_{false};
@@ -318,8 +323,11 @@ Errc TreeScan::fetch_output(const TakeOutput& take) {
     output.word_count = words;
     output.bundles = {host_bundles_.data(), bundles};
     output.directory_count = report_.data()->directory_count;
-    const Errc taken = take(output);
-    if (comes_in_pieces) WARREN_TRY(stream_.wait());
+    const Errc taken = or_no_memory([&] { return take(output); });
+    if (comes_in_pieces && !output.await_all()) {
+        const Errc failed = stream_.wait();
+        return failed != Errc::ok ? failed : gpu::fail(Errc::io, "the results of a scan are lost");
+    }
     return taken;
 }
 

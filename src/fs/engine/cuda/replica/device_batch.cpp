@@ -10,7 +10,8 @@
 namespace warren::cuda_engine {
 
 Result<ops::BatchMemory> DeviceBatch::open(const ops::BatchShape& shape) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope device(device_);
+    WARREN_TRY(device.code());
     std::unique_ptr<Room> room = idle_.take();
     if (room == nullptr) room = std::make_unique<Room>(budget_);
     const u64 bytes = ItemBatch::device_bytes(shape);
@@ -25,12 +26,14 @@ Result<ops::BatchMemory> DeviceBatch::open(const ops::BatchShape& shape) {
 }
 
 void DeviceBatch::send(const ops::BatchPart& part) {
-    if (gpu::use_device(device_) == Errc::ok) open_->batch.send(part);
+    const gpu::DeviceScope device(device_);
+    if (device.code() == Errc::ok) open_->batch.send(part);
 }
 
 Errc DeviceBatch::run(const core::Store& image, const ops::BatchHeader& header,
                       ops::BatchWindow& window, Errc& status) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope device(device_);
+    WARREN_TRY(device.code());
     return open_->batch.run(image, header, {}, window, status);
 }
 

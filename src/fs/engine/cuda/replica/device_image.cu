@@ -81,7 +81,8 @@ Errc DeviceImage::open(const core::Store& host, int device, MemoryBudget* budget
     WARREN_CHECK(host.heads == nullptr);
     device_ = device;
     share_.emplace(budget);
-    WARREN_TRY(gpu::use_device(device));
+    const gpu::DeviceScope scope(device);
+    WARREN_TRY(scope.code());
     WARREN_TRY(stream_.open());
     image_.size_bytes = host.size_bytes;
     image_.frame_count = host.frame_count;
@@ -110,7 +111,8 @@ Errc DeviceImage::open(const core::Store& host, int device, MemoryBudget* budget
 }
 
 Errc DeviceImage::open_stage(ReplicaStage& stage) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     const Stage& next = stages_[stage_ ^= 1];
     WARREN_TRY(next.is_free.wait());
     stage = {{next.places.data(), stage_blocks}, next.blocks.data()};
@@ -133,7 +135,8 @@ Errc DeviceImage::map_frames(const u64* places, u64 count) {
 }
 
 Errc DeviceImage::send(u64 count) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     WARREN_CHECK(count <= stage_blocks);
     const Stage& stage = stages_[stage_];
     WARREN_TRY(map_frames(stage.places.data(), count));
@@ -144,7 +147,8 @@ Errc DeviceImage::send(u64 count) {
 }
 
 Errc DeviceImage::finish(const ReplicaValues& values) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     core::StoreState& counters = *counters_.data();
     counters.metadata_frames_end = values.metadata_frames_end;
     counters.blocks_used = values.blocks_used;
@@ -170,7 +174,8 @@ Errc DeviceImage::make_run_tables() {
 }
 
 Errc DeviceImage::prepare_changes(u64 blocks) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     WARREN_TRY(make_run_tables());
     if (const u64 missing = changed_places_.missing_bytes(blocks); missing != 0) {
         WARREN_TRY(take_memory(missing));
@@ -181,7 +186,8 @@ Errc DeviceImage::prepare_changes(u64 blocks) {
 }
 
 Errc DeviceImage::open_run(const RunRoom& room) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     for (const core::Run& run : room.blocks)
         WARREN_TRY(map_frames(&run.place, 1));
     WARREN_TRY(room_blocks_.reserve(room.blocks.size()));
@@ -211,7 +217,8 @@ Errc DeviceImage::open_run(const RunRoom& room) {
 }
 
 Errc DeviceImage::fetch_changes(ImageChanges& changes) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
     const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.count(), cut_.data()};
     WARREN_TRY(stream_.fill(cut_.data(), 0, cut_.bytes()));
     WARREN_TRY(launch_cut(image_, area, stream_.get()));

@@ -24,7 +24,7 @@ namespace warren::cuda_engine {
 class DeviceImage : public ReplicaMemory {
  public:
     /// By any thread.
-    ~DeviceImage() override { static_cast<void>(gpu::use_device(device_)); }
+    ~DeviceImage() override { closing_.emplace(device_); }
 
     /// Makes an empty image for the volume of `host` on GPU `device`, within `budget`, which
     /// outlives it; null: unlimited. Errc::no_memory if more is needed, now or when blocks are
@@ -54,6 +54,7 @@ class DeviceImage : public ReplicaMemory {
     Errc map_frames(const u64* places, u64 count);
     Errc make_run_tables();
 
+    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
     core::Store image_{};
     int device_ = 0;
     std::optional<MemoryShare> share_;  // what is taken on the device; since open()

@@ -7,7 +7,8 @@
 namespace warren::cuda_engine {
 
 Errc DeviceRebuild::open(u64 blocks) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope device(device_);
+    WARREN_TRY(device.code());
     if (open_ == nullptr) open_ = idle_.take();
     if (open_ == nullptr) {
         auto made = std::make_unique<DirectoryRebuild>(&budget_);
@@ -20,7 +21,8 @@ Errc DeviceRebuild::open(u64 blocks) {
 
 Errc DeviceRebuild::run(const core::Store& image, const core::Credentials& caller, Handle directory,
                         const RebuildWindows& windows) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope device(device_);
+    WARREN_TRY(device.code());
     return open_->run(image, caller, directory, tree_blocks_, windows);
 }
 

@@ -84,7 +84,8 @@ class DeviceReader final : public ImageReader {
 
     Errc scan(const core::Store& image, const ScanCall& call,
               const std::function<void()>& begin_visits) override {
-        WARREN_TRY(gpu::use_device(info_.index));
+        const gpu::DeviceScope device(info_.index);
+        WARREN_TRY(device.code());
         ScanHost host(call, begin_visits);
         const Errc code = reading_.scan(image, host, call);
         return code == Errc::ok || reading_.is_sound() ? code : Errc::io;
@@ -92,7 +93,8 @@ class DeviceReader final : public ImageReader {
     Errc look_up(const core::Credentials& caller, const WithImage& with_image,
                  const UseStream& use) override {
         const std::lock_guard turn(lookups_turn_);
-        WARREN_TRY(gpu::use_device(info_.index));
+        const gpu::DeviceScope device(info_.index);
+        WARREN_TRY(device.code());
         std::unique_ptr<DeviceLookups> lookups;
         WARREN_TRY(take_lookups(lookups));
         const Errc code = with_image([&](const core::Store& image) {
@@ -108,7 +110,7 @@ class DeviceReader final : public ImageReader {
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
     void drop_idle() override {
-        static_cast<void>(gpu::use_device(info_.index));
+        const gpu::DeviceScope device(info_.index);
         reading_.drop_idle();
         idle_lookups_.drop();
         batch_.drop_idle();

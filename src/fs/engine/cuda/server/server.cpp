@@ -38,7 +38,8 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
                            const ServerOptions& options) {
     options_ = options;
     if (options_.blocks == 0 || options_.blocks > server_blocks_max) return Errc::invalid;
-    WARREN_TRY(gpu::use_device(options_.device));
+    const gpu::DeviceScope device(options_.device);
+    WARREN_TRY(device.code());
     pool_ = &pool;
     store_ = store;
     const u32 workers = options_.blocks * warps_per_block;

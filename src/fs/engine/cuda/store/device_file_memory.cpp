@@ -3,7 +3,6 @@
 // overlap with copies of another.
 #include "fs/engine/cuda/store/device_file_memory.hpp"
 
-#include "gpu/device.hpp"
 #include "gpu/staging.hpp"
 
 namespace warren::cuda_engine {
@@ -12,11 +11,12 @@ using gpu::Staging;
 using gpu::StagingPool;
 
 DeviceFileMemory::~DeviceFileMemory() {
-    static_cast<void>(gpu::use_device(device_));
+    closing_.emplace(device_);
 }
 
 Errc DeviceFileMemory::open(u64 bytes) {
-    WARREN_TRY(gpu::use_device(device_));
+    const gpu::DeviceScope device(device_);
+    WARREN_TRY(device.code());
     WARREN_TRY(range_.reserve(bytes));
     WARREN_TRY(range_.map(0, range_.bytes()));
     return clear(0, range_.bytes());

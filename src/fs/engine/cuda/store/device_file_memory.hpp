@@ -7,7 +7,10 @@
 // past the end of its file reads zeros.
 #pragma once
 
+#include <optional>
+
 #include "fs/engine/file_memory.hpp"
+#include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
 
 namespace warren::cuda_engine {
@@ -28,6 +31,7 @@ class DeviceFileMemory final : public FileMemory {
     Errc clear(u64 offset, u64 length) override;
 
  private:
+    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
     const int device_;
     gpu::ReservedRange range_;
 };
