@@ -24,7 +24,7 @@ void NativeVolume::format(const nb::bytes& path, u64 size, const std::string& la
 }
 
 NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine,
-                           u64 host_memory)
+                           u64 host_memory, u32 gpu)
     : shared_(std::make_shared<Shared>()) {
     EngineChoice choice = EngineChoice::automatic;
     if (!find_engine(engine, choice)) throw nb::value_error("engine: it is auto, cpu or cuda");
@@ -36,7 +36,8 @@ NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::str
         const OpenOptions options{.read_only = read_only,
                                   .file_buffer_bytes = host_memory,
                                   .pins_file_buffer = true,
-                                  .engine = choice};
+                                  .engine = choice,
+                                  .device = gpu};
         shared_->volume = Volume::open(text, options, failure);
     }
     if (!shared_->volume) raise_failure(failure, text);
@@ -84,7 +85,7 @@ NB_MODULE(_native, module) {
     add_array(module);
     add_file(module);
     VolumeClass volume(module, "Volume");
-    volume.def(nb::init<const nb::bytes&, bool, const std::string&, warren::u64>())
+    volume.def(nb::init<const nb::bytes&, bool, const std::string&, warren::u64, warren::u32>())
         .def_static("format", &NativeVolume::format)
         .def("is_closed", &NativeVolume::is_closed)
         .def("is_forked", &NativeVolume::is_forked)

@@ -48,7 +48,8 @@ class NativeFile {
 class NativeVolume {
  public:
     static void format(const nb::bytes& path, u64 size, const std::string& label, bool force);
-    NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine, u64 host_memory);
+    NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine, u64 host_memory,
+                 u32 gpu);
     ~NativeVolume() { drop(shared_); }
     NativeVolume(const NativeVolume&) = delete;
     NativeVolume& operator=(const NativeVolume&) = delete;

@@ -147,6 +147,12 @@ def test_forked_process(volume: warren.Volume) -> None:
     assert file.read() == b"data" and bytes(memoryview(mapped.to_host())) == b"data"
 
 
+@pytest.mark.parametrize("engine,device", [("cpu", "cuda:0"), ("auto", "cpu"), ("cuda", "gpu")])
+def test_devices_that_are_no_gpu(tmp_path: Path, engine: str, device: str) -> None:
+    with pytest.raises(ValueError, match="device: "):
+        warren.Volume.create(tmp_path / "v.img", 64 << 20, engine=engine, device=device)
+
+
 def test_nul_in_paths(volume: warren.Volume, tmp_path: Path) -> None:
     """No path ends silently at a NUL."""
     other = tmp_path / "other.img"

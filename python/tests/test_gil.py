@@ -205,7 +205,7 @@ def test_freeing_lets_the_gil_go(site: Site, tmp_path: Path) -> None:
     def volume(number: int) -> _native.Volume:
         path = bytes(tmp_path / str(number))
         _native.Volume.format(path, 16 << 20, "", False)
-        made = _native.Volume(path, False, "cpu", 0)
+        made = _native.Volume(path, False, "cpu", 0, 0)
         made.make(b"/f", 0o100644, b"")
         return made
 

@@ -229,6 +229,28 @@ def test_columns_in_other_libraries(gpu: warren.Volume) -> None:
         mixed.__arrow_c_device_array__()
 
 
+@pytest.mark.parametrize("engine", ["auto", "cuda"])
+def test_selected_gpu(gpu: warren.Volume, tmp_path: Path, engine: str) -> None:
+    """The volume is on the GPU that it was given, the caller's stays selected."""
+    torch = pytest.importorskip("torch")
+    for own in range(min(torch.cuda.device_count(), 2)):
+        other = (own + 1) % torch.cuda.device_count()
+        torch.cuda.set_device(own)
+        path = tmp_path / f"{own}.img"
+        with warren.Volume.create(path, 512 << 20, engine=engine, device=f"cuda:{other}") as volume:
+            names = [f"f{i}" for i in range(5000)]
+            volume.write_many(names, [b"x"] * len(names), strict=True)
+            for device in (f"cuda:{own}", f"cuda:{other}"):
+                found = volume.find("/", columns=["size"], device=device)
+                assert torch.from_dlpack(found["size"]).device == torch.device(device)
+            if engine == "cuda":
+                assert volume.map("f0").__dlpack_device__() == (2, other)
+            volume.rebuild("/")
+            volume.remove_many(names, strict=True)
+        assert torch.cuda.current_device() == own
+    torch.cuda.set_device(0)
+
+
 @pytest.mark.parametrize("engine", ["cpu", "cuda"])
 def test_read_into(gpu: warren.Volume, tmp_path: Path, engine: str) -> None:
     """The GPU's memory is filled whatever engine the volume has."""

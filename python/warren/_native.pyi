@@ -96,7 +96,7 @@ class File:
 
 class Volume:
     def __init__(
-        self, path: bytes, read_only: bool, engine: str, host_memory: int, /
+        self, path: bytes, read_only: bool, engine: str, host_memory: int, gpu: int, /
     ) -> None: ...
     @staticmethod
     def format(path: bytes, size: int, label: str, force: bool, /) -> None: ...

@@ -75,22 +75,26 @@ class Volume(Many):
         *,
         read_only: bool = False,
         engine: str = "cpu",
+        device: str | None = None,
         host_memory: int = 0,
     ) -> None:
         """Opens the volume in a file or device. Nobody else may have it open, unless all open it
         read-only.
 
         engine: what runs the operations: cpu; cuda, a GPU, whose memory then holds the metadata and
-        what map() shows (OSError ENODEV: there is none that can be used); or auto, the CPU, with
-        the first GPU beside it once a call would have been at least 1 ms faster there.
+        what map() shows (OSError ENODEV: there is none that can be used); or auto, the CPU, with a
+        GPU beside it once a call would have been at least 1 ms faster there.
+        device: the GPU of the engines cuda and auto: cuda:N, by default the first one. Whichever
+        GPU the calling thread has selected stays selected.
         host_memory: bytes of memory for contents, at least 256 KiB, or 0: they are read from and
         written to the file at once. Where there is a GPU, the memory is pinned when it is first
         used, and copies to the GPU begin there. Writes wait there until sync(), or for room.
         """
         _check_host_memory(host_memory)
+        gpu = _engine_gpu(engine, device)
         self._name = os.path.abspath(host_path(path))
         self._read_only = read_only
-        self._native = _native.Volume(self._name, read_only, engine, host_memory)
+        self._native = _native.Volume(self._name, read_only, engine, host_memory, gpu)
 
     @classmethod
     def create(
@@ -101,16 +105,19 @@ class Volume(Many):
         label: str = "",
         force: bool = False,
         engine: str = "cpu",
+        device: str | None = None,
         host_memory: int = 0,
     ) -> Volume:
         """Makes an empty volume of `size` bytes in a file or device and opens it.
 
-        0: the size that the file or device has. `force` overwrites another file system.
+        0: the size that the file or device has. `force` overwrites another file system. `engine`,
+        `device` and `host_memory` are as for Volume().
         """
         size = number("size", size)
         _check_host_memory(host_memory)
+        _engine_gpu(engine, device)
         _native.Volume.format(host_path(path), size, label, force)
-        return cls(path, engine=engine, host_memory=host_memory)
+        return cls(path, engine=engine, device=device, host_memory=host_memory)
 
     def close(self) -> None:
         """Makes all changes durable and closes the volume; a second call does nothing."""
@@ -403,6 +410,14 @@ class Volume(Many):
             return files, None
         tree = self.find(files, types="f", columns=["handle", "path"])
         return tree.array("handle"), tree.text("path")
+
+
+def _engine_gpu(engine: str, device: str | None) -> int:
+    """The number of the GPU that an engine may use."""
+    gpu = gpu_number(device)
+    if device is not None and (gpu is None or engine == "cpu"):
+        raise ValueError(f"device: engine={engine} with device={device} names no GPU to use")
+    return gpu or 0
 
 
 def _check_host_memory(size: int) -> None:
