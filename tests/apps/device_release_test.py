@@ -75,8 +75,9 @@ class DeviceReleaseTest(unittest.TestCase):
         self.assertIn(f"({told})", self.engine())
         shown = run("doctor", "-q", self.volume.root, code=None).stdout
         lines = re.findall(r": predicted for (.*): on the CPU \S+ [nu]s and \S+ [nu]s a name; on "
-                           r"the host's memory \S+ [nu]s, \S+ [nu]s a name and \S+ [nu]s a block "
-                           r"changed since$", shown, re.MULTILINE)
+                           r"the host's memory \S+ [nu]s and \S+ [nu]s a name, and if blocks have "
+                           r"changed since, \S+ [nu]s and \S+ [nu]s for each of them$", shown,
+                           re.MULTILINE)
         self.assertEqual(lines, ["the check before a removal", "du", "find with conditions",
                                  "find of everything", "a table of columns", "lookups",
                                  "removal of a tree", "creations of many files",

@@ -135,8 +135,9 @@ void ReplicaQueries::load_behind() {
     if (loaded == Errc::ok) return;
     // That no GPU can be used is not reported if none was asked for.
     const bool has_none = loaded == Errc::no_device || loaded == Errc::not_supported;
+    if (loaded == Errc::io) has_failed_.store(true, std::memory_order_relaxed);
     give_up(failure, !has_none || has_asked_);
-    if (loaded != Errc::io) replica_.release();  // a device that has failed is not touched
+    if (loaded != Errc::io) replica_.release();
 }
 
 void ReplicaQueries::finish_loading() {
@@ -173,7 +174,7 @@ Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const 
     if (choice.side == Side::replica) {
         const Errc code = on_replica(load);
         // What a query has used that ran while the memory was released is idle only now.
-        if (replica_.is_released() && !is_given_up_.load(std::memory_order_relaxed))
+        if (replica_.is_released() && !has_failed_.load(std::memory_order_relaxed))
             reader_->drop_idle();
         if (code != Errc::not_supported) {
             by_replica_.fetch_add(1, std::memory_order_relaxed);
@@ -268,11 +269,8 @@ Errc ReplicaQueries::rebuild(const core::Credentials& caller, Handle directory, 
 }
 
 void ReplicaQueries::give_up_after_runs(const ImageRuns& runs) {
-    if (runs.failure() == Errc::corrupt) {
-        give_up("it has changed what it must not change");
-    } else {
-        give_up_after(runs.failure());
-    }
+    if (runs.failure() != Errc::corrupt) return give_up_after(runs.failure());
+    if (give_up("it has changed what it must not change")) free_memory();
 }
 
 /// After an error of the device, or if the memory of the image is used up. Once the memory has been
@@ -281,9 +279,11 @@ void ReplicaQueries::give_up_after(Errc code) {
     if (code != Errc::io && code != Errc::no_memory) return;
     if (code == Errc::no_memory && was_released_.load(std::memory_order_relaxed))
         return replica_.release();
-    if (!give_up(reader_->failure())) return;
-    // A device that has failed is not touched.
-    if (code == Errc::io) return;
+    if (code == Errc::io) has_failed_.store(true, std::memory_order_relaxed);
+    if (give_up(reader_->failure()) && code != Errc::io) free_memory();
+}
+
+void ReplicaQueries::free_memory() {
     replica_.release();
     reader_->drop_idle();
 }
@@ -311,8 +311,7 @@ Errc ReplicaQueries::release() {
     if (is_given_up_.load(std::memory_order_relaxed)) return Errc::no_device;
     if (!is_loaded()) return Errc::ok;
     was_released_.store(true, std::memory_order_relaxed);
-    replica_.release();
-    reader_->drop_idle();
+    free_memory();
     sides_.note_release();
     return Errc::ok;
 }

@@ -173,6 +173,7 @@ class ReplicaQueries {
     void give_up_after_runs(const ImageRuns& runs);
     void give_up_after(Errc code);
     bool give_up(const std::string& reason, bool is_reported = true);
+    void free_memory();
     std::string reason() const;
 
     const core::Store& store_;
@@ -191,6 +192,7 @@ class ReplicaQueries {
     std::optional<Side> only_;
     std::atomic<bool> is_loaded_{false};  // the first version was made
     std::atomic<bool> is_given_up_{false};
+    std::atomic<bool> has_failed_{false};  // the device, which is not touched any more
     std::atomic<bool> was_released_{false};
     std::atomic<u64> by_replica_{0};
     std::atomic<u64> by_cpu_{0};
