@@ -64,7 +64,7 @@ u64 microseconds(double seconds) {
 }
 
 /// The engine that ran the quick check.
-std::string_view quick_engine(const CheckResult& result) {
+std::string_view quick_check_engine(const CheckResult& result) {
     return result.engine == EngineChoice::automatic ? "none" : name_of(result.engine);
 }
 
@@ -74,8 +74,8 @@ std::string milliseconds(double seconds) {
 
 void print_times(const std::string& image, const CheckResult& result) {
     if (result.engine == EngineChoice::automatic) return;
-    print_line({quote_if_needed(image), ": quick check by ", quick_engine(result), ": ready in ",
-                milliseconds(result.start_seconds), ", metadata loaded in ",
+    print_line({quote_if_needed(image), ": quick check by ", quick_check_engine(result),
+                ": ready in ", milliseconds(result.start_seconds), ", metadata loaded in ",
                 milliseconds(result.load_seconds), " (", milliseconds(result.disk_seconds),
                 " of it the disk), examined in ", milliseconds(result.examine_seconds),
                 result.was_full ? "; then the full check" : ""});
@@ -92,7 +92,7 @@ std::string json_report(const std::string& image, const std::vector<std::string>
     json.member("problem_count", result.problems).member("repaired", result.repaired);
     json.member("inodes", result.inodes).member("directories", result.directories);
     json.member("blocks_used", result.blocks_used).member("orphans", result.orphans);
-    json.key("quick_check").text(quick_engine(result));
+    json.key("quick_check_engine").text(quick_check_engine(result));
     json.member("note", std::string_view(result.note));
     json.member("start_us", microseconds(result.start_seconds));
     json.member("load_us", microseconds(result.load_seconds));

@@ -25,9 +25,8 @@ constexpr Page page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
         "Pack directories into as few blocks as possible: IMAGE:/path inside a volume that is "
-        "not mounted, or a directory on a mounted volume. It pays after most of a directory's "
-        "names "
-        "were removed.",
+        "not mounted, or a directory on a mounted volume. This pays after most names of a "
+        "directory were removed.",
     .options = options,
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"

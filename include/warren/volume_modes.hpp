@@ -11,7 +11,7 @@
 namespace warren {
 
 /// Where operations run. `automatic`: on the CPU, with a GPU beside it once that pays; see
-/// OpenOptions::device_memory_bytes. For check_volume() that is the CPU.
+/// OpenOptions::device_memory_bytes. check_volume() takes the CPU for it.
 enum class EngineChoice : u8 { automatic, cpu, cuda };
 
 /// The names of engines in options.

@@ -337,7 +337,7 @@ Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_ful
     const std::function<bool(const Scanned&)> visit_others = [&](const Scanned& entry) {
         return call.visited->visit(entry, *call.visit);
     };
-    const bool was_interrupted = call.visited != nullptr && call.visited->is_finished();
+    const bool was_interrupted = call.visited != nullptr && call.visited->is_interrupted();
     Audience audience{.visit = was_interrupted ? &visit_others : call.visit, .is_full = &is_full};
     HostSite site(volume_, call.plan, std::span(left).subspan(begin), audience);
     const Errc code = run_scan(site);

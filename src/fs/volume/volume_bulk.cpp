@@ -355,7 +355,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             is_by_host = true;
             // A later step would not know what was visited.
             const std::function<bool()>& is_full =
-                visited.is_finished() ? std::function<bool()>() : steps.is_full;
+                visited.is_interrupted() ? std::function<bool()>() : steps.is_full;
             const Errc code = HostScan(volume).scan_on(call, is_full, left, listed);
             if (!left.empty()) listed = 0;  // of a part, which says nothing of the whole
             return code;

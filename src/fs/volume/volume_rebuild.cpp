@@ -103,6 +103,7 @@ Errc Volume::rebuild(const Caller& caller, Handle directory, Rebuilt& rebuilt,
             return volume.ask<Verb::count_names>(command_on(directory));
         };
         WARREN_LET(names, count_names());
+        // Also if the directory is packed, so that nothing would change.
         if (relaxed_load(volume.store().state->read_only) != 0) return Errc::read_only;
         const core::Credentials credentials = credentials_of(caller);
         const auto by_commands = [&] {

@@ -207,12 +207,7 @@ u64 change_while_a_call_fails(u64 nth) {
 }
 
 TEST_F(DeviceBatchesTest, areDoneByTheCpuIfACallFails) {
-    const u64 calls = change_while_a_call_fails(0);
-    EXPECT_GT(calls, 50u);
-    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
-        SCOPED_TRACE("call " + std::to_string(nth));
-        static_cast<void>(change_while_a_call_fails(nth));
-    }
+    fail_each_call(50, change_while_a_call_fails);
 }
 
 /// What batches have changed the GPU finds at once.
@@ -347,12 +342,7 @@ u64 pack_while_a_call_fails(u64 nth) {
 }
 
 TEST_F(DeviceRebuildTest, isDoneByTheCpuIfACallFails) {
-    const u64 calls = pack_while_a_call_fails(0);
-    EXPECT_GT(calls, 20u);
-    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
-        SCOPED_TRACE("call " + std::to_string(nth));
-        static_cast<void>(pack_while_a_call_fails(nth));
-    }
+    fail_each_call(20, pack_while_a_call_fails);
 }
 
 /// With little memory the copy of the metadata does not fit, with some more only the rebuild.

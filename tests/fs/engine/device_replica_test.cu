@@ -405,21 +405,11 @@ u64 visit_while_a_call_fails(u64 nth) {
 }
 
 TEST_F(DeviceReplicaTest, visitsEachNameOnceIfACallFails) {
-    const u64 calls = visit_while_a_call_fails(0);
-    EXPECT_GT(calls, 10u);
-    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
-        SCOPED_TRACE("call " + std::to_string(nth));
-        static_cast<void>(visit_while_a_call_fails(nth));
-    }
+    fail_each_call(10, visit_while_a_call_fails);
 }
 
 TEST_F(DeviceReplicaTest, theCpuAnswersIfACallFails) {
-    const u64 calls = find_while_a_call_fails(0);
-    EXPECT_GT(calls, 20u);
-    for (u64 nth = 1; nth <= calls && !HasFailure(); ++nth) {
-        SCOPED_TRACE("call " + std::to_string(nth));
-        static_cast<void>(find_while_a_call_fails(nth));
-    }
+    fail_each_call(20, find_while_a_call_fails);
 }
 
 }  // namespace

@@ -56,6 +56,18 @@ class TestedDeviceImage final : public cuda_engine::DeviceImage {
     HostReplica copy_;
 };
 
+/// Calls `run(nth)`, in which call `nth` of the CUDA runtime fails, for each of the calls that
+/// run(0), where none fails, counts: more than `calls_min`.
+template <class Run>
+void fail_each_call(u64 calls_min, const Run& run) {
+    const u64 calls = run(0);
+    EXPECT_GT(calls, calls_min);
+    for (u64 nth = 1; nth <= calls && !testing::Test::HasFailure(); ++nth) {
+        SCOPED_TRACE("call " + std::to_string(nth));
+        static_cast<void>(run(nth));
+    }
+}
+
 /// A volume with the CPU engine and a GPU beside it, which is asked for each scan and for lookups.
 class VolumeWithGpu {
  public:

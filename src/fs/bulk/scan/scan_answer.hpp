@@ -150,16 +150,17 @@ inline void ScanVisits::note_visited(const ScanOutput& output, VisitedEntries& v
         if (!in.is_open) continue;
         if (output.bundle(i).is_short != 0) {
             for (const ShortRecord& record : output.records<ShortRecord>(i))
-                visited.add(in.handle, output.name(i, record), true);
+                visited.add(in.handle, output.name(i, record), false);
             continue;
         }
         for (const ScanRecord& record : output.records(i)) {
-            const bool descends =
-                record.directory < directories_.size() && directories_[record.directory].is_open;
+            // Only directories have an answer that matters, those at the depth limit excepted.
+            const bool descends = record.is_directory() && record.directory < directories_.size() &&
+                                  directories_[record.directory].is_open;
             visited.add(in.handle, output.name(i, record), descends);
         }
     }
-    visited.finish();
+    visited.set_interrupted();
 }
 
 /// Describes the directory with sum `index` in the result of usage().

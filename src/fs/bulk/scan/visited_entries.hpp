@@ -3,6 +3,7 @@
 // visit the others only.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,9 +15,10 @@ namespace warren {
 /// Filled by one thread, then read by many.
 class VisitedEntries {
  public:
-    /// Whether a scan was interrupted, and all that it has visited is here.
-    bool is_finished() const { return is_finished_; }
-    void finish() { is_finished_ = true; }
+    /// Whether the engine has failed between two visits. Then all that it has visited is here.
+    bool is_interrupted() const { return is_interrupted_; }
+    /// Call when all has been added.
+    void set_interrupted() { is_interrupted_ = true; }
     /// `answer`: what the visitor has returned. Throws std::bad_alloc.
     void add(Handle directory, std::string_view name, bool answer) {
         answers_.emplace(key_of(directory, name), answer);
@@ -36,7 +38,7 @@ class VisitedEntries {
     }
 
     std::unordered_map<std::string, bool> answers_;
-    bool is_finished_ = false;
+    bool is_interrupted_ = false;
 };
 
 }  // namespace warren

@@ -121,7 +121,8 @@ class CudaEngine final : public Engine,
     Errc serve(const ops::Command& command, ops::Reply& reply);
     Errc run_some(std::span<const ops::Command> commands, std::span<ops::Reply> replies);
 
-    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
+    // Selects the device while the other members are destroyed, and therefore comes first.
+    std::optional<gpu::DeviceScope> closing_;
     const core::Store& host_;
     const CudaEngineOptions options_;
     gpu::DeviceInfo info_;
@@ -213,7 +214,7 @@ Errc CudaEngine::run_some(std::span<const ops::Command> commands, std::span<ops:
         if (command.verb != ops::Verb::start_inode_frame) continue;
         WARREN_TRY(store_.prepare_inode_frame(command.from));
     }
-    return batches_.run(info_.index, store_.store(), commands, replies);
+    return batches_.run(store_.store(), commands, replies);
 }
 
 /// Runs one command on the resident server. Errc::busy if its ring is full.

@@ -331,7 +331,7 @@ Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
         return replica_.read(reader, load == Load::allowed);
     });
     // Behind the first visit only a device that fails leaves something to the CPU.
-    const bool is_interrupted = call.visited != nullptr && call.visited->is_finished();
+    const bool is_interrupted = call.visited != nullptr && call.visited->is_interrupted();
     if (is_result(code) || (has_visited && !is_interrupted)) return code;
     give_up_after(code);
     if (call.usage != nullptr) call.usage->swap(before);

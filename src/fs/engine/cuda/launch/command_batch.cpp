@@ -8,7 +8,6 @@
 
 #include "fs/engine/cuda/launch/operations.hpp"
 #include "fs/ring/client.hpp"
-#include "gpu/device.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -146,11 +145,9 @@ void CommandBatches::give(std::unique_ptr<CommandBatch> batch) {
     idle_.push_back(std::move(batch));
 }
 
-Errc CommandBatches::run(int device, const core::Store& store,
-                         std::span<const ops::Command> commands, std::span<ops::Reply> replies) {
-    const gpu::DeviceScope selected(device);
-    Errc code = selected.code();
-    if (code != Errc::ok) return code;
+Errc CommandBatches::run(const core::Store& store, std::span<const ops::Command> commands,
+                         std::span<ops::Reply> replies) {
+    Errc code = Errc::ok;
     std::unique_ptr<CommandBatch> batch = take(code);
     if (code == Errc::ok) code = batch->run(store, commands, replies);
     if (code == Errc::ok) give(std::move(batch));

@@ -53,8 +53,8 @@ class CommandBatch {
 class CommandBatches {
  public:
     /// As CommandBatch::run(), with a batch that no other thread uses. Throws std::bad_alloc only
-    /// before any command has run.
-    Errc run(int device, const core::Store& store, std::span<const ops::Command> commands,
+    /// before any command has run. Requires: the calling thread has selected the device.
+    Errc run(const core::Store& store, std::span<const ops::Command> commands,
              std::span<ops::Reply> replies);
 
  private:

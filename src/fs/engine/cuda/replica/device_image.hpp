@@ -54,7 +54,8 @@ class DeviceImage : public ReplicaMemory {
     Errc map_frames(const u64* places, u64 count);
     Errc make_run_tables();
 
-    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
+    // Selects the device while the other members are destroyed, and therefore comes first.
+    std::optional<gpu::DeviceScope> closing_;
     core::Store image_{};
     int device_ = 0;
     std::optional<MemoryShare> share_;  // what is taken on the device; since open()

@@ -31,7 +31,8 @@ class DeviceFileMemory final : public FileMemory {
     Errc clear(u64 offset, u64 length) override;
 
  private:
-    std::optional<gpu::DeviceScope> closing_;  // first: it outlives the others
+    // Selects the device while the other members are destroyed, and therefore comes first.
+    std::optional<gpu::DeviceScope> closing_;
     const int device_;
     gpu::ReservedRange range_;
 };
