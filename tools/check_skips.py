@@ -53,7 +53,7 @@ def main():
         for name in skipped_in(report):
             if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
                 unlisted += 1
-                print(f"{name} was skipped. Let it run, or list it with a reason in "
+                print(f"skipped and not listed: {name}. Let it run, or list it with a reason in "
                       f"{options.list}")
     return 1 if unlisted else 0
 

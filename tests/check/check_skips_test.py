@@ -59,13 +59,13 @@ class CheckSkips(unittest.TestCase):
                            ("gpu_*  its reason\n", "gpu_fs")):
             status, output = self.check(LIST.replace(line, ""))
             self.assertEqual(status, 1)
-            self.assertEqual(output.count("was skipped"), 1, output)
-            self.assertIn(f"{name} was skipped", output)
+            self.assertEqual(output.count("skipped and not listed"), 1, output)
+            self.assertIn(f"skipped and not listed: {name}", output)
 
     def test_more_cases_are_skipped_than_are_listed(self):
         status, output = self.check(LIST.replace("2 cases", "1 case"))
         self.assertEqual(status, 1)
-        self.assertIn("apps/script: 2 cases was skipped", output)
+        self.assertIn("skipped and not listed: apps/script: 2 cases", output)
 
     def test_an_entry_without_a_reason(self):
         status, output = self.check(LIST + "Some.test\n")
