@@ -34,6 +34,7 @@ class HostReplica : public ReplicaMemory {
     static bool is_there() { return true; }
     /// The image where the host can read it.
     const core::Store& look() const { return image(); }
+    u64 blocks_sent() const { return blocks_sent_; }
 
     /// After so many more calls of send() one fails.
     void fail_after(u64 sends, Errc code = Errc::io) {
@@ -48,13 +49,12 @@ class HostReplica : public ReplicaMemory {
     Errc send(u64 count) override {
         if (sends_left_.fetch_sub(1, std::memory_order_relaxed) == 0)
             return fails_with_.load(std::memory_order_relaxed);
-        static const format::Block zeros{};
+        blocks_sent_ += count;
         for (u64 i = 0; i < count; ++i) {
-            const u64 what = places_[i] % format::block_size;
-            if (what == place_dropped) {
+            if (places_[i] % format::block_size == place_dropped) {
                 core::clear_bit(image_.resident, places_[i] / format::block_size);
             } else {
-                put(places_[i] - what, what == place_zeros ? zeros : blocks_[i]);
+                put(places_[i], blocks_[i]);
             }
         }
         return Errc::ok;
@@ -96,6 +96,8 @@ class HostReplica : public ReplicaMemory {
         for (const FreeNumbers& numbers : room.numbers) {
             for (u32 w = 0; w < core::bitmap_words; ++w)
                 offer_numbers(image_, numbers, w);
+            for (u64 block = 0; block < format::blocks_per_frame; ++block)
+                show_new_block(ThreadTeam{}, image_, numbers, block);
         }
         return Errc::ok;
     }
@@ -165,6 +167,7 @@ class HostReplica : public ReplicaMemory {
     std::atomic<Errc> fails_with_{Errc::io};
     std::vector<u64> changed_places_;
     std::vector<format::Block> changed_;
+    u64 blocks_sent_ = 0;
     static constexpr u64 stage_blocks = 512;
     std::vector<u64> places_ = std::vector<u64>(stage_blocks);
     const std::unique_ptr<format::Block[]> blocks_ =

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// While the barrier is closed nobody holds the lock of a version word. All of them are locked: a
-// tree of that size has inodes in nearly every stripe.
+// All version words are locked: a tree of that size has inodes in nearly every stripe.
 //
 // Marks are those of blocks, which inodes share with others that may change all the time. So when a
 // mark has made a list void, the version words are noted before the next list is made: they tell
@@ -17,6 +16,7 @@
 #include "base/workers.hpp"
 #include "fs/bulk/scan/scan_output.hpp"
 #include "fs/core/clear_inodes.hpp"
+#include "fs/core/frozen_stripes.hpp"
 #include "fs/ops/remove_tree.hpp"
 
 namespace warren {
@@ -29,7 +29,6 @@ using core::Store;
 constexpr u64 inodes_max = u64{1} << 20;
 constexpr u32 parts = 4;  // of the inodes of a block group, which threads take one by one
 constexpr u32 part_words = core::bitmap_words / parts;
-constexpr u32 stripes_step = 4096;  // version words that a thread locks or unlocks at a time
 
 u64 count_bits(std::span<const u64> words) {
     u64 count = 0;
@@ -190,30 +189,20 @@ class ListedTree {
     /// Locks every stripe, so that readers that saw anything of the tree read it again; frees
     /// everything; and unlocks every stripe but that of the root.
     void free_on_all_cores() const {
-        Phase locking(core::version_stripes, stripes_step);
+        Phase locking(core::version_stripes, core::stripes_at_once);
         Phase freeing(rows_.size() * parts, 1);
-        Phase unlocking(core::version_stripes, stripes_step);
+        Phase unlocking(core::version_stripes, core::stripes_at_once);
         const auto take_part = [&](ThreadPool::Worker& worker, const Task&) {
-            locking.run([&](u64 stripe) noexcept { lock(stripe); });
+            locking.run([&](u64 stripe) noexcept { core::lock_frozen_stripe(store_, stripe); });
             freeing.run([&](u64 i) noexcept {
                 free_part(worker.team(), rows_[i / parts], static_cast<u32>(i % parts));
             });
             unlocking.run([&](u64 stripe) noexcept {
-                if (stripe != root_stripe()) unlock(stripe);
+                if (stripe != root_stripe()) core::unlock_frozen_stripe(store_, stripe);
             });
         };
         ThreadPool& pool = volume_.thread_pool();
         pool.run_in_turn(std::vector<Task>(pool.width()), take_part);
-    }
-    void lock(u64 stripe) const {
-        const u64 version = relaxed_load(store_.versions[stripe]);
-        WARREN_CHECK((version & 1) == 0);
-        relaxed_store(store_.versions[stripe], version | 1);
-    }
-    void unlock(u64 stripe) const {
-        device_atomic<u64> word(store_.versions[stripe]);
-        // Release: pairs with the acquire in Operation::observe().
-        word.store(word.load(hd::memory_order_relaxed) + 1, hd::memory_order_release);
     }
 
     void free_part(const ThreadTeam& team, const FrameMasks& row, u32 part) const {
@@ -278,7 +267,7 @@ class ListedTree {
         relaxed_store(root.size, u64{0});
         relaxed_store(root.blocks, u64{relaxed_load(root.attributes.raw) != 0});
         op.mark_dirty(root_ref().block_place());
-        unlock(root_stripe());
+        core::unlock_frozen_stripe(store_, root_stripe());
         core::check_step_credits(state);
     }
 

@@ -80,16 +80,51 @@ TEST(ReplicaBatches, LeaveAnImageThatEqualsTheVolume) {
 }
 
 /// A directory may have as many entries as the call has items, although each part of the call is
-/// smaller, and new block groups of inodes are neither read nor loaded block by block.
+/// smaller, and the blocks of new inodes are neither loaded nor sent.
 TEST(ReplicaBatches, RewriteADirectoryThatIsLargerThanAPart) {
     const u64 count = is_sanitized ? 20'000 : 670'000;
     ListingVolume volume(16 * gib);  // with a journal for each part
     Names files(make_directory(*volume, volume->root(), "one"), count);
     volume.expect_equal_image();
     const u64 loads = volume.volume.inside().loader().loads();
+    const u64 sent = volume.replica.memory->blocks_sent();
     EXPECT_EQ(files.create(*volume), count);
-    EXPECT_LE(volume.volume.inside().loader().loads(), loads + 2 * format::blocks_per_frame);
+    EXPECT_LE(volume.volume.inside().loader().loads(), loads + 4);
+    // Of each new block group those of its bitmap and of its entry in the frame table.
+    EXPECT_LE(volume.replica.memory->blocks_sent(), sent + 4 + 3 * (count / 8'000));
     expect_equal_unsent(volume.volume, volume.replica);
+    volume.close_and_check();
+}
+
+/// While a run has inodes in blocks that only the image has, a handle that leads there waits.
+TEST(ReplicaBatches, KeepStaleHandlesOutOfNewBlocks) {
+    ListingVolume volume;
+    volume.expect_equal_image();
+    const u64 place = volume.volume.inside().store().root_inode * format::inode_size;
+    const u64 frame = place / format::frame_size;
+    const Handle stale{frame * format::inodes_per_frame + 100 * format::inodes_per_block, 12345};
+    std::atomic<bool> has_begun{false};
+    Errc found = Errc::ok;
+    std::thread reader;
+    volume.replica.reader->batches.after_run = [&] {
+        if (reader.joinable()) return;
+        reader = std::thread([&] {
+            has_begun = true;
+            found = volume->attributes(stale).code();
+        });
+        while (!has_begun)
+            std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_FALSE(
+            core::is_resident(volume.volume.inside().store(), stale.inode * format::inode_size));
+    };
+    Names files(volume->root(), 4000);
+    EXPECT_EQ(files.create(*volume), 4000u);
+    reader.join();
+    EXPECT_EQ(found, Errc::stale);
+    EXPECT_TRUE(std::ranges::any_of(files.handles,
+                                    [&](const Handle& made) { return made.inode == stale.inode; }));
+    volume.expect_equal_image();
     volume.close_and_check();
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// While the barrier is closed nobody holds the lock of a version word. All of them are locked: a
-// large batch changes inodes under nearly all.
+// All version words are locked: a large batch changes inodes under nearly all.
 #include "fs/engine/replica/adoption.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 
-#include "base/check.hpp"
+#include "fs/core/frozen_stripes.hpp"
 #include "fs/core/permission.hpp"
 
 namespace warren {
@@ -17,7 +18,18 @@ namespace {
 
 using LoneOperation = core::Operation<ThreadTeam>;
 
-constexpr u64 copied_at_once = 16;  // blocks
+constexpr u64 blocks_at_once = 16;
+
+/// Calls `body(i)` for each i below `count`; a thread takes `at_once` of them at a time. Allocates
+/// nothing.
+template <class Body>
+void for_parts(const Replica::ForEach& for_each, u64 count, u64 at_once, const Body& body) {
+    const auto take_part = [&](u64 part) {
+        for (u64 i = part * at_once; i < std::min((part + 1) * at_once, count); ++i)
+            body(i);
+    };
+    for_each((count + at_once - 1) / at_once, std::ref(take_part));
+}
 
 const format::InodeBitmap& as_bitmap(const Block& block) {
     return reinterpret_cast<const format::InodeBitmap&>(block);
@@ -39,10 +51,13 @@ void Adoption::each_entry(u64 place, const Block& block, const Action& action) c
         action(first + i, table.entries[i]);
 }
 
-bool Adoption::fits() const {
-    for (u64 i = 0; i < changes_.places.size(); ++i)
-        if (!fits(changes_.places[i], changes_.blocks[i])) return false;
-    return true;
+bool Adoption::fits(const Replica::ForEach& for_each) const {
+    std::atomic<bool> fit{true};
+    for_parts(for_each, changes_.places.size(), blocks_at_once, [&](u64 i) {
+        if (!fits(changes_.places[i], changes_.blocks[i]))
+            fit.store(false, std::memory_order_relaxed);
+    });
+    return fit.load(std::memory_order_relaxed);
 }
 
 bool Adoption::fits(u64 place, const Block& block) const {
@@ -67,8 +82,8 @@ bool Adoption::fits(u64 place, const Block& block) const {
     } else if (core::kind_of(store_, frame) != FrameKind::inodes) {
         return false;
     }
-    // A block that is not in memory may be being loaded.
-    if (!core::is_resident(store_, place)) return false;
+    // A block that is not in memory may be being loaded, unless it is reserved for the run.
+    if (!core::is_resident(store_, place)) return room_.is_new_block(place);
     if (!is_bitmap(place)) return true;
     const auto& here = *reinterpret_cast<const format::InodeBitmap*>(store_.base + place);
     for (u32 w = 0; w < core::bitmap_words; ++w) {
@@ -81,18 +96,17 @@ bool Adoption::fits(u64 place, const Block& block) const {
 void Adoption::apply(const Replica::ForEach& for_each) const {
     const u64 count = changes_.places.size();
     if (count == 0) return;
-    lock_all();
+    for_parts(for_each, core::version_stripes, core::stripes_at_once,
+              [&](u64 stripe) { core::lock_frozen_stripe(store_, stripe); });
     core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
     // Before their blocks are copied, in which their generations have ended.
     for_each(count, [&](u64 i) {
         core::fence_release();  // as above
         if (is_bitmap(changes_.places[i])) remove_inodes(changes_.places[i], changes_.blocks[i]);
     });
-    for_each((count + copied_at_once - 1) / copied_at_once, [&](u64 part) {
+    for_parts(for_each, count, blocks_at_once, [&](u64 i) {
         core::fence_release();  // as above
-        const u64 begin = part * copied_at_once;
-        for (u64 i = begin; i < std::min(begin + copied_at_once, count); ++i)
-            take_block(i);
+        take_block(i);
     });
     for (u64 i = 0; i < count; ++i) {
         const u64 place = changes_.places[i];
@@ -105,24 +119,9 @@ void Adoption::apply(const Replica::ForEach& for_each) const {
     }
     take_counters();
     unmark();
-    unlock_all();
+    for_parts(for_each, core::version_stripes, core::stripes_at_once,
+              [&](u64 stripe) { core::unlock_frozen_stripe(store_, stripe); });
     core::check_step_credits(*store_.state);
-}
-
-void Adoption::lock_all() const {
-    for (u64 stripe = 0; stripe < core::version_stripes; ++stripe) {
-        const u64 version = relaxed_load(store_.versions[stripe]);
-        WARREN_CHECK((version & 1) == 0);
-        relaxed_store(store_.versions[stripe], version | 1);
-    }
-}
-
-void Adoption::unlock_all() const {
-    for (u64 stripe = 0; stripe < core::version_stripes; ++stripe) {
-        device_atomic<u64> word(store_.versions[stripe]);
-        // Release: pairs with the acquire in Operation::observe().
-        word.store(word.load(hd::memory_order_relaxed) + 1, hd::memory_order_release);
-    }
 }
 
 /// Removes the inodes that the run has removed. It has held the numbers of those with references.

@@ -23,9 +23,10 @@ class Adoption {
     Adoption(const core::Store& store, const TakenRoom& room, const ImageChanges& changes)
         : store_(store), room_(room), changes_(changes) {}
 
-    /// Whether the changes can be those of such a run. If not, the image is damaged.
-    bool fits() const;
-    /// Requires: fits(). `for_each` copies the blocks.
+    /// Whether the changes can be those of such a run. If not, the image is damaged. `for_each`
+    /// divides the work among threads, here and below.
+    bool fits(const Replica::ForEach& for_each) const;
+    /// Requires: fits().
     void apply(const Replica::ForEach& for_each) const;
 
  private:
@@ -43,8 +44,6 @@ class Adoption {
     template <class Action>
     void each_entry(u64 place, const format::Block& block, const Action& action) const;
 
-    void lock_all() const;
-    void unlock_all() const;
     void remove_inodes(u64 place, const format::Block& block) const;
     void take_block(u64 index) const;
     void take_bitmap(u64 place, const format::Block& block) const;

@@ -50,7 +50,7 @@ Errc ImageRuns::run_on(ReplicaMemory& memory, const TakenRoom& room, const Body&
     ImageChanges changes;
     WARREN_TRY(memory.fetch_changes(changes));
     const Adoption adoption(store_, room, changes);
-    if (!adoption.fits()) return Errc::corrupt;
+    if (!adoption.fits(for_each_)) return Errc::corrupt;
     adoption.apply(for_each_);
     return Errc::ok;
 }

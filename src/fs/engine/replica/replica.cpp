@@ -17,10 +17,6 @@ using format::FrameKind;
 
 namespace {
 
-bool holds_zeros(const format::Block& block) {
-    return std::ranges::all_of(block.words,
-                               [](const u64& word) { return relaxed_load(word) == 0; });
-}
 bool holds_metadata(FrameKind kind) {
     return kind == FrameKind::inodes || kind == FrameKind::metadata;
 }
@@ -190,8 +186,6 @@ void Replica::stage_block(u64 at) const {
     const format::Block* const from = source_of(stage_.places[at]);
     if (from == nullptr) {
         stage_.places[at] += place_dropped;
-    } else if (holds_zeros(*from)) {
-        stage_.places[at] += place_zeros;
     } else {
         ops::CopyWords()(ThreadTeam{}, *from, stage_.blocks[at]);
     }

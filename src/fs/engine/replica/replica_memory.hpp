@@ -25,8 +25,6 @@ struct ReplicaValues {
 /// Added to the address of a block that is not in memory or not in use any more: what the image has
 /// of it is out of date.
 inline constexpr u64 place_dropped = 1;
-/// Added to the address of a block of zeros, as new blocks of inodes are.
-inline constexpr u64 place_zeros = 2;
 
 /// Blocks on their way to an image: blocks[i] is the one at places[i], a block of the frame table
 /// or of metadata.
@@ -51,8 +49,7 @@ class ReplicaMemory {
     /// Sets `stage` to memory for the next blocks. Blocks sent earlier may still be on their way.
     virtual Errc open_stage(ReplicaStage& stage) = 0;
     /// Sends the first `count` blocks of the open stage, which become resident in the image. Blocks
-    /// with place_dropped are not sent and are not resident afterwards; those with place_zeros are
-    /// not sent.
+    /// with place_dropped are not sent and are not resident afterwards.
     virtual Errc send(u64 count) = 0;
     /// Waits until all that was sent has arrived, and sets the values.
     virtual Errc finish(const ReplicaValues& values) = 0;

@@ -16,6 +16,13 @@ namespace warren {
 struct FreeNumbers {
     u64 frame;
     u64 slots[core::bitmap_words];
+    /// Bits of the frame's blocks that have no inode yet and are not in memory on the host, which
+    /// reserves them. All their numbers are among these.
+    u64 new_blocks[format::blocks_per_frame / 64];
+
+    WARREN_HD bool is_new(u64 block) const {
+        return (new_blocks[block / 64] >> block % 64 & 1) != 0;
+    }
 };
 
 struct RunRoom {
@@ -59,6 +66,18 @@ WARREN_HD inline void hold_numbers(const core::Store& image, u64 frame, u32 w, u
 WARREN_HD inline void offer_numbers(const core::Store& image, const FreeNumbers& numbers, u32 w) {
     hold_numbers(image, numbers.frame, w, ~numbers.slots[w]);
     if (w == 0) core::set_bit(core::space_hints(image, format::FrameKind::inodes), numbers.frame);
+}
+
+/// Makes block `block` of the frame resident in the image, as zeros, if it is a new one.
+template <class Team>
+WARREN_HD void show_new_block(const Team& team, const core::Store& image,
+                              const FreeNumbers& numbers, u64 block) {
+    if (!numbers.is_new(block)) return;
+    const u64 place = numbers.frame * format::frame_size + block * format::block_size;
+    auto& target = *reinterpret_cast<format::Block*>(image.base + place);
+    for (u32 i = team.lane(); i < format::block_size / 8; i += Team::width)
+        relaxed_store(target.words[i], u64{0});
+    once(team, [&] { core::set_bit(image.resident, place / format::block_size); });
 }
 
 }  // namespace warren

@@ -37,6 +37,11 @@ TakenRoom::~TakenRoom() {
     for (const core::Run& run : runs_)
         core::unreserve(store_, run.place, run.blocks);
     for (const FreeNumbers& numbers : numbers_) {
+        for (u64 block = 0; block < format::blocks_per_frame; ++block) {
+            if (!numbers.is_new(block)) continue;
+            const u64 place = numbers.frame * format::frame_size + block * format::block_size;
+            ops::end_reservation(store_, place);
+        }
         format::InodeBitmap& bitmap = bitmap_of(store_, numbers.frame);
         for (u32 w = 0; w < core::bitmap_words; ++w) {
             if (numbers.slots[w] == 0) continue;
@@ -129,14 +134,12 @@ Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::Bat
     return Errc::ok;
 }
 
-/// Makes a claimed frame one of inodes, or gives it back. All of its blocks are in memory
-/// afterwards, or being loaded: the run finds them in the image.
+/// Makes a claimed frame one of inodes, or gives it back.
 Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
     ops::wipe_resident_blocks(op, frame);
-    for (u64 b = 0; b < format::blocks_per_frame; ++b)
-        ops::show_block(store_, frame * format::frame_size + b * format::block_size, zeros);
+    ops::show_block(store_, frame * format::frame_size, zeros);  // its bitmap
     Errc code = Errc::retry;
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
         code = ops::start_wiped_inode_frame(op, frame);
@@ -149,7 +152,7 @@ Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     return code == Errc::need_block || code == Errc::need_commit ? code : Errc::not_supported;
 }
 
-/// Takes up to `count` numbers of a frame, and takes them off `count`.
+/// Takes up to `count` numbers of a frame, or a few more, and takes them off `count`.
 Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
     const u64 place = frame * format::frame_size;
@@ -157,29 +160,49 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
         need(window, place);
         return Errc::need_block;
     }
-    FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}});
+    FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}, {}});
     for (u32 w = 0; w < core::bitmap_words && count > 0; ++w)
-        count -= take_in_word(numbers, w, count, window);
+        count -= std::min(count, take_in_word(numbers, w, count, window));
     return window.needed_count == 0 ? Errc::ok : Errc::need_block;
 }
 
-/// Takes at most `most` numbers of a word; returns how many.
-u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow& window) {
+/// Takes numbers of a word, at least `wanted` if it has as many; returns how many.
+u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) {
+    if (core::free_slots(bitmap_of(store_, into.frame), w) == 0) return 0;
+    constexpr u64 blocks = 64 / format::inodes_per_block;
+    u64 taken = 0;
+    for (u64 block = w * blocks; block < (w + 1) * blocks && taken < wanted; ++block)
+        taken += take_in_block(into, block, wanted - taken, window);
+    return taken;
+}
+
+/// Of a block that is in memory it takes at most `wanted` numbers, of one that is not all or none.
+u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::BatchWindow& window) {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
-    const u64 free = core::free_slots(bitmap, w);
-    if (free == 0) return 0;
-    const u64 wanted = core::lowest_bits(free, static_cast<u32>(std::min<u64>(most, 64)));
+    const u32 w = static_cast<u32>(block * format::inodes_per_block / 64);
+    const u64 shift = block * format::inodes_per_block % 64;
     constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
-    const u64 first = into.frame * format::inodes_per_frame + u64{w} * 64;
-    for (u32 slot = 0; slot < 64; slot += format::inodes_per_block) {
-        const u64 place = (first + slot) * format::inode_size;
-        if ((wanted >> slot & one_block) == 0 || core::is_resident(store_, place)) continue;
-        if (window.needed_count == ops::needed_places_max) return 0;
-        need(window, place);
+    const u64 free = core::free_slots(bitmap, w) & one_block << shift;
+    if (free == 0) return 0;
+    const u64 place = into.frame * format::frame_size + block * format::block_size;
+    const auto need_block = [&] {
+        if (window.needed_count < ops::needed_places_max) need(window, place);
+        return u64{0};
+    };
+    const bool is_here = core::is_resident(store_, place);
+    if (!is_here && free != one_block << shift) return need_block();
+    const u64 asked =
+        is_here ? core::lowest_bits(free, static_cast<u32>(std::min<u64>(wanted, 64))) : free;
+    const u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
+    // No inode of it is in use, so nothing but the run needs it.
+    if (!is_here && held == asked && ops::begin_showing(store_, place)) {
+        into.new_blocks[block / 64] |= u64{1} << block % 64;
+    } else if (!core::is_resident(store_, place)) {
+        core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held});
+        return need_block();
     }
-    if (window.needed_count != 0) return 0;
-    into.slots[w] = core::hold_slots(store_, into.frame, bitmap, w, wanted);
-    return static_cast<u64>(hd::popcount(into.slots[w]));
+    into.slots[w] |= held;
+    return static_cast<u64>(hd::popcount(held));
 }
 
 u64 TakenRoom::blocks_in(u64 frame, u32 w) const {
@@ -188,8 +211,20 @@ u64 TakenRoom::blocks_in(u64 frame, u32 w) const {
 }
 
 u64 TakenRoom::numbers_in(u64 frame, u32 w) const {
+    const FreeNumbers* const numbers = find_numbers(frame);
+    return numbers == nullptr ? 0 : numbers->slots[w];
+}
+
+bool TakenRoom::is_new_block(u64 place) const {
+    const FreeNumbers* const numbers = find_numbers(place / format::frame_size);
+    return numbers != nullptr &&
+           numbers->is_new(place / format::block_size % format::blocks_per_frame);
+}
+
+/// The numbers of a frame, or null. Requires: take() has ended.
+const FreeNumbers* TakenRoom::find_numbers(u64 frame) const {
     const auto found = std::ranges::lower_bound(numbers_, frame, {}, &FreeNumbers::frame);
-    return found == numbers_.end() || found->frame != frame ? 0 : found->slots[w];
+    return found == numbers_.end() || found->frame != frame ? nullptr : &*found;
 }
 
 }  // namespace warren

@@ -35,6 +35,8 @@ class TakenRoom {
     u64 blocks_in(u64 frame, u32 w) const;
     /// Those of the taken numbers.
     u64 numbers_in(u64 frame, u32 w) const;
+    /// Whether the block at `place` is one of FreeNumbers::new_blocks.
+    bool is_new_block(u64 place) const;
 
  private:
     bool has_plenty(u64 blocks, u64 numbers) const;
@@ -43,7 +45,9 @@ class TakenRoom {
     Errc add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::BatchWindow& window);
     Errc start_inode_frame(u64 frame, u64& needed) const;
     Errc take_in_frame(u64 frame, u64& count, ops::BatchWindow& window);
-    u64 take_in_word(FreeNumbers& into, u32 w, u64 most, ops::BatchWindow& window);
+    u64 take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window);
+    u64 take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::BatchWindow& window);
+    const FreeNumbers* find_numbers(u64 frame) const;
 
     const core::Store& store_;
     const Replica::ForEach& for_each_;

@@ -13,6 +13,7 @@
 #include "fs/ops/commit_snapshot.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
+#include "team/warp_team.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -24,10 +25,9 @@ static_assert(copy_threads * sizeof(uint4) == format::block_size);
 __global__ void place_blocks(core::Store image, const u64* places, const format::Block* from,
                              u64 count) {
     for (u64 i = blockIdx.x; i < count; i += gridDim.x) {
-        const u64 what = places[i] % format::block_size;
-        const u64 place = places[i] - what;
+        const u64 place = places[i];
         const u64 block = place / format::block_size;
-        if (what == place_dropped) {
+        if (place % format::block_size == place_dropped) {
             if (threadIdx.x == 0) core::clear_bit(image.resident, block);
             continue;
         }
@@ -36,7 +36,7 @@ __global__ void place_blocks(core::Store image, const u64* places, const format:
                                             (place - image.frame_table_offset)
                                       : image.base + place;
         reinterpret_cast<uint4*>(target)[threadIdx.x] =
-            what == place_zeros ? uint4{} : reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
+            reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
         if (threadIdx.x == 0) core::set_bit(image.resident, block);
     }
 }
@@ -57,6 +57,13 @@ __global__ void let_go_numbers(core::Store image) {
 }
 __global__ void offer_numbers_of(core::Store image, const FreeNumbers* numbers) {
     offer_numbers(image, numbers[blockIdx.x], threadIdx.x);
+}
+/// A warp for each block of each frame.
+__global__ void show_new_blocks(core::Store image, const FreeNumbers* numbers) {
+    const u64 warp =
+        u64{blockIdx.x} * (blockDim.x / WarpTeam::width) + threadIdx.x / WarpTeam::width;
+    show_new_block(WarpTeam(), image, numbers[warp / format::blocks_per_frame],
+                   warp % format::blocks_per_frame);
 }
 
 }  // namespace
@@ -190,6 +197,10 @@ Errc DeviceImage::open_run(const RunRoom& room) {
     WARREN_TRY(scope.code());
     for (const core::Run& run : room.blocks)
         WARREN_TRY(map_frames(&run.place, 1));
+    for (const FreeNumbers& numbers : room.numbers) {
+        const u64 place = numbers.frame * format::frame_size;
+        WARREN_TRY(map_frames(&place, 1));
+    }
     WARREN_TRY(room_blocks_.reserve(room.blocks.size()));
     WARREN_TRY(room_numbers_.reserve(room.numbers.size()));
     std::ranges::copy(room.blocks, room_blocks_.data());
@@ -209,8 +220,13 @@ Errc DeviceImage::open_run(const RunRoom& room) {
         offer_runs<<<grid, copy_threads, 0, stream_.get()>>>(image_, room_blocks_.data(), runs);
     }
     if (const auto frames = static_cast<u32>(room.numbers.size()); frames != 0) {
-        offer_numbers_of<<<frames, core::bitmap_words, 0, stream_.get()>>>(image_,
-                                                                           room_numbers_.data());
+        const FreeNumbers* const numbers = room_numbers_.data();
+        offer_numbers_of<<<frames, core::bitmap_words, 0, stream_.get()>>>(image_, numbers);
+        constexpr u32 warps = copy_threads / WarpTeam::width;
+        constexpr u32 blocks = format::blocks_per_frame;
+        static_assert(blocks % warps == 0);
+        show_new_blocks<<<frames*(blocks / warps), copy_threads, 0, stream_.get()>>>(image_,
+                                                                                     numbers);
     }
     WARREN_TRY(gpu::check(cudaGetLastError(), "open_run"));
     return stream_.wait();
