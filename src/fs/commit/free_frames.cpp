@@ -26,17 +26,13 @@ void give_back_free_frames(const core::Store& store) {
     for (u64 frame = 0; frame < end; ++frame) {
         frame = core::find_bit_up(store.frames_free, frame, end);
         if (frame >= end) return;
-        u64* const resident = store.resident + frame * words_per_frame;
-        if (!core::has_bit(resident)) continue;
+        if (!core::has_bit(store.resident + frame * words_per_frame)) continue;
         if (relaxed_load(store.state->free_frames) < free_frames_min) return;
         if (!core::claim_data_frame_at(store, frame)) continue;
-        if (!ops::has_dirty_block(store, frame)) {
-            for (u64 w = 0; w < words_per_frame; ++w)
-                relaxed_store(resident[w], 0);
-            // If madvise() fails, only the memory is not freed: no block there is resident.
+        // If madvise() fails, only the memory is not freed: no block there is resident.
+        if (ops::forget_blocks(store, frame))
             static_cast<void>(madvise(store.base + frame * format::frame_size, format::frame_size,
                                       MADV_DONTNEED));
-        }
         core::unclaim_frame(store, frame);
     }
 }

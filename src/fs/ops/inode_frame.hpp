@@ -110,6 +110,17 @@ WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
     return dirty != 0;
 }
 
+/// Takes the blocks of a claimed frame out of memory, without writing to them. False, and nothing
+/// is done, if one is dirty. One lane. Requires: a fully resident store.
+WARREN_HD inline bool forget_blocks(const Store& store, u64 frame) {
+    if (has_dirty_block(store, frame)) return false;
+    note_frame_changed(store, frame);  // the image of a replica drops them, too
+    constexpr u64 words = format::blocks_per_frame / 64;
+    for (u64 w = 0; w < words; ++w)
+        relaxed_store(store.resident[frame * words + w], u64{0});
+    return true;
+}
+
 /// Makes an inode frame free. Errc::not_empty if it still has inodes, or if one of its blocks is
 /// dirty because inodes were removed since the last commit: that same commit must not free the
 /// frame. The blocks stay marked as committed until the commit that contains this change is

@@ -138,7 +138,7 @@ Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::Bat
 Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-    ops::wipe_resident_blocks(op, frame);
+    if (!ops::forget_blocks(store_, frame)) ops::wipe_resident_blocks(op, frame);
     ops::show_block(store_, frame * format::frame_size, zeros);  // its bitmap
     Errc code = Errc::retry;
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
