@@ -75,6 +75,12 @@ class MemoryShare {
         bytes_ += bytes;
         return true;
     }
+    /// Gives back what could not be taken.
+    void shrink(u64 bytes) {
+        WARREN_CHECK(bytes <= bytes_);
+        bytes_ -= bytes;
+        if (budget_ != nullptr) budget_->give_back(bytes);
+    }
     u64 bytes() const { return bytes_; }
 
  private:

@@ -27,6 +27,10 @@ TEST(MemoryBudget, isSharedAndGivenBack) {
         EXPECT_FALSE(first.grow(1));
         EXPECT_EQ(first.bytes(), 60u);
         EXPECT_EQ(budget.left(), 0u);
+        first.shrink(20);
+        EXPECT_EQ(first.bytes(), 40u);
+        EXPECT_TRUE(second.grow(20));
+        EXPECT_EQ(budget.left(), 0u);
     }
     EXPECT_EQ(budget.left(), 100u);
     MemoryShare unlimited;

@@ -47,8 +47,11 @@ class ItemBatch {
     /// open() and run(), for all items once or for none. If it fails, run() copies the batch.
     void send(const ops::BatchPart& part);
 
-    /// How much device memory a batch takes, about.
+    /// How much device memory a batch takes, about, and how much this has taken.
     static u64 device_bytes(const ops::BatchShape& shape);
+    u64 device_bytes() const {
+        return room_.in.bytes() + room_.out.bytes() + room_.arrays.bytes() + sort_memory_.bytes();
+    }
 
     /// Gives device memory to `frames` more frames.
     using AddFrames = std::function<Errc(u64 frames)>;

@@ -14,13 +14,15 @@ Result<ops::BatchMemory> DeviceBatch::open(const ops::BatchShape& shape) {
     WARREN_TRY(device.code());
     std::unique_ptr<Room> room = idle_.take();
     if (room == nullptr) room = std::make_unique<Room>(budget_);
-    const u64 bytes = ItemBatch::device_bytes(shape);
-    const u64 has = room->share.bytes();
-    if (bytes > has && !room->share.grow(bytes - has)) {
+    const auto count = [&room](u64 bytes) {
+        const u64 counted = room->share.bytes();
+        if (bytes <= counted || room->share.grow(bytes - counted)) return Errc::ok;
         return gpu::fail(Errc::no_space, "batches find no room beside the copy of the metadata");
-    }
+    };
+    WARREN_TRY(count(ItemBatch::device_bytes(shape)));
     ops::BatchMemory memory;
     WARREN_TRY(room->batch.open(shape, memory));
+    WARREN_TRY(count(room->batch.device_bytes()));  // if the estimate was too low
     open_ = std::move(room);
     return memory;
 }

@@ -68,18 +68,22 @@ __global__ void show_new_blocks(core::Store image, const FreeNumbers* numbers) {
 
 }  // namespace
 
-/// Counts memory that is about to be taken.
-Errc DeviceImage::take_memory(u64 bytes) {
-    if (share_->grow(bytes)) return Errc::ok;
-    return gpu::fail(Errc::no_memory,
-                     "the metadata do not fit in the memory of the GPU that may be taken");
+/// Calls `take()`, which allocates `bytes`, if so much may be taken.
+template <class Take>
+Errc DeviceImage::take_memory(u64 bytes, const Take& take) {
+    if (!share_->grow(bytes)) {
+        return gpu::fail(Errc::no_memory,
+                         "the metadata do not fit in the memory of the GPU that may be taken");
+    }
+    const Errc code = take();
+    if (code != Errc::ok) share_->shrink(bytes);
+    return code;
 }
 
 /// Allocates a table of `count` zeroed values on the device and sets `pointer` to it.
 template <class T>
 Errc DeviceImage::make_table(gpu::DeviceBuffer<T>& table, T*& pointer, u64 count) {
-    WARREN_TRY(take_memory(count * sizeof(T)));
-    WARREN_TRY(table.allocate(count));
+    WARREN_TRY(take_memory(count * sizeof(T), [&] { return table.allocate(count); }));
     pointer = table.data();
     return stream_.fill(table.data(), 0, table.bytes());
 }
@@ -134,8 +138,8 @@ Errc DeviceImage::map_frames(const u64* places, u64 count) {
         if (is_dropped || ops::is_table_place(image_, place)) continue;
         const u64 frame = place / format::frame_size;
         if (has_memory_[frame]) continue;
-        WARREN_TRY(take_memory(format::frame_size));
-        WARREN_TRY(range_.map(frame * format::frame_size, format::frame_size));
+        const auto map = [&] { return range_.map(frame * format::frame_size, format::frame_size); };
+        WARREN_TRY(take_memory(format::frame_size, map));
         has_memory_[frame] = true;
     }
     return Errc::ok;
@@ -184,10 +188,8 @@ Errc DeviceImage::prepare_changes(u64 blocks) {
     const gpu::DeviceScope scope(device_);
     WARREN_TRY(scope.code());
     WARREN_TRY(make_run_tables());
-    if (const u64 missing = changed_places_.missing_bytes(blocks); missing != 0) {
-        WARREN_TRY(take_memory(missing));
-        WARREN_TRY(changed_places_.grow(blocks));
-    }
+    if (const u64 missing = changed_places_.missing_bytes(blocks); missing != 0)
+        WARREN_TRY(take_memory(missing, [&] { return changed_places_.grow(blocks); }));
     WARREN_TRY(host_places_.grow(blocks));
     return changed_.grow(blocks);
 }

@@ -50,7 +50,8 @@ class DeviceImage : public ReplicaMemory {
 
     template <class T>
     Errc make_table(gpu::DeviceBuffer<T>& table, T*& pointer, u64 count);
-    Errc take_memory(u64 bytes);
+    template <class Take>
+    Errc take_memory(u64 bytes, const Take& take);
     Errc map_frames(const u64* places, u64 count);
     Errc make_run_tables();
 
