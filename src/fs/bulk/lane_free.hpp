@@ -256,6 +256,16 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
     }
 }
 
+/// Whether a bitmap in memory says that no inode has this number. The block of such a number may
+/// wait for a run on a replica, which waits for the step.
+WARREN_HD inline bool is_free_number(const Store& store, u64 number) {
+    const InodeBit bit = inode_bit(number);
+    if (!is_resident(store, bit.bitmap_place)) return false;
+    const auto& bitmap =
+        *reinterpret_cast<const format::InodeBitmap*>(store.base + bit.bitmap_place);
+    return (relaxed_load(bitmap.used[bit.word]) & bit.mask) == 0;
+}
+
 /// Frees the inode of an entry of a directory that is being removed, or removes one of its links.
 /// Requires: a bulk step; no other thread handles this entry; the lane holds no lock.
 WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_directory,
@@ -268,7 +278,7 @@ WARREN_HD inline LaneFate free_by_lane(const Store& store, u64 number, bool is_d
     const FrameKind kind = kind_of(store, number / format::inodes_per_frame);
     const bool resident = are_resident(store, inode.block_place(), inode_bit(number).bitmap_place);
     if (kind != FrameKind::inodes) return LaneFate::damaged;
-    if (!resident) return LaneFate::absent;
+    if (!resident) return is_free_number(store, number) ? LaneFate::damaged : LaneFate::absent;
     if (is_directory) {
         // Read without the lock, since it is only a hint: most directories are not empty.
         const u64 names = relaxed_load(inode.at->entries) & ~format::entries_dying;

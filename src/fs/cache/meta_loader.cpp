@@ -4,7 +4,9 @@
 #include "fs/cache/meta_loader.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/out_of_memory.hpp"
 #include "fs/core/acl.hpp"
@@ -22,6 +24,9 @@ using format::BlockKind;
 using format::FrameKind;
 
 namespace {
+
+// How long a thread waits for a block that another one has reserved before it looks again.
+constexpr std::chrono::microseconds reserved_look{20};
 
 bool is_tree_kind(u16 kind) {
     const auto found = static_cast<BlockKind>(kind);
@@ -67,8 +72,9 @@ Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
             if (is_written) lock.unlock();  // else the read only clears the block
             read_in({&*started, 1});
             if (is_written) lock.lock();
-            if (!is_written && buffer == nullptr && holds_inodes(place)) show_unwritten(place);
             result = finish(**started);
+            if (!is_written && buffer == nullptr && holds_inodes(place) && is_resident(place))
+                show_unwritten(place);
         } else if (started.code() == Errc::need_block) {
             lock.unlock();
             WARREN_TRY(load(frame_place_of(place)));
@@ -78,7 +84,12 @@ Errc MetaLoader::load(u64 place, MetaBuffer* buffer) {
         } else {
             return started.code();
         }
-        if (result != Errc::retry) return result;
+        if (result == Errc::retry) continue;
+        const bool is_reserved = result == Errc::ok && buffer == nullptr &&
+                                 store_.heads == nullptr && !is_resident(place);
+        lock.unlock();
+        if (is_reserved) std::this_thread::sleep_for(reserved_look);
+        return result;
     }
 }
 

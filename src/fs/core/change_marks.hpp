@@ -38,7 +38,7 @@ WARREN_HD inline void note_loaded([[maybe_unused]] const Store& store, [[maybe_u
 #endif
 }
 
-/// Marks all resident blocks of a frame. One lane, within apply.
+/// Marks all resident blocks of a frame. One lane, within apply or while the frame is claimed.
 WARREN_HD inline void note_frame_changed([[maybe_unused]] const Store& store,
                                          [[maybe_unused]] u64 frame) {
 #if !defined(__CUDA_ARCH__)
@@ -50,8 +50,7 @@ WARREN_HD inline void note_frame_changed([[maybe_unused]] const Store& store,
         const u64 bits = device_atomic<u64>(store.resident[w]).load(hd::memory_order_acquire);
         device_atomic<u64>(store.changed[w]).fetch_or(bits, hd::memory_order_relaxed);
     }
-    device_atomic<u64>(store.changed_frames[frame / 64])
-        .fetch_or(u64{1} << frame % 64, hd::memory_order_relaxed);
+    release_bit(store.changed_frames, frame);  // as in note_loaded()
 #endif
 }
 

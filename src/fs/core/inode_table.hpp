@@ -256,7 +256,8 @@ WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& b
 }
 
 /// Holds the number of an inode that is being removed, so that it is not reused; its used bit is
-/// still set. Spins while another worker holds the slot for a moment in hold_slots(). One lane.
+/// still set. Spins while another worker holds the slot, for a moment in hold_slots() or until a
+/// run on a replica has ended. One lane.
 WARREN_HD inline void hold_removed(format::InodeBitmap& bitmap, const InodeBit& bit) {
     device_atomic<u64> held(bitmap.held[bit.word]);
     while ((held.fetch_or(bit.mask, hd::memory_order_relaxed) & bit.mask) != 0) {

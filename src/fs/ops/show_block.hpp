@@ -5,9 +5,10 @@
 // A block may be freed while it is being read, and an operation that then allocates it fills it and
 // makes it resident without waiting for the reader. Invariant: what was read never overwrites what
 // that operation has written. The reader reserves the block while it copies, so the block cannot be
-// allocated during the copy. If the block is already reserved, the holder of the reservation makes
-// it resident and the reader copies nothing. Blocks of inodes are not allocated; there the
-// reservation excludes a thread that makes the frame a new one.
+// allocated during the copy. If the block is already reserved, the reader copies nothing: the
+// holder of the reservation makes it resident or gives it up. Blocks of inodes are not allocated;
+// there the reservation excludes a thread that makes the frame a new one, and keeps readers away
+// from a block that a run on a replica is filling (engine/replica/taken_room.hpp).
 #pragma once
 
 #include "fs/core/change_marks.hpp"
@@ -29,8 +30,8 @@ WARREN_HD inline void end_reservation(const Store& store, u64 place) {
         .fetch_and(~(u64{1} << in_frame % 64), hd::memory_order_release);
 }
 
-/// Whether the caller must fill the block at `place` and then call end_showing(). If so, the block
-/// is not resident, and is reserved until then. One lane.
+/// Whether the caller must fill the block at `place` and then call end_showing(), or give it up by
+/// end_reservation(). If so, the block is not resident, and is reserved until then. One lane.
 WARREN_HD inline bool begin_showing(const Store& store, u64 place) {
     const u64 frame = place / format::frame_size;
     const FrameKind kind = kind_of(store, frame);

@@ -120,11 +120,50 @@ TEST(ReplicaBatches, KeepStaleHandlesOutOfNewBlocks) {
     };
     Names files(volume->root(), 4000);
     EXPECT_EQ(files.create(*volume), 4000u);
+    ASSERT_TRUE(reader.joinable());
     reader.join();
     EXPECT_EQ(found, Errc::stale);
     EXPECT_TRUE(std::ranges::any_of(files.handles,
                                     [&](const Handle& made) { return made.inode == stale.inode; }));
     volume.expect_equal_image();
+    volume.close_and_check();
+}
+
+/// Where a block group held blocks of directories and then inodes, no inode is found that the batch
+/// has not made.
+TEST(ReplicaBatches, FindNoInodesInUsedBlockGroups) {
+    ListingVolume volume(256 * mib);
+    const core::Store& store = volume.volume.inside().store();
+    const Handle large = make_directory(*volume, volume->root(), "large");
+    Names old(large, 60'000, std::string(100, 'n'));
+    EXPECT_EQ(old.create(*volume), old.names.size());
+    volume.expect_equal_image();
+    Removal removal;
+    EXPECT_EQ(volume->remove_tree(anybody, volume->root(), "large", removal), Errc::ok);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    EXPECT_EQ(volume->sync(), Errc::ok);
+    const auto count_frames = [&](format::FrameKind kind) {
+        u64 count = 0;
+        for (u64 frame = 0; frame < store.state->metadata_frames_end; ++frame) {
+            const u64* const resident = store.resident + frame * (format::blocks_per_frame / 64);
+            if (core::kind_of(store, frame) == kind && core::has_bit(resident)) ++count;
+        }
+        return count;
+    };
+    EXPECT_GT(count_frames(format::FrameKind::free), 8u);
+    for (u32 i = 0; i < 12; ++i) {
+        Names files(volume->root(), 8'000, "file" + std::to_string(i) + '.');
+        EXPECT_EQ(files.create(*volume), files.names.size());
+        u64 found = 0;
+        const u64 end = store.state->metadata_frames_end * format::inodes_per_frame;
+        for (u64 number = 0; number < end; ++number) {
+            if (number % format::inodes_per_frame >= format::inodes_per_block &&
+                core::is_inode_slot(store, number))
+                found += core::inode_at(store, number).at->generation != 0 ? 1 : 0;
+        }
+        EXPECT_EQ(found, volume->statistics().inodes_used);
+    }
+    EXPECT_LT(count_frames(format::FrameKind::free), 4u);
     volume.close_and_check();
 }
 

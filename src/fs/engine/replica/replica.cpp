@@ -194,7 +194,7 @@ void Replica::stage_block(u64 at) const {
 /// The memory of a marked block; null if the image drops it: a block that is not in use is marked
 /// again by the operation that takes it, and one that is not resident by the thread that loads it.
 /// The image must not keep it: a handle of an inode that is gone may lead there once the frame is
-/// used for inodes again, of which only resident blocks are wiped.
+/// used for inodes again, of which only resident blocks are wiped or taken out of memory.
 const format::Block* Replica::source_of(u64 place) const {
     if (ops::is_table_place(store_, place)) {
         const u64 index = (place - store_.frame_table_offset) / format::block_size;

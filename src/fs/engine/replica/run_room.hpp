@@ -16,7 +16,7 @@ namespace warren {
 struct FreeNumbers {
     u64 frame;
     u64 slots[core::bitmap_words];
-    /// Bits of the frame's blocks that have no inode yet and are not in memory on the host, which
+    /// Bits of the frame's blocks that hold no inode and are not in memory on the host, which
     /// reserves them. All their numbers are among these.
     u64 new_blocks[format::blocks_per_frame / 64];
 

@@ -3,9 +3,11 @@
 #include "fs/engine/replica/taken_room.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/clear_line.hpp"
 #include "fs/core/held_frames.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/show_block.hpp"
@@ -29,6 +31,20 @@ format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
 void need(ops::BatchWindow& window, u64 place) {
     WARREN_CHECK(window.needed_count < ops::needed_places_max);
     window.needed_places[window.needed_count++] = place;
+}
+
+/// Takes the blocks of a claimed frame out of memory if it can, else fills them with zeros. No
+/// inode exists there afterwards.
+void clear_frame(core::Operation<ThreadTeam>& op, u64 frame) {
+    const core::Store& store = op.store;
+    constexpr u64 words = format::blocks_per_frame / 64;
+    if (!core::has_bit(store.resident + frame * words)) return;
+    if (!ops::forget_blocks(store, frame)) return ops::wipe_resident_blocks(op, frame);
+    auto* const slots = reinterpret_cast<format::Inode*>(store.base + frame * format::frame_size);
+    static_assert(offsetof(format::Inode, generation) < line_bytes);
+    for (u64 i = 0; i < format::inodes_per_frame; ++i)
+        clear_line(&slots[i]);
+    fence_cleared_lines();
 }
 
 }  // namespace
@@ -138,7 +154,7 @@ Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::Bat
 Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
-    if (!ops::forget_blocks(store_, frame)) ops::wipe_resident_blocks(op, frame);
+    clear_frame(op, frame);
     ops::show_block(store_, frame * format::frame_size, zeros);  // its bitmap
     Errc code = Errc::retry;
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
@@ -163,6 +179,7 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}, {}});
     for (u32 w = 0; w < core::bitmap_words && count > 0; ++w)
         count -= std::min(count, take_in_word(numbers, w, count, window));
+    if (std::ranges::count(numbers.slots, u64{0}) == core::bitmap_words) numbers_.pop_back();
     return window.needed_count == 0 ? Errc::ok : Errc::need_block;
 }
 
@@ -177,12 +194,13 @@ u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWind
 }
 
 /// Of a block that is in memory it takes at most `wanted` numbers, of one that is not all or none.
+/// Takes nothing once a block is needed, for then nothing is kept.
 u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::BatchWindow& window) {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
     const u32 w = static_cast<u32>(block * format::inodes_per_block / 64);
-    const u64 shift = block * format::inodes_per_block % 64;
-    constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
-    const u64 free = core::free_slots(bitmap, w) & one_block << shift;
+    const u64 all = ((u64{1} << format::inodes_per_block) - 1)
+                    << block * format::inodes_per_block % 64;
+    const u64 free = core::free_slots(bitmap, w) & all;
     if (free == 0) return 0;
     const u64 place = into.frame * format::frame_size + block * format::block_size;
     const auto need_block = [&] {
@@ -190,16 +208,20 @@ u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::Batc
         return u64{0};
     };
     const bool is_here = core::is_resident(store_, place);
-    if (!is_here && free != one_block << shift) return need_block();
+    if (!is_here && free != all) return need_block();
+    if (window.needed_count != 0) return 0;
     const u64 asked =
-        is_here ? core::lowest_bits(free, static_cast<u32>(std::min<u64>(wanted, 64))) : free;
+        is_here ? core::lowest_bits(free, static_cast<u32>(std::min<u64>(wanted, 64))) : all;
     const u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
-    // No inode of it is in use, so nothing but the run needs it.
-    if (!is_here && held == asked && ops::begin_showing(store_, place)) {
-        into.new_blocks[block / 64] |= u64{1} << block % 64;
-    } else if (!core::is_resident(store_, place)) {
-        core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held});
-        return need_block();
+    if (!is_here) {
+        // With all numbers held no inode can appear there, so nothing but the run needs the block.
+        const bool is_reserved = held == all && ops::begin_showing(store_, place);
+        if (is_reserved) {
+            into.new_blocks[block / 64] |= u64{1} << block % 64;
+        } else if (!core::is_resident(store_, place)) {  // another thread may be loading it
+            core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held});
+            return need_block();
+        }
     }
     into.slots[w] |= held;
     return static_cast<u64>(hd::popcount(held));
