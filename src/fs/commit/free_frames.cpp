@@ -30,9 +30,10 @@ void give_back_free_frames(const core::Store& store) {
         if (relaxed_load(store.state->free_frames) < free_frames_min) return;
         if (!core::claim_data_frame_at(store, frame)) continue;
         // If madvise() fails, only the memory is not freed: no block there is resident.
-        if (ops::forget_blocks(store, frame))
+        if (ops::forget_blocks(store, frame)) {
             static_cast<void>(madvise(store.base + frame * format::frame_size, format::frame_size,
                                       MADV_DONTNEED));
+        }
         core::unclaim_frame(store, frame);
     }
 }

@@ -8,7 +8,8 @@
 
 namespace warren::core {
 
-inline constexpr u64 stripes_at_once = 4096;  // that a thread locks or unlocks, if all are
+/// How many a thread takes at a time when threads lock or unlock all of them together.
+inline constexpr u64 stripes_at_once = 4096;
 
 inline void lock_frozen_stripe(const Store& store, u64 stripe) {
     const u64 version = relaxed_load(store.versions[stripe]);

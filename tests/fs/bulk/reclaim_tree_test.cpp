@@ -86,6 +86,29 @@ TEST(ReclaimTree, LeftoversStayWithTheirDirectory) {
     reclaimed.finish(7);
 }
 
+/// A damaged directory may name an inode that does not exist. Its block is not asked for, which
+/// another thread may have reserved until the step ends.
+TEST(ReclaimTree, ANumberInUseByNoInodeIsDamage) {
+    const auto disk = make_memory_disk(64 * mib);
+    InsideVolume inside(*disk);
+    make_directory(*inside, inside->root(), "one");  // loads the bitmap
+    const core::Store& store = inside.inside().store();
+    const u64 number = store.root_inode + 200 * format::inodes_per_block;
+    const u64 place = number * format::inode_size;
+    ASSERT_FALSE(core::is_resident(store, place));
+    ops::FreeTally tally;
+    const auto look = [&] { return ops::free_by_lane(store, number, false, {}, tally); };
+    EXPECT_EQ(look(), ops::LaneFate::damaged);
+    // With an inode, the block is needed.
+    const core::InodeBit bit = core::inode_bit(number);
+    u64& used =
+        reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place)->used[bit.word];
+    used |= bit.mask;
+    EXPECT_EQ(look(), ops::LaneFate::absent);
+    used &= ~bit.mask;
+    EXPECT_EQ(tally.inodes, 0u);
+}
+
 constexpr core::Credentials anyone{.check = false};
 
 /// A client that has a handle of a directory may try to create a name in it at any moment.
