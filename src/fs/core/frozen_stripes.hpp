@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "fs/core/store.hpp"
+#include "team/team.hpp"
 
 namespace warren::core {
 
