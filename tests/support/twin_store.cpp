@@ -73,7 +73,8 @@ void TwinStore::fill_block(u64 place, const format::Block* from) {
 void TwinStore::show_block(u64 place) {
     const std::lock_guard lock(mutex_);
     const auto& block = *reinterpret_cast<const format::Block*>(host_->base + place);
-    ops::show_block(memory_.store(), place, block);
+    const core::Store& mine = memory_.store();
+    ops::show_block(mine, place, core::kind_of(mine, place / format::frame_size), block);
 }
 
 void TwinStore::prepare_inode_frame(u64 frame) {

@@ -252,7 +252,7 @@ Errc MetaLoader::put(Read& read) {
     if (kind != read.expected.kind) return Errc::retry;
     if (read.buffer != nullptr) return put_into(*read.buffer, read);
     if (store_.heads == nullptr) {
-        ops::show_block(store_, read.place, *read.block);
+        ops::show_block(store_, read.place, kind, *read.block);
         return Errc::ok;
     }
     WARREN_LET(head, find_victim());

@@ -53,7 +53,7 @@ void MetaLoader::show_unwritten(u64 place) {
     for (u64 at = place + format::block_size; at < end; at += format::block_size) {
         const Result<Expected> expected = expect(at);
         if (expected && !expected->is_written && find_read(at, nullptr) == nullptr)
-            ops::show_block(store_, at, zeros);
+            ops::show_block(store_, at, expected->kind, zeros);
     }
 }
 

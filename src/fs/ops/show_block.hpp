@@ -31,13 +31,12 @@ WARREN_HD inline void end_reservation(const Store& store, u64 place) {
 }
 
 /// Whether the caller must fill the block at `place` and then call end_showing(), or give it up by
-/// end_reservation(). If so, the block is not resident, and is reserved until then. One lane.
-WARREN_HD inline bool begin_showing(const Store& store, u64 place) {
-    const u64 frame = place / format::frame_size;
-    const FrameKind kind = kind_of(store, frame);
+/// end_reservation(). If so, the block is not resident, its frame still has the kind for which the
+/// caller has its contents, and it is reserved until then. One lane.
+WARREN_HD inline bool begin_showing(const Store& store, u64 place, FrameKind kind) {
     if (!reserve_as_it_is(store, place)) return false;
-    // From here on a frame without inodes cannot be freed; but it may have been freed before that
-    // and have another kind now.
+    // From here on a frame that is free, or becomes so, gets no other kind.
+    const u64 frame = place / format::frame_size;
     if (!is_resident(store, place) && kind_of(store, frame) == kind) return true;
     end_reservation(store, place);
     return false;
@@ -50,10 +49,11 @@ WARREN_HD inline void end_showing(const Store& store, u64 place) {
     end_reservation(store, place);
 }
 
-/// Makes `from` the resident block at `place`, unless a block there is resident or reserved. One
-/// lane.
-WARREN_HD inline void show_block(const Store& store, u64 place, const format::Block& from) {
-    if (!begin_showing(store, place)) return;
+/// Makes `from` the resident block at `place`, unless a block there is resident or reserved, or its
+/// frame is not of `kind` any more. One lane.
+WARREN_HD inline void show_block(const Store& store, u64 place, FrameKind kind,
+                                 const format::Block& from) {
+    if (!begin_showing(store, place, kind)) return;
     auto& block = *reinterpret_cast<format::Block*>(store.base + place);
     for (u32 i = 0; i < format::block_size / 8; ++i)
         relaxed_store(block.words[i], relaxed_load(from.words[i]));

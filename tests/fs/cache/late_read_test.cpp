@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fs/core/allocator.hpp"
+#include "fs/ops/show_block.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/holding_disk.hpp"
 #include "tests/support/memory_volume.hpp"
@@ -162,7 +163,19 @@ TEST_P(LateReadInPlace, ofABlockThatIsBeingGivenToAnotherIsDropped) {
     core::unreserve(store, place_, 1);
 }
 
-TEST_P(LateReadInPlace, ofABlockThatIsFreeChangesNothingForWhoIsGivenIt) {
+TEST_P(LateReadInPlace, isNotShownInAFrameThatHasAnotherKindByNow) {
+    auto late = read_while_it_goes();
+    const core::Store& store = implementation_->store();
+    const format::Block old{};
+    ops::show_block(store, place_, format::FrameKind::inodes, old);
+    EXPECT_FALSE(core::is_resident(store, place_));
+    ops::show_block(store, place_, format::FrameKind::metadata, old);
+    EXPECT_TRUE(core::is_resident(store, place_));
+    disk_.let_go(place_);
+    expect_late(late);
+}
+
+TEST_P(LateReadInPlace, ofABlockThatIsFreeChangesNothingForItsNextOwner) {
     auto late = read_while_it_goes();
     disk_.let_go(place_);
     expect_late(late);

@@ -155,7 +155,7 @@ Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
     clear_frame(op, frame);
-    ops::show_block(store_, frame * format::frame_size, zeros);  // its bitmap
+    ops::show_block(store_, frame * format::frame_size, FrameKind::free, zeros);  // its bitmap
     Errc code = Errc::retry;
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
         code = ops::start_wiped_inode_frame(op, frame);
@@ -215,7 +215,7 @@ u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::Batc
     const u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
     if (!is_here) {
         // With all numbers held no inode can appear there, so nothing but the run needs the block.
-        const bool is_reserved = held == all && ops::begin_showing(store_, place);
+        const bool is_reserved = held == all && ops::begin_showing(store_, place, FrameKind::inodes);
         if (is_reserved) {
             into.new_blocks[block / 64] |= u64{1} << block % 64;
         } else if (!core::is_resident(store_, place)) {  // another thread may be loading it

@@ -13,7 +13,10 @@ constexpr u32 threads_per_block = 256;
 /// ops::show_block() by one block of threads.
 __global__ void publish_kernel(core::Store store, u64 place, const format::Block* from) {
     __shared__ bool is_due;
-    if (threadIdx.x == 0) is_due = ops::begin_showing(store, place);
+    if (threadIdx.x == 0) {
+        const format::FrameKind kind = core::kind_of(store, place / format::frame_size);
+        is_due = ops::begin_showing(store, place, kind);
+    }
     __syncthreads();
     if (!is_due) return;
     auto* target = reinterpret_cast<u64*>(store.base + place);
