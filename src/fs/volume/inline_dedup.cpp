@@ -75,10 +75,14 @@ class InlineDedup::Writing {
     Errc take(const DedupStep::Candidate& candidate) {
         if (candidate.at < written_) return Errc::ok;
         if (candidate.is_zero) return zero_from(candidate.at);
-        const Result<bool> is_shared = share_around(candidate.at, candidate.found);
-        if (is_shared && !*is_shared)
+        // Once more: an earlier candidate may have replaced the entry. A right entry stays even if
+        // its run is too short: that of a later block would be shorter.
+        FileBlock found;
+        if (!dedup_.index_.find(candidate.digest, found)) return Errc::ok;
+        const Result<bool> is_right = share_around(candidate.at, found);
+        if (is_right && !*is_right)
             dedup_.index_.put(candidate.digest, {file_.inode, candidate.at / block_size});
-        return is_shared.code();
+        return is_right.code();
     }
 
     Errc zero_from(u64 from) {
@@ -103,8 +107,8 @@ class InlineDedup::Writing {
         return to;
     }
 
-    /// Shares the run around byte `at` with the file that contains `found`. False if there is no
-    /// run to share.
+    /// Shares the run around byte `at` with the file that contains `found`, if it is long enough.
+    /// False if the block is not there, or if that file is in use.
     Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.attributes_of(found.inode);
         // The index may be out of date, here and below.
@@ -118,11 +122,12 @@ class InlineDedup::Writing {
         }
         const Result<Attributes> source = volume_.attributes(range.source);
         if (!source || !find_run(range, source->size)) return false;
+        if (range.length == 0) return true;
         dedup_.found_.fetch_add(1, std::memory_order_relaxed);
         const u64 stop = range.target_offset + range.length;
         const bool is_whole = range.target_offset == 0 && ends_file() && stop == end() &&
                               range.offset == 0 && source->size == stop;
-        if (range.length < run_bytes_min && !is_whole) return false;
+        if (range.length < run_bytes_min && !is_whole) return true;
         WARREN_TRY(write_until(range.target_offset));
         u64 shared = 0;
         const Errc code = share_blocks(volume_, range, shared);
@@ -134,12 +139,12 @@ class InlineDedup::Writing {
     }
 
     /// Extends an empty range to the elements before and behind it that are equal in the write and
-    /// in the range's source. False if there are none, or if they cannot be read.
+    /// in the part of its source that can be shared. False if the first one is not equal.
     bool find_run(SharedRange& range, u64 source_size) const {
         // In the file itself, only bytes before the write can be shared.
         const bool is_own = range.source.inode == file_.inode;
         const u64 source_end = is_own ? offset_ / block_size * block_size : source_size;
-        if (range.offset >= source_end) return false;
+        if (range.offset >= source_end) return is_own;
         u64 limit = std::min(end() - range.target_offset, source_end - range.offset);
         // A part of a block is shared only if both files end with it.
         const bool ends_both = ends_file() && range.target_offset + limit == end() &&
@@ -259,13 +264,12 @@ bool InlineDedup::look_up(Handle file, u64 offset, std::span<const std::byte> so
         next.is_zero = false;
         if (i < count && at == anchors[i] * block_size) {
             next.digest = digests[i++];
-            const bool is_found = index_.find(next.digest, next.found);
+            FileBlock found;
             // In the file itself, only bytes before the write can be shared.
-            if (is_found &&
-                (next.found.inode != file.inode || next.found.block < begin / block_size))
-                ++step.count;
-            else
+            if (!index_.find(next.digest, found))
                 index_.put(next.digest, {file.inode, next.at / block_size});
+            else if (found.inode != file.inode || found.block < begin / block_size)
+                ++step.count;
         } else if (at >= zeros_end && is_all_zero(block(at))) {
             for (zeros_end = at; zeros_end < piece.size() && is_all_zero(block(zeros_end));)
                 zeros_end += block_size;

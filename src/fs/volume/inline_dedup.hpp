@@ -21,7 +21,6 @@ struct DedupStep {
         u64 at;        // the block's first byte in the file
         bool is_zero;  // a run of zeros begins here, and the rest is not set
         DedupDigest digest;
-        FileBlock found;
     };
     u64 end;  // of the step, in the file
     u64 count;

@@ -107,6 +107,26 @@ TEST_P(Deduplicated, RunsAreFoundWhereverBlocksBegin) {
     volume_.close_and_check();
 }
 
+TEST_P(Deduplicated, EqualBlocksAreSharedInOneRun) {
+    const Bytes bytes(32 * run, std::byte{1});
+    const Handle first = open_with("first", bytes);
+    const auto make_copy = [&](const std::string& name) {
+        const DedupStatistics before = volume_->dedup_statistics();
+        const Handle copy = open_with(name, bytes);
+        EXPECT_EQ(contents(*volume_, copy), bytes);
+        EXPECT_EQ(shared() - before.shared_bytes, bytes.size()) << name;
+        EXPECT_EQ(volume_->dedup_statistics().found - before.found, 1u) << name;
+        return copy;
+    };
+    EXPECT_EQ(volume_->release(make_copy("second")), Errc::ok);
+    EXPECT_EQ(volume_->release(first), Errc::ok);
+    for (const char* name : {"first", "second"})
+        ASSERT_EQ(volume_->unlink({}, volume_->root(), name), Errc::ok);
+    open_with("third", bytes);  // the index names the first file
+    make_copy("fourth");
+    volume_.close_and_check();
+}
+
 TEST_P(Deduplicated, ShortRunsAreWrittenAndShortFilesShared) {
     const Bytes bytes = random_bytes(random_, run);
     open_with("first", bytes);
