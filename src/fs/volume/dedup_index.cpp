@@ -29,8 +29,19 @@ DedupIndex::Entry* DedupIndex::group_of(const DedupDigest& digest) const {
     return entries_.as<Entry>() + (digest.words[1] & (groups_ - 1)) * group_entries;
 }
 
+/// group_of(), after which its memory is a page of its own. Reading first would map the page of
+/// zeros, and the kernel interrupts all cores when a write then replaces that.
+DedupIndex::Entry* DedupIndex::touch(const DedupDigest& digest) const {
+    Entry* const group = group_of(digest);
+    u64 zero = 0;
+    // Changes nothing, but counts as a write.
+    device_atomic<u64>(group->words[0])
+        .compare_exchange_strong(zero, 0, std::memory_order_relaxed, std::memory_order_relaxed);
+    return group;
+}
+
 bool DedupIndex::find(const DedupDigest& digest, FileBlock& found) const {
-    const Entry* const group = group_of(digest);
+    const Entry* const group = touch(digest);
     const u64 tag = tag_of(digest);
     for (u64 i = 0; i < group_entries; ++i) {
         const u64 first = relaxed_load(group[i].words[0]);
@@ -57,7 +68,7 @@ void DedupIndex::put_if_free(const DedupDigest& digest, const FileBlock& at) {
 
 /// The entry with this digest, otherwise an empty one, otherwise `other`.
 DedupIndex::Entry* DedupIndex::find_place(const DedupDigest& digest, Entry* other) const {
-    Entry* const group = group_of(digest);
+    Entry* const group = touch(digest);
     const u64 tag = tag_of(digest);
     for (u64 i = group_entries; i-- > 0;) {
         const u64 first = relaxed_load(group[i].words[0]);

@@ -45,6 +45,7 @@ class DedupIndex {
     static constexpr u64 group_bytes = group_entries * sizeof(Entry);
 
     Entry* group_of(const DedupDigest& digest) const;
+    Entry* touch(const DedupDigest& digest) const;
     Entry* find_place(const DedupDigest& digest, Entry* other) const;
     static void put_in(Entry* place, const DedupDigest& digest, const FileBlock& at);
 

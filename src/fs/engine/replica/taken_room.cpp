@@ -215,7 +215,8 @@ u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::Batc
     const u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
     if (!is_here) {
         // With all numbers held no inode can appear there, so nothing but the run needs the block.
-        const bool is_reserved = held == all && ops::begin_showing(store_, place, FrameKind::inodes);
+        const bool is_reserved =
+            held == all && ops::begin_showing(store_, place, FrameKind::inodes);
         if (is_reserved) {
             into.new_blocks[block / 64] |= u64{1} << block % 64;
         } else if (!core::is_resident(store_, place)) {  // another thread may be loading it
