@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two engines run the same random operations on volumes that began as copies of each other: the CPU
-// engine, and the one that WARREN_TEST_ENGINE names (cuda on a machine with a GPU; without it the
-// CPU's commands). After each operation both must have given the same answer; from time to time
-// both volumes are compared with the model, checked, and swapped between the engines.
+// Three engines run the same random operations on volumes that began as copies of each other: the
+// CPU engine, the one that WARREN_TEST_ENGINE names (cuda on a machine with a GPU; without it the
+// CPU's commands), and the CPU engine with a replica that carries out all bulk commands it can (the
+// GPU's; without one a replica in the host's memory). After each operation all must have given the
+// same answer; from time to time the volumes are compared with the model, checked, and exchanged
+// between the engines.
 //
 // WARREN_TEST_ENGINE=cuda WARREN_SEED=1 test_fs --gtest_filter='TwinEnginesLong.*' repeats a run;
 // WARREN_OPERATIONS sets its length.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
 #include "tests/support/fault_disk.hpp"
+#include "tests/support/host_reader.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
 #include "tests/support/sanitized.hpp"
@@ -30,19 +34,36 @@ struct TwinPlan {
     Dedup dedup = Dedup::off;
 };
 
-/// One of the two volumes, and its state in the test.
+constexpr std::string_view with_replica = "cpu with a replica";
+
+/// One of the volumes, and its state in the test.
 class Twin {
  public:
     Twin(std::unique_ptr<MemoryDisk> disk, const TwinPlan& plan)
         : disk_(std::move(disk)), plan_(plan) {}
 
     bool open(const std::string& engine) {
+        const bool is_on_gpu = engine_of_its_own() == "cuda";
+        const bool has_replica = engine == with_replica;
+        OpenOptions options{.workers = 2, .dedup = plan_.dedup};
+        if (has_replica && is_on_gpu) options.device_memory_bytes = gib;
         Failure failure;
-        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), engine,
-                                 {.workers = 2, .dedup = plan_.dedup}, failure, plan_.hash_mask);
+        VolumeImplementation* inside = nullptr;
+        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_),
+                                 !has_replica ? engine
+                                 : is_on_gpu  ? "auto"
+                                              : "cpu",
+                                 options, failure, plan_.hash_mask,
+                                 [&](VolumeImplementation& volume) { inside = &volume; });
         EXPECT_TRUE(volume_) << failure.message;
-        if (volume_ != nullptr && driver_ != nullptr) driver_->set_volume(*volume_);
-        return volume_ != nullptr;
+        if (volume_ == nullptr) return false;
+        if (has_replica && !is_on_gpu) host_replica_ = std::make_unique<HostReplicaOf>(*inside);
+        replica_ = has_replica ? inside->replica() : nullptr;
+        EXPECT_EQ(replica_ != nullptr, has_replica) << inside->engine_note();
+        if (has_replica == (replica_ == nullptr)) return false;
+        if (has_replica) replica_->use_only(Side::replica);
+        if (driver_ != nullptr) driver_->set_volume(*volume_);
+        return true;
     }
     void start(u64 seed) {
         driver_ = std::make_unique<RandomOperations>(*volume_, seed, plan_.random);
@@ -50,6 +71,7 @@ class Twin {
     /// Closes and checks the volume. False if anything is wrong.
     bool close() {
         deduplicated_bytes_ += volume_->dedup_statistics().shared_bytes;
+        if (replica_ != nullptr) by_replica_ += replica_->statistics().by_replica;
         const Errc closed = volume_->close();
         EXPECT_EQ(closed, Errc::ok);
         volume_.reset();
@@ -58,12 +80,17 @@ class Twin {
 
     RandomOperations& driver() { return *driver_; }
     u64 deduplicated_bytes() const { return deduplicated_bytes_; }
+    /// The number of bulk commands that a replica has carried out.
+    u64 by_replica() const { return by_replica_; }
 
  private:
     std::unique_ptr<MemoryDisk> disk_;
     const TwinPlan plan_;
-    u64 deduplicated_bytes_ = 0;  // until it was closed last
+    u64 deduplicated_bytes_ = 0;  // both until it was closed last
+    u64 by_replica_ = 0;
+    std::unique_ptr<HostReplicaOf> host_replica_;  // outlives the volume
     std::unique_ptr<Volume> volume_;
+    ReplicaQueries* replica_ = nullptr;
     std::unique_ptr<RandomOperations> driver_;
 };
 
@@ -73,11 +100,10 @@ class Twins {
         : seed_(seed),
           plan_(plan),
           random_(seed + 1),
-          engines_{"cpu", test_engine_name("commands")} {
-        auto disk = make_memory_disk(plan.size_bytes);
-        auto other = disk->copy();
-        twins_[0] = std::make_unique<Twin>(std::move(disk), plan);
-        twins_[1] = std::make_unique<Twin>(std::move(other), plan);
+          engines_{"cpu", test_engine_name("commands"), std::string(with_replica)} {
+        const auto disk = make_memory_disk(plan.size_bytes);
+        for (auto& twin : twins_)
+            twin = std::make_unique<Twin>(disk->copy(), plan);
     }
 
     /// Runs so many operations, or fewer if something goes wrong; returns how many.
@@ -98,40 +124,58 @@ class Twins {
         }
         return finish() ? done : 0;
     }
-    /// Of the one that shared less.
+    /// Of the one that shared least.
     u64 deduplicated_bytes() const {
-        return std::min(twins_[0]->deduplicated_bytes(), twins_[1]->deduplicated_bytes());
+        u64 least = ~u64{0};
+        for (const auto& twin : twins_)
+            least = std::min(least, twin->deduplicated_bytes());
+        return least;
+    }
+    u64 by_replica() const {
+        u64 all = 0;
+        for (const auto& twin : twins_)
+            all += twin->by_replica();
+        return all;
     }
 
  private:
-    bool open() { return twins_[0]->open(engines_[0]) && twins_[1]->open(engines_[1]); }
+    static constexpr u64 count = 3;
+
+    bool open() {
+        for (u64 i = 0; i < count; ++i)
+            if (!twins_[i]->open(engines_[i])) return false;
+        return true;
+    }
 
     bool run_some(u64 operations, u64& done) {
-        RandomOperations& first = twins_[0]->driver();
-        RandomOperations& second = twins_[1]->driver();
         for (u64 i = 0; i < operations; ++i, ++done) {
-            if (!first.act() || !second.act()) return false;
-            if (first.transcript() != second.transcript()) {
-                second.fail("the other engine gave another answer");
+            bool wants_room = false;
+            for (u64 k = 0; k < count; ++k) {
+                RandomOperations& driver = twins_[k]->driver();
+                if (!driver.act()) return false;
+                wants_room = wants_room || driver.wants_room();
+                if (driver.transcript() == twins_[0]->driver().transcript()) continue;
+                driver.fail(engines_[k] + " gave another answer than " + engines_[0]);
                 return false;
             }
-            if (!first.wants_room() && !second.wants_room()) continue;
-            first.make_room();
-            second.make_room();
+            for (u64 k = 0; wants_room && k < count; ++k)
+                twins_[k]->driver().make_room();
         }
         return true;
     }
 
-    bool compare() { return twins_[0]->driver().compare() && twins_[1]->driver().compare(); }
+    bool compare() {
+        return std::ranges::all_of(twins_, [](auto& twin) { return twin->driver().compare(); });
+    }
 
-    /// Closes both volumes and opens each with the other's engine.
+    /// Closes all volumes and opens each with the engine of the next one.
     bool exchange() {
         const bool lets_go = random_.one_in(2);
         for (auto& twin : twins_) {
             if (lets_go) twin->driver().let_all_go();
             if (!twin->close()) return false;
         }
-        std::swap(engines_[0], engines_[1]);
+        std::ranges::rotate(engines_, engines_.begin() + 1);
         return open() && compare();
     }
 
@@ -146,8 +190,8 @@ class Twins {
     const u64 seed_;
     const TwinPlan plan_;
     Random random_;
-    std::string engines_[2];
-    std::unique_ptr<Twin> twins_[2];
+    std::array<std::string, count> engines_;
+    std::array<std::unique_ptr<Twin>, count> twins_;
 };
 
 /// The plan of seed `index`: most plans cover everything, some a single area.
@@ -183,6 +227,7 @@ TwinPlan plan_for(u64 index, Dedup dedup) {
 TEST(TwinEngines, agreeOnEveryAnswer) {
     const Seed seed;
     const u64 operations = (is_sanitized ? 750 : 1500) * test_load();
+    u64 by_replica = 0;
     for (const Dedup dedup : {Dedup::off, Dedup::on}) {
         for (const u64 index : {0, 5, 6, 7}) {
             SCOPED_TRACE(index);
@@ -191,40 +236,48 @@ TEST(TwinEngines, agreeOnEveryAnswer) {
             Twins twins(seed.part(index), plan);
             EXPECT_EQ(twins.run(operations), operations);
             EXPECT_EQ(twins.deduplicated_bytes() > 0, dedup == Dedup::on);
+            by_replica += twins.by_replica();
             if (HasFailure()) return;
         }
     }
+    EXPECT_GT(by_replica, 0u);
 }
 
 /// Runs WARREN_OPERATIONS operations, by default a million, and expects the engines to agree.
-/// Several pairs of twins at once, to keep a GPU busy.
+/// Several parts at once, to keep a GPU busy.
 void run_long(Dedup dedup) {
     const Seed seed;
     constexpr u64 operations_each = 12'500;
     const u64 operations = test_operations(1'000'000);
-    const u64 pairs = (operations + operations_each - 1) / operations_each;
-    const u64 threads = std::min<u64>(pairs, std::max(1u, std::thread::hardware_concurrency() / 4));
+    const u64 parts = (operations + operations_each - 1) / operations_each;
+    const u64 threads = std::min<u64>(parts, std::max(1u, std::thread::hardware_concurrency() / 4));
     std::atomic<u64> next{0};
     std::atomic<u64> done{0};
     std::atomic<u64> deduplicated{0};
+    std::atomic<u64> by_replica{0};
     std::vector<std::thread> workers;
     for (u64 t = 0; t < threads; ++t) {
         workers.emplace_back([&] {
-            for (u64 i = next++; i < pairs && !testing::Test::HasFailure(); i = next++) {
+            for (u64 i = next++; i < parts && !testing::Test::HasFailure(); i = next++) {
                 const u64 part = seed.part(i);
-                SCOPED_TRACE("pair " + std::to_string(i) + ", seed " + std::to_string(part));
+                SCOPED_TRACE("part " + std::to_string(i) + ", seed " + std::to_string(part));
                 Twins twins(part, plan_for(i, dedup));
                 done += twins.run(std::min(operations_each, operations));
                 deduplicated += twins.deduplicated_bytes();
+                by_replica += twins.by_replica();
             }
         });
     }
     for (std::thread& worker : workers)
         worker.join();
-    std::printf("%llu operations, %llu pairs of volumes, engines cpu and %s, %llu MiB shared\n",
-                static_cast<unsigned long long>(done), static_cast<unsigned long long>(pairs),
-                test_engine_name("commands").c_str(),
-                static_cast<unsigned long long>(deduplicated / mib));
+    std::printf(
+        "%llu operations, %llu times three volumes, engines cpu, %s, and %s, which carried out "
+        "%llu bulk commands; %llu MiB shared\n",
+        static_cast<unsigned long long>(done), static_cast<unsigned long long>(parts),
+        test_engine_name("commands").c_str(), with_replica.data(),
+        static_cast<unsigned long long>(by_replica),
+        static_cast<unsigned long long>(deduplicated / mib));
+    EXPECT_GT(by_replica, 0u);
     EXPECT_GE(done, operations);
     EXPECT_EQ(deduplicated > 0, dedup == Dedup::on);
 }
