@@ -66,7 +66,7 @@ Errc TreeCloner::check_target(const Attributes& source, Handle directory, std::s
     WARREN_TRY(api_.check_access(caller_, directory, core::may_write | core::may_execute));
     if (format::is_directory(source.mode)) WARREN_TRY(check_not_below(source.handle, directory));
     if (name.empty()) return Errc::no_entry;  // otherwise reported only after everything is cloned
-    const Result<Attributes> there = api_.lookup(maker_, directory, name);
+    const Result<Attributes> there = api_.lookup(unchecked, directory, name);
     replaces_ = there.code() == Errc::ok;
     if (!replaces_) return there.code() == Errc::no_entry ? Errc::ok : there.code();
     if (!format::is_directory(there->mode) || !format::is_directory(source.mode))
@@ -96,7 +96,7 @@ Errc TreeCloner::check_not_below(Handle source, Handle directory) {
 
 /// Creates the directory in which the clone grows.
 Errc TreeCloner::make_staging() {
-    ops::Command command = command_on(api_.root(), maker_);
+    ops::Command command = command_on(api_.root());
     command.mode = format::type_directory | 0700;
     command.now = now_;
     const Result<Attributes> made = volume_.ask<Verb::create_unnamed>(command);
@@ -147,7 +147,7 @@ Errc TreeCloner::attach(Handle directory, std::string_view name) {
         const Errc code = api_.remove_directory(caller_, directory, name);
         if (code != Errc::ok && code != Errc::no_entry) return code;
     }
-    return api_.rename(maker_, staging_, young_name, directory, name, Rename::no_replace);
+    return api_.rename(unchecked, staging_, young_name, directory, name, Rename::no_replace);
 }
 
 /// Frees the staging directory, with a clone that was not attached. If an error occurs, the next
@@ -166,7 +166,7 @@ void TreeCloner::remove_staging(bool is_empty) {
 bool TreeCloner::is_there(const Scanned& entry) {
     const Handle found = entry.attributes.handle;
     if (static_cast<i32>(found.generation - staging_.generation) < 0) return true;
-    const Result<Attributes> now = api_.lookup(maker_, entry.directory, entry.name);
+    const Result<Attributes> now = api_.lookup(unchecked, entry.directory, entry.name);
     return now && now->handle == found;
 }
 
@@ -209,7 +209,7 @@ Errc TreeCloner::clone_linked(const Attributes& source, Handle directory, std::s
     const std::lock_guard lock(linked_mutex_);
     const auto known = linked_.find(source.handle);
     if (known != linked_.end()) {
-        return api_.link(maker_, known->second, directory, name).code();
+        return api_.link(unchecked, known->second, directory, name).code();
     }
     const Result<Handle> made = clone_inode(source, directory, name);
     if (made) linked_.emplace(source.handle, *made);
@@ -231,8 +231,8 @@ Result<Handle> TreeCloner::clone_inode(const Attributes& source, Handle director
     }
     if (code == Errc::stale) {  // the source is gone, so remove its clone
         static_cast<void>(format::is_directory(source.mode)
-                              ? api_.remove_directory(maker_, directory, name)
-                              : api_.unlink(maker_, directory, name));
+                              ? api_.remove_directory(unchecked, directory, name)
+                              : api_.unlink(unchecked, directory, name));
     }
     return code == Errc::ok ? Result<Handle>(cloned->handle) : code;
 }
@@ -284,7 +284,7 @@ Errc TreeCloner::copy_attributes(Handle source, Handle target) {
         if (!size) return size.code();
         // Attributes that need privileges are skipped for a caller without them.
         const bool is_reserved = name.starts_with("trusted.") || name.starts_with("security.");
-        const Errc code = api_.set_attribute(is_reserved ? caller_ : maker_, target, name,
+        const Errc code = api_.set_attribute(is_reserved ? caller_ : unchecked, target, name,
                                              std::span(value).first(*size));
         const bool may_not = code == Errc::access || code == Errc::not_permitted;
         if (code != Errc::ok && !(is_reserved && may_not)) return code;
@@ -300,7 +300,7 @@ void TreeCloner::set_directory_times() {
         times.which = AttributeChange::accessed | AttributeChange::modified;
         times.new_accessed = directory.accessed;
         times.new_modified = directory.modified;
-        const Errc code = api_.set_attributes(maker_, directory.target, times).code();
+        const Errc code = api_.set_attributes(unchecked, directory.target, times).code();
         if (code != Errc::ok) fail(code, &directory, {});
     });
 }

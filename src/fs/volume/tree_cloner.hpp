@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clones files and whole trees. The clone grows in a staging directory, which has a name only in
 // the orphan directory, and gets its own name at the end by a rename. So no other caller sees it
-// incomplete, and after a crash it is freed like the rest of a removal.
+// incomplete, and after a crash it is freed like the rest of a removal. Below the staging
+// directory, which no other caller sees, the cloner acts without permission checks.
 //
 // The workers that scan the source clone each entry that they find, one inode per operation. For an
 // engine with batches they list the entries, and batches clone them: directories depth by depth,
@@ -101,8 +102,6 @@ class TreeCloner {
     Volume& api_;
     VolumeImplementation& volume_;
     const Caller& caller_;
-    const Caller maker_{.check =
-                            false};  // acts below the staging directory, which no other caller sees
     const i64 now_ = now_nanoseconds();
     Handle staging_;
     bool replaces_ = false;  // the name belongs to an empty directory

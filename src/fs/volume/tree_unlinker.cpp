@@ -15,9 +15,6 @@ using ops::Verb;
 
 namespace {
 
-/// Permission was checked when the tree was detached.
-constexpr Caller nobody{.check = false};
-
 constexpr u32 meddled_max = 1000;        // retries after changes of the tree by other processes
 constexpr u64 directories_at_once = 64;  // more do not increase an engine's parallelism
 
@@ -161,7 +158,8 @@ Errc TreeUnlinker::finish(const Named& one, const ops::Reply& reply) {
 /// Removes the directory (parent, name) name by name, with everything below it.
 Errc TreeUnlinker::take_apart(Handle parent, std::string_view name) {
     for (u32 meddled = 0;; ++meddled) {
-        const Errc removed = remove_as_rm(volume_, nobody, parent, name, removal_);
+        // Permission was checked when the tree was detached.
+        const Errc removed = remove_as_rm(volume_, unchecked, parent, name, removal_);
         if (removed == Errc::no_entry || removed == Errc::stale) return Errc::ok;
         // Another process has added a name, or exchanged a file and a directory, since the names
         // were read: try again.

@@ -50,28 +50,15 @@ inline core::Credentials credentials_of(const Caller& caller) {
             caller.umask,         caller.check};
 }
 
-/// Sets the handle of a command that is run without permission checks.
-inline void set_subject(ops::Command& command, Handle handle) {
-    command.caller.check = false;
-    command.handle = handle;
-}
-inline void set_subject(ops::Command& command, Handle handle, const Caller& caller) {
-    command.caller.user = caller.user;
-    command.caller.group = caller.group;
-    command.caller.groups = caller.groups.data();
-    command.caller.group_count = static_cast<u32>(caller.groups.size());
-    command.caller.umask = caller.umask;
-    command.caller.check = caller.check;
+/// Acts without permission checks.
+inline constexpr Caller unchecked{.check = false};
+
+inline void set_subject(ops::Command& command, Handle handle, const Caller& caller = unchecked) {
+    command.caller = credentials_of(caller);
     command.handle = handle;
 }
 
-/// A command on `handle`, run without permission checks.
-inline ops::Command command_on(Handle handle) {
-    ops::Command command;
-    set_subject(command, handle);
-    return command;
-}
-inline ops::Command command_on(Handle handle, const Caller& caller) {
+inline ops::Command command_on(Handle handle, const Caller& caller = unchecked) {
     ops::Command command;
     set_subject(command, handle, caller);
     return command;
