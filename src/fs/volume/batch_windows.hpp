@@ -72,58 +72,29 @@ inline ops::BatchHeader header_of(const Caller& caller) {
     return header;
 }
 
-/// Items of one kind, and their results.
-template <class Item, class Answer>
-struct Request {
-    VolumeImplementation& volume;
-    const Caller& caller;
-    std::span<const Item> items;
-    std::span<Answer> answers;
-    const ByCommands<Item, Answer>& by_commands;
-    u64& answered;                  // of the whole request, counted from the first item on
-    u64 call_items = items.size();  // of the whole request
-
-    Request part(u64 begin, u64 count) const {
-        return {volume,
-                caller,
-                items.subspan(begin, count),
-                answers.subspan(begin, count),
-                by_commands,
-                answered,
-                call_items};
-    }
-    /// Runs all items as commands.
-    void give() const {
-        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case memory runs out
-        answered += items.size();
-        by_commands(items, answers);
-    }
-};
-
-/// Runs the items that a window has left as commands, and stores the results.
-template <class Item, class Answer>
-void give_left_over(const Request<Item, Answer>& request, const Errc* codes, u64 begin, u64 end) {
-    std::vector<u64> left;
+/// Answers the items whose numbers are `some` by `run(items, answers)`.
+template <class Item, class Answer, class Run>
+void answer_some(const Request<Item, Answer>& request, const std::vector<u64>& some,
+                 const Run& run) {
+    if (some.empty()) return;
     std::vector<Item> items;
-    for (u64 i = begin; i < end; ++i) {
-        if (codes[i] != Errc::retry) continue;
-        left.push_back(i);
+    items.reserve(some.size());
+    for (const u64 i : some)
         items.push_back(request.items[i]);
-    }
-    if (left.empty()) return;
     std::vector<Answer> answers(items.size(), Answer(Errc::no_memory));
-    static_cast<void>(or_no_memory([&] { request.by_commands(items, answers); }));
-    for (std::size_t i = 0; i < left.size(); ++i)
-        request.answers[left[i]] = answers[i];
+    static_cast<void>(or_no_memory([&] { run(items, answers); }));
+    for (std::size_t i = 0; i < some.size(); ++i)
+        request.answers[some[i]] = answers[i];
 }
 
 /// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
 /// word)` writes item i; `answer(memory, i)` returns its result on success. `hold`: see
 /// run_windows().
-template <class Item, class Answer, class Pack, class AnswerOf, class Hold = NoLocks>
-Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker& packer,
-                   ops::BatchShape shape, const ops::BatchHeader& header, const Pack& pack,
-                   const AnswerOf& answer, const Hold& hold = {}) {
+template <class Item, class Answer, class Pack, class AnswerOf, class Hold>
+Progress run_measured(ItemBatches& batches, const Request<Item, Answer>& request,
+                      BatchPacker& packer, ops::BatchShape shape, const ops::BatchHeader& header,
+                      const Pack& pack, const AnswerOf& answer, const Hold& hold) {
+    shape.items = request.items.size();
     shape.call_items = std::min(request.call_items, ops::batch_items_max);
     const Result<ops::BatchMemory> opened = batches.open_batch(shape);
     if (!opened) return {0, shape.items};
@@ -144,9 +115,23 @@ Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, B
             }
         });
         request.answered += end - begin;
-        give_left_over(request, memory.codes, begin, end);
+        std::vector<u64> left;
+        for (u64 i = begin; i < end; ++i) {
+            if (memory.codes[i] == Errc::retry) left.push_back(i);
+        }
+        answer_some(request, left, request.by_commands);
     };
     return run_windows(request.volume, batches, header, shape.items, finish, hold);
+}
+
+/// As run_measured(); `words(i)` returns the number of words for the names of item i.
+template <class Item, class Answer, class Words, class Pack, class AnswerOf, class Hold = NoLocks>
+Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, ops::BatchKind kind,
+                   const ops::BatchHeader& header, const Words& words, const Pack& pack,
+                   const AnswerOf& answer, const Hold& hold = {}) {
+    BatchPacker packer(request.volume.thread_pool(), request.items.size());
+    const ops::BatchShape shape{.kind = kind, .name_words = packer.measure(words)};
+    return run_measured(batches, request, packer, shape, header, pack, answer, hold);
 }
 
 /// Runs the first items by batches of at most `part` items, until fewer than `items_min` are left

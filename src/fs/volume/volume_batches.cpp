@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,17 +22,6 @@
 namespace warren {
 namespace {
 
-/// The shape of a batch of items with one name each.
-template <class Item, class Answer>
-ops::BatchShape measure(ops::BatchKind kind, const Request<Item, Answer>& request,
-                        BatchPacker& packer) {
-    ops::BatchShape shape;
-    shape.kind = kind;
-    shape.items = request.items.size();
-    shape.name_words = packer.measure([&](u64 i) { return words_of(request.items[i].name); });
-    return shape;
-}
-
 /// Whether a batch can create `one`: it does not support symbolic links and devices, and all items
 /// must have the same references as `first`.
 bool is_plain(const CreateOptions& one, const CreateOptions& first) {
@@ -41,11 +29,6 @@ bool is_plain(const CreateOptions& one, const CreateOptions& first) {
            one.open == first.open && !format::is_device(one.mode) && ops::can_be_made(one.mode) &&
            !format::is_symlink(one.mode);
 }
-
-using Creations = Request<Creation, Result<Attributes>>;
-using Moves = Request<Move, Errc>;
-using Unlinks = Request<Unlink, Errc>;
-using Lookups = Request<Lookup, Result<Attributes>>;
 
 Progress create_batch(ItemBatches& batches, const Creations& request) {
     const std::span<const Creation> creations = request.items;
@@ -60,7 +43,6 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
     };
     ops::BatchShape shape;
     shape.kind = ops::BatchKind::create;
-    shape.items = creations.size();
     shape.name_words = packer.measure([&](u64 i) {
         const Creation& one = creations[i];
         if (!is_plain(one.options, options)) note(has_others);
@@ -77,23 +59,18 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
         memory.operands[i] = pack_operand(memory.names, one.directory, one.name, word);
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
     };
-    return run_batch(
-        batches, request, packer, shape, header, pack, [&](const ops::BatchMemory& memory, u64 i) {
-            return ops::made_attributes(memory.made[i], header, creations[i].directory.inode);
-        });
+    const auto answer = [&](const ops::BatchMemory& memory, u64 i) {
+        return ops::made_attributes(memory.made[i], header, creations[i].directory.inode);
+    };
+    return run_measured(batches, request, packer, shape, header, pack, answer, NoLocks());
 }
 
 Progress move_batch(ItemBatches& batches, const Moves& request) {
     const std::span<const Move> moves = request.items;
-    BatchPacker packer(request.volume.thread_pool(), moves.size());
     const auto second_name = [&](u64 i) {
         return moves[i].name == moves[i].new_name ? std::string_view() : moves[i].new_name;
     };
-    ops::BatchShape shape;
-    shape.kind = ops::BatchKind::move;
-    shape.items = moves.size();
-    shape.name_words =
-        packer.measure([&](u64 i) { return words_of(moves[i].name) + words_of(second_name(i)); });
+    const auto words = [&](u64 i) { return words_of(moves[i].name) + words_of(second_name(i)); };
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const Move& one = moves[i];
         ops::BatchOperand* operands = memory.operands + 2 * i;
@@ -103,32 +80,30 @@ Progress move_batch(ItemBatches& batches, const Moves& request) {
         operands[1].name = operands[0].name;
         operands[1].where |= u64{length_of(one.name)} << 48;
     };
-    return run_batch(batches, request, packer, shape, header_of(request.caller), pack,
+    return run_batch(batches, request, ops::BatchKind::move, header_of(request.caller), words, pack,
                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-/// A function that packs an item with one name.
-template <class Item>
-auto pack_name(std::span<const Item> items) {
-    return [items](const ops::BatchMemory& memory, u64 i, u64& word) {
+/// Runs a batch of items with one name each. `answer`: see run_batch().
+template <class Item, class Answer, class AnswerOf>
+Progress named_batch(ItemBatches& batches, const Request<Item, Answer>& request,
+                     ops::BatchKind kind, const AnswerOf& answer) {
+    const std::span<const Item> items = request.items;
+    const auto words = [&](u64 i) { return words_of(items[i].name); };
+    const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         memory.operands[i] = pack_operand(memory.names, items[i].directory, items[i].name, word);
     };
+    return run_batch(batches, request, kind, header_of(request.caller), words, pack, answer);
 }
 
 Progress remove_batch(ItemBatches& batches, const Unlinks& request) {
-    BatchPacker packer(request.volume.thread_pool(), request.items.size());
-    const ops::BatchShape shape = measure(ops::BatchKind::remove, request, packer);
-    return run_batch(batches, request, packer, shape, header_of(request.caller),
-                     pack_name(request.items),
-                     [](const ops::BatchMemory&, u64) { return Errc::ok; });
+    return named_batch(batches, request, ops::BatchKind::remove,
+                       [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
 Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
-    BatchPacker packer(request.volume.thread_pool(), request.items.size());
-    const ops::BatchShape shape = measure(ops::BatchKind::look_up, request, packer);
-    return run_batch(batches, request, packer, shape, header_of(request.caller),
-                     pack_name(request.items),
-                     [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
+    return named_batch(batches, request, ops::BatchKind::look_up,
+                       [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -140,36 +115,20 @@ constexpr bool has_few_locks = false;
 #endif
 constexpr u64 clones_at_once = has_few_locks ? few_data_locks : ops::batch_items_max;
 
-template <class Answer>
-using Clones = Request<const CloneEntry*, Answer>;
+using Clones = Request<const CloneEntry*, Result<Handle>>;
 
-/// Leaves the entries to the caller.
-template <class Answer>
-void leave_clones(std::span<const CloneEntry* const> /*entries*/, std::span<Answer> answers) {
-    std::ranges::fill(answers, Answer(Errc::retry));
-}
-
-template <class Answer>
-Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 now) {
+Progress clone_batch(ItemBatches& batches, const Clones& request, i64 now) {
     const std::span<const CloneEntry* const> entries = request.items;
-    BatchPacker packer(request.volume.thread_pool(), entries.size());
-    ops::BatchShape shape;
-    shape.kind = ops::BatchKind::clone;
-    shape.items = entries.size();
-    shape.name_words = packer.measure([&](u64 i) { return words_of(entries[i]->name()); });
     ops::BatchHeader header = header_of(request.caller);
     header.now = now;
+    const auto words = [&](u64 i) { return words_of(entries[i]->name()); };
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         const CloneEntry& one = *entries[i];
         memory.operands[i] = pack_operand(memory.names, one.into()->target, one.name(), word);
         memory.sources[i] = one.source();
     };
-    const auto answer = [](const ops::BatchMemory& memory, u64 i) -> Answer {
-        if constexpr (std::is_same_v<Answer, Errc>) {
-            return Errc::ok;
-        } else {
-            return Handle{memory.made[i].inode, memory.made[i].generation};
-        }
+    const auto answer = [](const ops::BatchMemory& memory, u64 i) {
+        return Handle{memory.made[i].inode, memory.made[i].generation};
     };
     const auto hold = [&](u64 begin, u64 end) {
         auto locks =
@@ -178,21 +137,7 @@ Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 no
         request.volume.note_shared_data();
         return locks;
     };
-    return run_batch(batches, request, packer, shape, header, pack, answer, hold);
-}
-
-template <class Answer>
-void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
-               std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
-    u64 answered = 0;  // not used: all entries are left to the caller first
-    std::ranges::fill(answers, Answer(Errc::retry));
-    const ByCommands<const CloneEntry*, Answer> leave = leave_clones<Answer>;
-    in_parts(
-        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
-        [&](ItemBatches& batches, const Clones<Answer>& part) {
-            return clone_batch(batches, part, now);
-        },
-        clones_at_once);
+    return run_batch(batches, request, ops::BatchKind::clone, header, words, pack, answer, hold);
 }
 
 /// With fewer lookups a stream takes longer than a batch.
@@ -218,27 +163,20 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     return true;
 }
 
-/// Looks up the items that a stream has left, by batches.
-void look_up_left(const Lookups& request, const std::vector<u64>& left) {
-    std::vector<Lookup> items;
-    items.reserve(left.size());
-    for (const u64 i : left)
-        items.push_back(request.items[i]);
-    std::vector<Result<Attributes>> answers(items.size(), Errc::no_memory);
-    u64 answered = 0;  // not used: the other items have their results
-    in_parts(Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
-             QueryKind::look_up, look_up_batch);
-    for (std::size_t i = 0; i < left.size(); ++i)
-        request.answers[left[i]] = answers[i];
-}
-
 /// Looks up through the engine's stream if it can be used, otherwise by batches.
 void look_up_part(const Lookups& request) {
     std::vector<u64> left;
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
         return in_parts(request, QueryKind::look_up, look_up_batch);
     }
-    if (!left.empty() && or_no_memory([&] { look_up_left(request, left); }) != Errc::ok) {
+    const auto by_batches = [&](std::span<const Lookup> items,
+                                std::span<Result<Attributes>> answers) {
+        u64 answered = 0;  // not used: the other items have their results
+        in_parts(
+            Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
+            QueryKind::look_up, look_up_batch);
+    };
+    if (or_no_memory([&] { answer_some(request, left, by_batches); }) != Errc::ok) {
         for (const u64 i : left)
             request.answers[i] = Errc::no_memory;
     }
@@ -247,55 +185,41 @@ void look_up_part(const Lookups& request) {
 
 }  // namespace
 
-void create_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Creation> creations, std::span<Result<Attributes>> results,
-                       u64& answered, const ByCommands<Creation, Result<Attributes>>& by_commands) {
-    const Creations all{volume, caller, creations, results, by_commands, answered};
-    if (volume.is_read_only()) return all.give();
+void run_in_batches(const Creations& all) {
     in_parts(all, QueryKind::create_items, create_batch);
 }
 
-void move_in_batches(VolumeImplementation& volume, const Caller& caller,
-                     std::span<const Move> moves, std::span<Errc> results, u64& answered,
-                     const ByCommands<Move, Errc>& by_commands) {
-    const Moves all{volume, caller, moves, results, by_commands, answered};
-    if (volume.is_read_only()) return all.give();
+void run_in_batches(const Moves& all) {
     in_parts(all, QueryKind::move_items, move_batch);
 }
 
-void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Unlink> names, std::span<Errc> results, u64& answered,
-                       const ByCommands<Unlink, Errc>& by_commands) {
-    const Unlinks all{volume, caller, names, results, by_commands, answered};
-    if (volume.is_read_only()) return all.give();
-    for_each_kind(names, [&](u64 begin, u64 count) {
+void run_in_batches(const Unlinks& all) {
+    for_each_kind(all.items, [&](u64 begin, u64 count) {
         const Unlinks alike = all.part(begin, count);
-        if (names[begin].is_directory) return alike.give();
+        if (all.items[begin].is_directory) return alike.give();
         in_parts(alike, QueryKind::remove_items, remove_batch);
     });
 }
 
-void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries, std::span<Errc> answers) {
-    clone_all(volume, caller, now, entries, answers);
+void run_in_batches(const Lookups& all) {
+    // In parts, because an open stream blocks commits.
+    for (u64 begin = 0; begin < all.items.size(); begin += ops::batch_items_max)
+        look_up_part(
+            all.part(begin, std::min<u64>(ops::batch_items_max, all.items.size() - begin)));
 }
+
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
                       std::span<const CloneEntry* const> entries,
                       std::span<Result<Handle>> answers) {
-    clone_all(volume, caller, now, entries, answers);
-}
-
-void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
-                        std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
-                        u64& answered) {
-    const ByCommands<Lookup, Result<Attributes>> by_commands =
-        [&](std::span<const Lookup> some, std::span<Result<Attributes>> answers) {
-            look_up_by_commands(volume, caller, some, answers);
-        };
-    const Lookups all{volume, caller, lookups, results, by_commands, answered};
-    // In parts, because an open stream blocks commits.
-    for (u64 begin = 0; begin < lookups.size(); begin += ops::batch_items_max)
-        look_up_part(all.part(begin, std::min<u64>(ops::batch_items_max, lookups.size() - begin)));
+    const ByCommands<const CloneEntry*, Result<Handle>> leave = [](auto /*some*/, auto left) {
+        std::ranges::fill(left, Result<Handle>(Errc::retry));
+    };
+    u64 answered = 0;  // not used: all entries are left to the caller first
+    leave(entries, answers);
+    in_parts(
+        Clones{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
+        [&](ItemBatches& batches, const Clones& part) { return clone_batch(batches, part, now); },
+        clones_at_once);
 }
 
 }  // namespace warren

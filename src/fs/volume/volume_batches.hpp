@@ -7,6 +7,7 @@
 // on, that have their result, even if memory runs out (std::bad_alloc).
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -19,23 +20,45 @@ namespace warren {
 template <class Item, class Answer>
 using ByCommands = std::function<void(std::span<const Item> items, std::span<Answer> answers)>;
 
-void create_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Creation> creations, std::span<Result<Attributes>> results,
-                       u64& answered, const ByCommands<Creation, Result<Attributes>>& by_commands);
-void move_in_batches(VolumeImplementation& volume, const Caller& caller,
-                     std::span<const Move> moves, std::span<Errc> results, u64& answered,
-                     const ByCommands<Move, Errc>& by_commands);
-void remove_in_batches(VolumeImplementation& volume, const Caller& caller,
-                       std::span<const Unlink> names, std::span<Errc> results, u64& answered,
-                       const ByCommands<Unlink, Errc>& by_commands);
-void look_up_in_batches(VolumeImplementation& volume, const Caller& caller,
-                        std::span<const Lookup> lookups, std::span<Result<Attributes>> results,
-                        u64& answered);
+/// Items of one kind, and their results.
+template <class Item, class Answer>
+struct Request {
+    VolumeImplementation& volume;
+    const Caller& caller;
+    std::span<const Item> items;
+    std::span<Answer> answers;
+    const ByCommands<Item, Answer>& by_commands;
+    u64& answered;                  // of the whole request, counted from the first item on
+    u64 call_items = items.size();  // of the whole request
 
-/// Clones entries into the clones of their directories, as far as batches can. An answer of
-/// Errc::retry leaves the entry to the caller. The answer for a directory is its clone.
-void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries, std::span<Errc> answers);
+    Request part(u64 begin, u64 count) const {
+        return {volume,
+                caller,
+                items.subspan(begin, count),
+                answers.subspan(begin, count),
+                by_commands,
+                answered,
+                call_items};
+    }
+    /// Runs all items as commands.
+    void give() const {
+        std::ranges::fill(answers, Answer(Errc::no_memory));  // in case memory runs out
+        answered += items.size();
+        by_commands(items, answers);
+    }
+};
+using Creations = Request<Creation, Result<Attributes>>;
+using Moves = Request<Move, Errc>;
+using Unlinks = Request<Unlink, Errc>;
+using Lookups = Request<Lookup, Result<Attributes>>;
+
+void run_in_batches(const Creations& all);
+void run_in_batches(const Moves& all);
+void run_in_batches(const Unlinks& all);
+void run_in_batches(const Lookups& all);
+
+/// Clones entries into the clones of their directories, as far as batches can. The answer is the
+/// clone; an answer of Errc::retry leaves the entry to the caller.
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
                       std::span<const CloneEntry* const> entries,
                       std::span<Result<Handle>> answers);

@@ -74,11 +74,19 @@ void each_or_no_memory(std::span<Answer> results, const Body& body) {
     if (code != Errc::ok) std::ranges::fill(results.subspan(answered), Answer(code));
 }
 
-/// Call before results are filled in any order: sets each of them to Errc::no_memory.
-template <class Answer>
-void fill_ahead(std::span<Answer> results, u64& answered) {
-    std::ranges::fill(results, Answer(Errc::no_memory));
-    answered = results.size();
+/// Runs items of one kind by batches if that may be faster, otherwise by `one_by_one(items,
+/// answers)`.
+template <class Item, class Answer, class OneByOne>
+void run_many(VolumeImplementation& volume, const Caller& caller, std::span<const Item> items,
+              std::span<Answer> results, const OneByOne& one_by_one) {
+    each_or_no_memory(results, [&](u64& answered) {
+        const ByCommands<Item, Answer> by_commands = std::cref(one_by_one);
+        const Request<Item, Answer> all{volume, caller, items, results, by_commands, answered};
+        if (makes_batches(volume, items.size()) && !volume.is_read_only()) {
+            return run_in_batches(all);
+        }
+        all.give();
+    });
 }
 
 /// Calls `run(i)` for each item, by all workers if that is faster.
@@ -138,82 +146,63 @@ void look_up_by_all(VolumeImplementation& volume, const Caller& caller,
 }  // namespace
 
 void Volume::move_many(const Caller& caller, std::span<const Move> moves, std::span<Errc> results) {
-    each_or_no_memory(results, [&](u64& answered) {
-        VolumeImplementation& volume = *implementation_;
-        const auto one_by_one = [&](std::span<const Move> items, std::span<Errc> answers) {
-            if (!volume.works_on_host()) return move_by_commands(volume, caller, items, answers);
-            const auto move = [&](u64 i) {
-                const Move& one = items[i];
-                answers[i] = rename(caller, one.from, one.name, one.to, one.new_name);
-            };
-            for_each_distinct(items, [&](u64 begin, u64 count) {
-                const auto row = items.subspan(begin, count);
-                // The paths of other items may depend on the move of a directory. If there is one,
-                // the items run in order.
-                if (count >= shared_items_min &&
-                    !moves_directory(*this, volume.thread_pool(), row)) {
-                    return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
-                }
-                for (u64 i = 0; i < count; ++i)
-                    move(begin + i);
-            });
+    VolumeImplementation& volume = *implementation_;
+    const auto one_by_one = [&](std::span<const Move> items, std::span<Errc> answers) {
+        if (!volume.works_on_host()) return move_by_commands(volume, caller, items, answers);
+        const auto move = [&](u64 i) {
+            const Move& one = items[i];
+            answers[i] = rename(caller, one.from, one.name, one.to, one.new_name);
         };
-        if (makes_batches(volume, moves.size())) {
-            return move_in_batches(volume, caller, moves, results, answered, one_by_one);
-        }
-        fill_ahead(results, answered);
-        one_by_one(moves, results);
-    });
+        for_each_distinct(items, [&](u64 begin, u64 count) {
+            const auto row = items.subspan(begin, count);
+            // The paths of other items may depend on the move of a directory. If there is one,
+            // the items run in order.
+            if (count >= shared_items_min && !moves_directory(*this, volume.thread_pool(), row)) {
+                return run_in_parts(volume.thread_pool(), row, [&](u64 i) { move(begin + i); });
+            }
+            for (u64 i = 0; i < count; ++i)
+                move(begin + i);
+        });
+    };
+    run_many(volume, caller, moves, results, one_by_one);
 }
 
 void Volume::create_many(const Caller& caller, std::span<const Creation> creations,
                          std::span<Result<Attributes>> results) {
-    each_or_no_memory(results, [&](u64& answered) {
-        VolumeImplementation& volume = *implementation_;
-        const auto one_by_one = [&](std::span<const Creation> items,
-                                    std::span<Result<Attributes>> answers) {
-            if (!volume.works_on_host()) return create_by_commands(volume, caller, items, answers);
-            run_distributed(volume.thread_pool(), items, [&](u64 i) {
-                const Creation& one = items[i];
-                answers[i] = create(caller, one.directory, one.name, one.options);
-            });
-        };
-        if (makes_batches(volume, creations.size())) {
-            return create_in_batches(volume, caller, creations, results, answered, one_by_one);
-        }
-        fill_ahead(results, answered);
-        one_by_one(creations, results);
-    });
+    VolumeImplementation& volume = *implementation_;
+    const auto one_by_one = [&](std::span<const Creation> items,
+                                std::span<Result<Attributes>> answers) {
+        if (!volume.works_on_host()) return create_by_commands(volume, caller, items, answers);
+        run_distributed(volume.thread_pool(), items, [&](u64 i) {
+            const Creation& one = items[i];
+            answers[i] = create(caller, one.directory, one.name, one.options);
+        });
+    };
+    run_many(volume, caller, creations, results, one_by_one);
 }
 
 void Volume::remove_many(const Caller& caller, std::span<const Unlink> names,
                          std::span<Errc> results) {
-    each_or_no_memory(results, [&](u64& answered) {
-        VolumeImplementation& volume = *implementation_;
-        const auto one_by_one = [&](std::span<const Unlink> items, std::span<Errc> answers) {
-            if (!volume.works_on_host()) return remove_by_commands(volume, caller, items, answers);
-            for_each_kind(items, [&](u64 begin, u64 count) {
-                const auto remove = [&](u64 i) {
-                    const Unlink& one = items[begin + i];
-                    answers[begin + i] = one.is_directory
-                                             ? remove_directory(caller, one.directory, one.name)
-                                             : unlink(caller, one.directory, one.name);
-                };
-                // Whether a directory is empty depends on the items before it.
-                if (items[begin].is_directory) {
-                    for (u64 i = 0; i < count; ++i)
-                        remove(i);
-                    return;
-                }
-                run_distributed(volume.thread_pool(), items.subspan(begin, count), remove);
-            });
-        };
-        if (makes_batches(volume, names.size())) {
-            return remove_in_batches(volume, caller, names, results, answered, one_by_one);
-        }
-        fill_ahead(results, answered);
-        one_by_one(names, results);
-    });
+    VolumeImplementation& volume = *implementation_;
+    const auto one_by_one = [&](std::span<const Unlink> items, std::span<Errc> answers) {
+        if (!volume.works_on_host()) return remove_by_commands(volume, caller, items, answers);
+        for_each_kind(items, [&](u64 begin, u64 count) {
+            const auto remove = [&](u64 i) {
+                const Unlink& one = items[begin + i];
+                answers[begin + i] = one.is_directory
+                                         ? remove_directory(caller, one.directory, one.name)
+                                         : unlink(caller, one.directory, one.name);
+            };
+            // Whether a directory is empty depends on the items before it.
+            if (items[begin].is_directory) {
+                for (u64 i = 0; i < count; ++i)
+                    remove(i);
+                return;
+            }
+            run_distributed(volume.thread_pool(), items.subspan(begin, count), remove);
+        });
+    };
+    run_many(volume, caller, names, results, one_by_one);
 }
 
 void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
@@ -221,7 +210,11 @@ void Volume::lookup_many(const Caller& caller, std::span<const Lookup> lookups,
     each_or_no_memory(results, [&](u64& answered) {
         VolumeImplementation& volume = *implementation_;
         if (!volume.works_on_host()) {
-            return look_up_in_batches(volume, caller, lookups, results, answered);
+            const ByCommands<Lookup, Result<Attributes>> by_commands =
+                [&](std::span<const Lookup> some, std::span<Result<Attributes>> answers) {
+                    look_up_by_commands(volume, caller, some, answers);
+                };
+            return run_in_batches(Lookups{volume, caller, lookups, results, by_commands, answered});
         }
         // Nothing is filled ahead: for the results of a million names that takes one thread longer
         // than all of the lookups on a GPU.
