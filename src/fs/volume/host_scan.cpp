@@ -315,21 +315,14 @@ class HostSite {
 
 }  // namespace
 
-Errc HostScan::scan(const ScanCall& call, u64& listed) {
-    const ScanPosition first{call.root};
-    ProgressTeller progress(call.progress);
-    Audience audience{
-        .visit = call.visit, .usage = call.usage, .progress = call.progress ? &progress : nullptr};
-    HostSite site(volume_, call.plan, {&first, 1}, audience);
-    const Errc code = run_scan(site);
-    listed += site.listed();
-    // Also after an error: the sums up to it.
-    if (call.usage != nullptr) add_sums(site.sums(), *call.usage);
-    return code;
+Errc scan_on_host(VolumeImplementation& volume, const ScanCall& call, u64& listed) {
+    std::vector<ScanPosition> left{{call.root}};
+    return scan_on_host(volume, call, {}, left, listed);
 }
 
-Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_full,
-                       std::vector<ScanPosition>& left, u64& listed) {
+Errc scan_on_host(VolumeImplementation& volume, const ScanCall& call,
+                  const std::function<bool()>& is_full, std::vector<ScanPosition>& left,
+                  u64& listed) {
     // Takes the newest positions, so that few are left at any time. Not all of them, because a step
     // would spend its time on deferring tasks for which it has no room.
     constexpr std::size_t most = 1024;
@@ -338,10 +331,16 @@ Errc HostScan::scan_on(const ScanCall& call, const std::function<bool()>& is_ful
         return call.visited->visit(entry, *call.visit);
     };
     const bool was_interrupted = call.visited != nullptr && call.visited->is_interrupted();
-    Audience audience{.visit = was_interrupted ? &visit_others : call.visit, .is_full = &is_full};
-    HostSite site(volume_, call.plan, std::span(left).subspan(begin), audience);
+    ProgressTeller progress(call.progress);
+    Audience audience{.visit = was_interrupted ? &visit_others : call.visit,
+                      .is_full = &is_full,
+                      .usage = call.usage,
+                      .progress = call.progress ? &progress : nullptr};
+    HostSite site(volume, call.plan, std::span(left).subspan(begin), audience);
     const Errc code = run_scan(site);
     listed += site.listed();
+    // Also after an error: the sums up to it.
+    if (call.usage != nullptr) add_sums(site.sums(), *call.usage);
     WARREN_TRY(code);
     left.resize(begin);
     site.add_left(left);

@@ -11,19 +11,12 @@
 
 namespace warren {
 
-class HostScan {
- public:
-    explicit HostScan(VolumeImplementation& volume) : volume_(volume) {}
-
-    /// See BulkCommands::scan(). Adds to `listed` the number of names in what was read.
-    Errc scan(const ScanCall& call, u64& listed);
-    /// Scans some of the positions in `left`, until `is_full` returns true. Sets `left` to the
-    /// positions still to be listed.
-    Errc scan_on(const ScanCall& call, const std::function<bool()>& is_full,
-                 std::vector<ScanPosition>& left, u64& listed);
-
- private:
-    VolumeImplementation& volume_;
-};
+/// See BulkCommands::scan(). Adds to `listed` the number of names in what was read.
+Errc scan_on_host(VolumeImplementation& volume, const ScanCall& call, u64& listed);
+/// Scans some of the positions in `left`, until `is_full` returns true. Sets `left` to the
+/// positions still to be listed.
+Errc scan_on_host(VolumeImplementation& volume, const ScanCall& call,
+                  const std::function<bool()>& is_full, std::vector<ScanPosition>& left,
+                  u64& listed);
 
 }  // namespace warren

@@ -133,7 +133,7 @@ Errc TreeCloner::clone_by_operations(Handle source) {
     Errc scanned = Errc::ok;
     u64 listed = 0;
     while (scanned == Errc::ok && !has_failed() && !left.empty()) {
-        scanned = HostScan(volume_).scan_on(call, is_over, left, listed);
+        scanned = scan_on_host(volume_, call, is_over, left, listed);
     }
     return scanned;
 }

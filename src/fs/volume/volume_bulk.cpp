@@ -246,7 +246,7 @@ Errc VolumeImplementation::scan_by(const ScanCall& call, const ReplicaQueries::C
 }
 
 Errc VolumeImplementation::scan(const ScanCall& call) {
-    return scan_by(call, [&](u64& listed) { return HostScan(*this).scan(call, listed); });
+    return scan_by(call, [&](u64& listed) { return scan_on_host(*this, call, listed); });
 }
 
 Result<Handle> VolumeImplementation::detach_permitted(ops::Command detach) {
@@ -326,7 +326,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         call.root = left[0].directory;
         if (left.size() > 1 || left[0].depth > 0 || left[0].from > 0) {
             u64 listed = 0;
-            return HostScan(volume).scan_on(call, steps.is_full, left, listed);
+            return scan_on_host(volume, call, steps.is_full, left, listed);
         }
         WARREN_LET(root, attributes(call.root));
         Scanned first;
@@ -349,7 +349,7 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
             // A later step would not know what was visited.
             const std::function<bool()>& is_full =
                 visited.is_interrupted() ? std::function<bool()>() : steps.is_full;
-            const Errc code = HostScan(volume).scan_on(call, is_full, left, listed);
+            const Errc code = scan_on_host(volume, call, is_full, left, listed);
             if (!left.empty()) listed = 0;  // of a part, which says nothing of the whole
             return code;
         });

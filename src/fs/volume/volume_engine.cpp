@@ -108,7 +108,7 @@ void VolumeImplementation::use_replica(std::unique_ptr<ReplicaQueries> replica) 
     std::vector<DirectoryUsage> usage(1);
     ScanCall call{bulk::plan_scan(bulk::ScanPurpose::measure, {}), *root};
     call.usage = &usage;
-    replica_->measure(call, [&](u64& listed) { return HostScan(*this).scan(call, listed); });
+    replica_->measure(call, [&](u64& listed) { return scan_on_host(*this, call, listed); });
 }
 
 void VolumeImplementation::freeze(const std::function<void()>& action) {
