@@ -62,23 +62,30 @@ inline DataWriter moving_writer(VolumeImplementation& volume) {
     return {volume, 0, {}, Replaces::no};
 }
 
-/// Reserves space for bytes in the next commit, for the lifetime of this object.
+/// Reserves space for bytes in the next commit, for the lifetime of this object; commits first if
+/// there is none left. Reserves nothing without a file buffer. Requires: no piece is being written.
 class DataRoom {
  public:
     DataRoom(VolumeImplementation& volume, u64 length)
         // A range may begin and end within a block.
-        : volume_(volume),
+        : buffer_(volume.file_buffer()),
           blocks_(length / format::block_size + 2),
-          code_(volume.take_data_room(blocks_)) {}
+          code_(take(volume)) {}
     ~DataRoom() {
-        if (code_ == Errc::ok) volume_.give_back_data_room(blocks_);
+        if (buffer_ != nullptr && code_ == Errc::ok) buffer_->give_back_room(blocks_);
     }
     DataRoom(const DataRoom&) = delete;
     DataRoom& operator=(const DataRoom&) = delete;
     Errc code() const { return code_; }
 
  private:
-    VolumeImplementation& volume_;
+    Errc take(VolumeImplementation& volume) const {
+        while (buffer_ != nullptr && buffer_->take_room(blocks_) == Errc::need_commit)
+            WARREN_TRY(volume.commit());
+        return Errc::ok;
+    }
+
+    FileBuffer* const buffer_;
     const u64 blocks_;
     const Errc code_;
 };

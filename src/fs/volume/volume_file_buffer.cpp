@@ -84,17 +84,6 @@ Errc VolumeImplementation::write_data(u64 place, std::span<const std::byte> sour
                                    : file_buffer_->write(place, source);
 }
 
-Errc VolumeImplementation::take_data_room(u64 blocks) {
-    if (file_buffer_ == nullptr) return Errc::ok;
-    while (file_buffer_->take_room(blocks) == Errc::need_commit)
-        WARREN_TRY(commit());
-    return Errc::ok;
-}
-
-void VolumeImplementation::give_back_data_room(u64 blocks) {
-    if (file_buffer_ != nullptr) file_buffer_->give_back_room(blocks);
-}
-
 Errc Volume::hold(Handle file, u64 offset, u64 length, HeldContents& held) {
     return or_no_memory([&] {
         // Its holder may wait for contents that the caller holds.

@@ -33,13 +33,6 @@ VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
       thread_pool_(options.workers),
       mapped_files_(*this) {}
 
-Errc VolumeImplementation::start() {
-    // An engine with its own memory has the meta buffer there. With a meta buffer and no explicit
-    // engine the CPU is chosen, because a GPU's bulk commands need all metadata in its memory.
-    const bool has_own_memory = options_.engine == EngineChoice::cuda;
-    return start_on(has_own_memory ? 0 : options_.meta_buffer_bytes / format::block_size);
-}
-
 void VolumeImplementation::watch_disk() {
     if (options_.read_only) return;
     // An engine with its own memory cannot continue: it has to hide a piece whose write failed.
@@ -51,13 +44,15 @@ void VolumeImplementation::watch_disk() {
     });
 }
 
-/// As start(), with a meta buffer of `host_meta_buffer_blocks` blocks in host memory, 0 for none.
-Errc VolumeImplementation::start_on(u64 host_meta_buffer_blocks) {
+Errc VolumeImplementation::start() {
+    // An engine with its own memory has the meta buffer there. With a meta buffer and no explicit
+    // engine the CPU is chosen, because a GPU's bulk commands need all metadata in its memory.
+    const bool has_own_memory = options_.engine == EngineChoice::cuda;
     StoreShape shape;
     shape.size_bytes = superblock_.size_bytes;
     shape.frame_table_offset = superblock_.frame_table_offset;
     shape.frame_table_blocks = superblock_.frame_table_blocks;
-    shape.meta_buffer_blocks = host_meta_buffer_blocks;
+    if (!has_own_memory) shape.meta_buffer_blocks = options_.meta_buffer_bytes / format::block_size;
     WARREN_TRY(memory_.open(shape));
     core::Store& store = memory_.store();
     store.hash_key[0] = superblock_.hash_key[0];

@@ -315,10 +315,6 @@ class VolumeImplementation {
     Errc read_data(u64 place, std::span<std::byte> target, u64 run_end);
     /// Writes contents.
     Errc write_data(u64 place, std::span<const std::byte> source);
-    /// Reserves space in the next commit for blocks of contents; commits first if there is none
-    /// left. Only for DataMode::journal. Requires: no piece is being written.
-    Errc take_data_room(u64 blocks);
-    void give_back_data_room(u64 blocks);
     /// The maximum number of bytes that one step of a command may write.
     u64 data_step_bytes() const { return data_step_bytes_; }
     ThreadPool& thread_pool() { return thread_pool_; }
@@ -427,7 +423,6 @@ class VolumeImplementation {
     }
     Errc add_inode_frame();
     Errc remove_in_turn(Handle root, Removal& removal, const ProgressCallback& progress);
-    Errc start_on(u64 host_meta_buffer_blocks);
     void load_metadata();
     Errc start_engine();
     Errc start_cuda_engine();
