@@ -12,7 +12,7 @@ namespace warren {
 
 namespace {
 
-constexpr u64 staged_blocks_max = 16;  // pieces up to this size are written by one call
+constexpr u64 staged_blocks_max = 16;
 
 }  // namespace
 
@@ -23,9 +23,11 @@ Errc DataWriter::operator()(const ops::Piece& piece) const {
     return Errc::ok;
 }
 
+/// Writes the caller's bytes within a piece, and the old bytes around them.
 Errc DataWriter::write(const ops::Piece& piece) const {
-    const u64 start = piece.file_block * format::block_size;
-    const u64 end = start + u64{piece.blocks} * format::block_size;
+    constexpr u64 size = format::block_size;
+    const u64 start = piece.file_block * size;
+    const u64 end = start + u64{piece.blocks} * size;
     const u64 begin = std::clamp(offset_, start, end);
     const u64 stop = std::clamp(offset_ + source_.size(), start, end);
     const std::span<const std::byte> bytes = begin < stop
@@ -36,18 +38,32 @@ Errc DataWriter::write(const ops::Piece& piece) const {
     if (writes_part || covers_all) {
         return bytes.empty() ? Errc::ok : volume_.write_data(piece.place + (begin - start), bytes);
     }
-    if (piece.keeps_rest || piece.blocks > staged_blocks_max)
-        return write_large(piece, begin, stop);
+    // A small piece is written by one call. Of others, each block that the caller's bytes do not
+    // cover is written by itself.
+    const bool is_small = !piece.keeps_rest && piece.blocks <= staged_blocks_max;
     // On the stack, because a writer runs within an operation, which must not allocate memory.
-    std::array<std::byte, staged_blocks_max * format::block_size> room;
-    const std::span<std::byte> staged = std::span(room).first(end - start);
-    for (u64 at = start; at < end; at += format::block_size) {
-        const bool is_covered = begin <= at && at + format::block_size <= stop;
-        if (is_covered) continue;
-        WARREN_TRY(read_old(piece, at, staged.subspan(at - start).first<format::block_size>()));
+    std::array<std::byte, staged_blocks_max * size> room;
+    for (u64 at = start, next = start; at < end; at = next) {
+        const u64 whole_end = begin <= at ? stop / size * size : at;
+        if (!is_small && at < whole_end) {
+            next = whole_end;
+            const auto whole = source_.subspan(at - offset_, next - at);
+            WARREN_TRY(volume_.write_data(piece.place + (at - start), whole));
+            continue;
+        }
+        next = is_small ? end : at + size;
+        const std::span<std::byte> staged = std::span(room).first(next - at);
+        for (u64 block = at; block < next; block += size) {
+            const bool is_covered = begin <= block && block + size <= stop;
+            if (is_covered) continue;
+            WARREN_TRY(read_old(piece, block, staged.subspan(block - at).first<size>()));
+        }
+        const u64 from = std::clamp(begin, at, next);
+        const u64 to = std::clamp(stop, at, next);
+        if (from < to) std::memcpy(&staged[from - at], &source_[from - offset_], to - from);
+        WARREN_TRY(volume_.write_data(piece.place + (at - start), staged));
     }
-    if (!bytes.empty()) std::memcpy(staged.data() + (begin - start), bytes.data(), bytes.size());
-    return volume_.write_data(piece.place, staged);
+    return Errc::ok;
 }
 
 Errc DataWriter::keep_block(Handle file, u64 block) {
@@ -95,37 +111,6 @@ Errc DataWriter::read_old(const ops::Piece& piece, u64 at, BlockSpan target) con
     if (piece.has_bytes && at == start)
         std::memcpy(target.data(), piece.bytes.words, format::area_bytes);
     return Errc::ok;
-}
-
-/// Writes a large piece: the caller's bytes [begin, stop) of the file, and around them the old
-/// bytes.
-Errc DataWriter::write_large(const ops::Piece& piece, u64 begin, u64 stop) const {
-    constexpr u64 size = format::block_size;
-    const u64 start = piece.file_block * size;
-    const u64 end = start + u64{piece.blocks} * size;
-    const u64 first_whole = (begin + size - 1) / size * size;
-    const u64 whole_end = std::max(stop / size * size, first_whole);
-    for (u64 at = start; at < first_whole; at += size)
-        WARREN_TRY(write_mixed(piece, at, begin, stop));
-    if (first_whole < whole_end) {
-        const auto whole = source_.subspan(first_whole - offset_, whole_end - first_whole);
-        WARREN_TRY(volume_.write_data(piece.place + (first_whole - start), whole));
-    }
-    for (u64 at = whole_end; at < end; at += size)
-        WARREN_TRY(write_mixed(piece, at, begin, stop));
-    return Errc::ok;
-}
-
-/// Writes the block of a piece that begins at byte `at` of the file: those of the caller's bytes
-/// [begin, stop) that are in the block, and the old bytes around them.
-Errc DataWriter::write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const {
-    const u64 start = piece.file_block * format::block_size;
-    std::array<std::byte, format::block_size> room;
-    WARREN_TRY(read_old(piece, at, room));
-    const u64 from = std::clamp(begin, at, at + room.size());
-    const u64 to = std::clamp(stop, at, at + room.size());
-    if (from < to) std::memcpy(&room[from - at], &source_[from - offset_], to - from);
-    return volume_.write_data(piece.place + (at - start), room);
 }
 
 }  // namespace warren

@@ -44,8 +44,6 @@ class DataWriter {
     };
 
     Errc write(const ops::Piece& piece) const;
-    Errc write_large(const ops::Piece& piece, u64 begin, u64 stop) const;
-    Errc write_mixed(const ops::Piece& piece, u64 at, u64 begin, u64 stop) const;
     Errc read_old(const ops::Piece& piece, u64 at, BlockSpan target) const;
 
     VolumeImplementation& volume_;
