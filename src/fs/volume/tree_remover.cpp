@@ -100,22 +100,19 @@ auto TreeRemover::run_in_step(const ThreadTeam& team, const Body& body) {
             if (loaded == Errc::ok || looks_again) continue;
             return decltype(result)(loaded);
         }
+        if (code == Errc::need_space && orphan_room_.give_back()) continue;
         if (code != Errc::need_split && code != Errc::need_prune) return result;
-        for (Errc changed = Errc::retry; changed != Errc::ok;) {
-            CpuOperation inner(team, volume_.store());
-            inner.barrier_is_held = true;
-            inner.may_use_reserve = true;
-            changed = ops::change_structure(inner, code, inode, key);
-            const u64 missing = inner.needed_place;
-            core::finish(inner);
-            if (changed == Errc::need_space && orphan_room_.give_back()) continue;
-            if (changed == Errc::need_block) changed = volume_.loader().load(missing);
-            if (changed == Errc::ok && code == Errc::need_prune) break;
-            if (changed != Errc::ok && changed != Errc::retry) {
-                return decltype(result)(changed);
-            }
-        }
+        const Errc changed = change_in_step(team, code, inode, key);
+        if (changed != Errc::ok) return decltype(result)(changed);
     }
+}
+
+/// Serves need_split and need_prune. Nothing recurses: change_structure() returns neither of them.
+Errc TreeRemover::change_in_step(const ThreadTeam& team, Errc what, u64 inode, u64 key) {
+    return run_in_step(team, [&](CpuOperation& op) {
+        op.may_use_reserve = true;
+        return ops::change_structure(op, what, inode, key);
+    });
 }
 
 Errc TreeRemover::remove(u64 root, Removal& removal) {
@@ -308,10 +305,7 @@ Errc TreeRemover::end_root(const ThreadTeam& team, u64 directory) {
         run_in_step(team, [&](CpuOperation& op) { return ops::end_emptied(op, directory, now_); });
     if (!removed) return removed.code();
     if (removed->prune_inode == 0) return Errc::ok;
-    return run_in_step(team, [&](CpuOperation& op) {
-        return ops::change_structure(op, Errc::need_prune, removed->prune_inode,
-                                     removed->prune_key);
-    });
+    return change_in_step(team, Errc::need_prune, removed->prune_inode, removed->prune_key);
 }
 
 /// Links every unfinished directory to the orphan directory, before the step ends. Returns the

@@ -55,6 +55,7 @@ class TreeRemover {
     void fail(Errc code);
     template <class Body>
     auto run_in_step(const ThreadTeam& team, const Body& body);
+    Errc change_in_step(const ThreadTeam& team, Errc what, u64 inode, u64 key);
 
     VolumeImplementation& volume_;
     OrphanRoom orphan_room_;
