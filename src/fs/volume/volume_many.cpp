@@ -17,62 +17,55 @@ namespace warren {
 /// The unfinished commands, with the retries of each so far.
 class VolumeImplementation::ManyRetries {
  public:
-    ManyRetries(VolumeImplementation& volume, std::span<ops::Reply> replies)
-        : volume_(volume), replies_(replies) {
+    ManyRetries(VolumeImplementation& volume, std::span<const ops::Command> commands,
+                std::span<ops::Reply> replies)
+        : volume_(volume), commands_(commands), replies_(replies) {
         for (u64 i = 0; i < replies.size(); ++i) {
             if (is_open(replies[i])) left_.push_back({i, {}, false});
         }
-        round_ = left_.size();
-        width_ = left_.size();
     }
 
-    /// How many commands are run in the next round.
-    u64 count() const { return std::min<u64>(width_, left_.size()); }
-    u64 item(u64 index) const { return left_[index].item; }
-
-    /// Serves the retry reasons of the last round. A command whose reason cannot be served ends
-    /// with an error.
-    void serve() {
-        const auto round_end = left_.begin() + static_cast<std::ptrdiff_t>(round_);
-        std::sort(left_.begin(), round_end, [&](const Left& one, const Left& other) {
-            return retry_order(one) < retry_order(other);
-        });
-        load_blocks();
-        for (u64 begin = 0; begin < round_;) {
-            u64 end = begin + 1;
-            while (end < round_ && end - begin < shared_max(begin) && is_same(begin, end))
-                ++end;
-            serve_same(begin, end);
-            begin = end;
+    /// Runs the commands until each has a result. A command whose retry reason cannot be served
+    /// ends with an error.
+    void run() {
+        std::vector<ops::Command> again;
+        std::vector<ops::Reply> answers;
+        u64 width = left_.size();  // how many commands may be run again
+        for (u64 round = left_.size();;) {
+            serve_all(std::span(left_).first(round));
+            width = std::max(width, 2 * drop_done());
+            const u64 count = std::min<u64>(width, left_.size());
+            if (count == 0) return;
+            again.clear();
+            for (u64 i = 0; i < count; ++i)
+                again.push_back(commands_[left_[i].item]);
+            answers.resize(count);
+            volume_.engine_->attempt_many(again, answers);
+            for (u64 i = 0; i < count; ++i) {
+                replies_[left_[i].item] = answers[i];
+                left_[i].is_done = !is_open(answers[i]);
+            }
+            const u64 done = drop_done();
+            round = count - done;
+            width = std::max(width_min, 2 * done);
         }
-        std::sort(left_.begin(), round_end,
-                  [](const Left& one, const Left& other) { return one.item < other.item; });
-        width_ = std::max(width_, 2 * drop_done());
-    }
-
-    /// Takes the replies of the round that count() and item() have defined.
-    void look(std::span<const ops::Reply> answers) {
-        for (u64 i = 0; i < answers.size(); ++i) {
-            ops::Reply& reply = replies_[left_[i].item];
-            reply = answers[i];
-            left_[i].is_done = !is_open(reply);
-        }
-        const u64 done = drop_done();
-        round_ = answers.size() - done;
-        width_ = std::max(width_min, 2 * done);
     }
 
  private:
-    /// Drops finished commands and returns their number.
-    u64 drop_done() {
-        return std::erase_if(left_, [](const Left& one) { return one.is_done; });
-    }
-
     struct Left {
         u64 item;
         Attempts attempts;
         bool is_done = false;
     };
+
+    /// Drops finished commands and returns their number.
+    u64 drop_done() {
+        return std::erase_if(left_, [](const Left& one) { return one.is_done; });
+    }
+    void end(Left& one, Errc code) {
+        replies_[one.item].code = code;
+        one.is_done = true;
+    }
 
     static bool is_open(const ops::Reply& reply) {
         return !is_final(reply.code) || reply.code == Errc::corrupt;
@@ -92,15 +85,26 @@ class VolumeImplementation::ManyRetries {
     /// Whether two commands share a retry reason. Changes of one tree at neighbouring keys count as
     /// the same, because they probably concern one leaf: splitting it twice would only leave
     /// half-empty leaves.
-    bool is_same(u64 one, u64 other) const {
-        const auto first = retry_order(left_[one]);
-        const auto second = retry_order(left_[other]);
+    bool is_same(const Left& one, const Left& other) const {
+        const auto first = retry_order(one);
+        const auto second = retry_order(other);
         return std::get<0>(first) == std::get<0>(second) &&
                std::get<1>(first) == std::get<1>(second);
     }
-    u64 shared_max(u64 index) const {
-        const bool shares_leaf = is_structure(replies_[left_[index].item].code);
-        return shares_leaf ? format::leaf_entries_max : round_;
+
+    /// Serves the retry reasons of `round`.
+    void serve_all(std::span<Left> round) {
+        std::ranges::sort(round, {}, [&](const Left& one) { return retry_order(one); });
+        load_blocks(round);
+        for (u64 begin = 0, end = 0; begin < round.size(); begin = end) {
+            const bool shares_leaf = is_structure(replies_[round[begin].item].code);
+            const u64 most = shares_leaf ? format::leaf_entries_max : round.size();
+            for (end = begin + 1; end < std::min(begin + most, round.size()); ++end) {
+                if (!is_same(round[begin], round[end])) break;
+            }
+            serve_same(round.subspan(begin, end - begin));
+        }
+        std::ranges::sort(round, {}, &Left::item);
     }
 
     /// Whether a command may be run again: for lack of space as may_find_space() decides, after
@@ -110,11 +114,11 @@ class VolumeImplementation::ManyRetries {
         return code != Errc::corrupt || ++attempts.damaged < damaged_max;
     }
 
-    /// Loads all requested blocks in one call.
-    void load_blocks() {
+    /// Loads all blocks that `round` requests in one call.
+    void load_blocks(std::span<const Left> round) {
         places_.clear();
-        for (u64 i = 0; i < round_; ++i) {
-            const ops::Reply& reply = replies_[left_[i].item];
+        for (const Left& one : round) {
+            const ops::Reply& reply = replies_[one.item];
             const bool is_block = reply.code == Errc::need_block;
             if (is_block && (places_.empty() || places_.back() != reply.needed_place)) {
                 places_.push_back(reply.needed_place);
@@ -124,33 +128,29 @@ class VolumeImplementation::ManyRetries {
         volume_.load_blocks(places_, loaded_);
     }
 
-    /// Serves the retry reason that the commands [begin, end) share.
-    void serve_same(u64 begin, u64 end) {
-        const ops::Reply& reply = replies_[left_[begin].item];
+    /// Serves the retry reason that these commands share.
+    void serve_same(std::span<Left> same) {
+        const ops::Reply& reply = replies_[same.front().item];
         const RetryReason retry_reason{reply.code, reply.needed_place, reply.needed_inode,
                                        reply.needed_key, reply.may_use_reserve};
-        std::vector<u64> waiting;
-        for (u64 i = begin; i < end; ++i) {
-            if (may_go_on(left_[i].attempts, retry_reason.code)) {
-                waiting.push_back(left_[i].item);
+        bool is_wanted = false;
+        for (Left& one : same) {
+            if (may_go_on(one.attempts, retry_reason.code)) {
+                is_wanted = true;
             } else {
-                const bool is_space = retry_reason.code == Errc::need_space;
-                replies_[left_[i].item].code = is_space ? Errc::no_space : Errc::corrupt;
-                left_[i].is_done = true;
+                end(one, retry_reason.code == Errc::need_space ? Errc::no_space : Errc::corrupt);
             }
         }
-        if (waiting.empty()) return;
-        const Errc served = serve(retry_reason, left_[begin].attempts);
+        if (!is_wanted) return;
+        const Errc served = serve(retry_reason, same.front().attempts);
         if (served == Errc::ok) return;
-        for (u64 i = begin; i < end; ++i) {
-            if (left_[i].is_done) continue;
-            replies_[left_[i].item].code = served;
-            left_[i].is_done = true;
+        for (Left& one : same) {
+            if (!one.is_done) end(one, served);
         }
     }
     Errc serve(const RetryReason& retry_reason, Attempts& attempts) {
         if (retry_reason.code == Errc::need_block) {
-            const auto found = std::lower_bound(places_.begin(), places_.end(), retry_reason.place);
+            const auto found = std::ranges::lower_bound(places_, retry_reason.place);
             const Errc loaded = loaded_[static_cast<u64>(found - places_.begin())];
             // The commit for another retry reason may have helped since.
             if (loaded == Errc::need_commit)
@@ -167,10 +167,9 @@ class VolumeImplementation::ManyRetries {
     static constexpr u64 width_min = 64;
 
     VolumeImplementation& volume_;
-    std::span<ops::Reply> replies_;
+    const std::span<const ops::Command> commands_;
+    const std::span<ops::Reply> replies_;
     std::vector<Left> left_;    // sorted by item
-    u64 round_ = 0;             // how many of them, from the first on, were in the last round
-    u64 width_ = 0;             // how many will be in the next
     std::vector<u64> places_;   // addresses of the requested blocks, sorted
     std::vector<Errc> loaded_;  // the result of each load
 };
@@ -178,19 +177,8 @@ class VolumeImplementation::ManyRetries {
 std::vector<ops::Reply> VolumeImplementation::execute_many(std::span<const ops::Command> commands) {
     std::vector<ops::Reply> replies(commands.size());
     engine_->attempt_many(commands, replies);
-    ManyRetries retry_reasons(*this, replies);
-    std::vector<ops::Command> again;
-    std::vector<ops::Reply> answers;
-    for (;;) {
-        retry_reasons.serve();
-        if (retry_reasons.count() == 0) return replies;
-        again.clear();
-        for (u64 i = 0; i < retry_reasons.count(); ++i)
-            again.push_back(commands[retry_reasons.item(i)]);
-        answers.resize(again.size());
-        engine_->attempt_many(again, answers);
-        retry_reasons.look(answers);
-    }
+    ManyRetries(*this, commands, replies).run();
+    return replies;
 }
 
 Errc VolumeImplementation::run_batch(const std::function<Errc()>& run,
