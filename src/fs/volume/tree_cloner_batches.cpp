@@ -100,13 +100,13 @@ void TreeCloner::clone_others(CloneList& entries) {
     std::vector<const CloneEntry*> left;
     for (const std::vector<const CloneEntry*>& some : linked)
         left.insert(left.end(), some.begin(), some.end());
-    std::vector<Result<Handle>> answers(all.size(), Errc::retry);
+    std::vector<Errc> answers(all.size());
     clone_in_batches(volume_, caller_, now_, all, answers);
     u64 cloned = 0;
     for (std::size_t i = 0; i < answers.size() && !has_failed(); ++i) {
-        if (answers[i]) {
+        if (answers[i] == Errc::ok) {
             ++cloned;
-        } else if (!is_skipped(answers[i].code(), *all[i])) {
+        } else if (!is_skipped(answers[i], *all[i])) {
             left.push_back(all[i]);
         }
     }

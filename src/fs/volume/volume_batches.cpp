@@ -115,9 +115,11 @@ constexpr bool has_few_locks = false;
 #endif
 constexpr u64 clones_at_once = has_few_locks ? few_data_locks : ops::batch_items_max;
 
-using Clones = Request<const CloneEntry*, Result<Handle>>;
+template <class Answer>
+using Clones = Request<const CloneEntry*, Answer>;
 
-Progress clone_batch(ItemBatches& batches, const Clones& request, i64 now) {
+template <class Answer>
+Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 now) {
     const std::span<const CloneEntry* const> entries = request.items;
     ops::BatchHeader header = header_of(request.caller);
     header.now = now;
@@ -127,8 +129,11 @@ Progress clone_batch(ItemBatches& batches, const Clones& request, i64 now) {
         memory.operands[i] = pack_operand(memory.names, one.into()->target, one.name(), word);
         memory.sources[i] = one.source();
     };
-    const auto answer = [](const ops::BatchMemory& memory, u64 i) {
-        return Handle{memory.made[i].inode, memory.made[i].generation};
+    const auto answer = [](const ops::BatchMemory& memory, u64 i) -> Answer {
+        if constexpr (std::is_same_v<Answer, Errc>)
+            return Errc::ok;
+        else
+            return Handle{memory.made[i].inode, memory.made[i].generation};
     };
     const auto hold = [&](u64 begin, u64 end) {
         auto locks =
@@ -138,6 +143,22 @@ Progress clone_batch(ItemBatches& batches, const Clones& request, i64 now) {
         return locks;
     };
     return run_batch(batches, request, ops::BatchKind::clone, header, words, pack, answer, hold);
+}
+
+template <class Answer>
+void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
+               std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
+    const ByCommands<const CloneEntry*, Answer> leave = [](auto /*some*/, auto left) {
+        std::ranges::fill(left, Answer(Errc::retry));
+    };
+    u64 answered = 0;  // not used: all entries are left to the caller first
+    leave(entries, answers);
+    in_parts(
+        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
+        [&](ItemBatches& batches, const Clones<Answer>& part) {
+            return clone_batch(batches, part, now);
+        },
+        clones_at_once);
 }
 
 /// With fewer lookups a stream takes longer than a batch.
@@ -209,17 +230,13 @@ void run_in_batches(const Lookups& all) {
 }
 
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries, std::span<Errc> answers) {
+    clone_all(volume, caller, now, entries, answers);
+}
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
                       std::span<const CloneEntry* const> entries,
                       std::span<Result<Handle>> answers) {
-    const ByCommands<const CloneEntry*, Result<Handle>> leave = [](auto /*some*/, auto left) {
-        std::ranges::fill(left, Result<Handle>(Errc::retry));
-    };
-    u64 answered = 0;  // not used: all entries are left to the caller first
-    leave(entries, answers);
-    in_parts(
-        Clones{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
-        [&](ItemBatches& batches, const Clones& part) { return clone_batch(batches, part, now); },
-        clones_at_once);
+    clone_all(volume, caller, now, entries, answers);
 }
 
 }  // namespace warren

@@ -57,8 +57,11 @@ void run_in_batches(const Moves& all);
 void run_in_batches(const Unlinks& all);
 void run_in_batches(const Lookups& all);
 
-/// Clones entries into the clones of their directories, as far as batches can. The answer is the
-/// clone; an answer of Errc::retry leaves the entry to the caller.
+/// Clones entries into the clones of their directories, as far as batches can. An answer of
+/// Errc::retry leaves the entry to the caller. The answer for a directory is its clone; files are
+/// many, and theirs are small.
+void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
+                      std::span<const CloneEntry* const> entries, std::span<Errc> answers);
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
                       std::span<const CloneEntry* const> entries,
                       std::span<Result<Handle>> answers);
