@@ -24,7 +24,6 @@ namespace {
 
 using check::Context;
 using check::Report;
-using format::Block;
 using format::Superblock;
 
 constexpr int rounds_max = 4;
@@ -80,11 +79,8 @@ class Checker {
     /// Counts the entries of the orphan directory.
     Errc count_orphans() {
         const u64 place = superblock_.orphan_directory * format::inode_size;
-        Block block;
-        const u64 start = place / format::block_size * format::block_size;
-        WARREN_TRY(disk_.read(start, block.bytes()));
-        const auto* bytes = reinterpret_cast<const std::byte*>(&block) + (place - start);
-        const auto& directory = *reinterpret_cast<const format::Inode*>(bytes);
+        format::Inode directory{};
+        WARREN_TRY(disk_.read(place, std::as_writable_bytes(std::span(&directory, 1))));
         result_.orphans = directory.entries & ~format::entries_dying;
         return Errc::ok;
     }
@@ -149,8 +145,7 @@ class Checker {
     /// Runs the full check once, and repairs the problems found if `repairs`.
     Failure round(Report& report, bool repairs) {
         Context context(disk_, superblock_, hash_mask_, report);
-        Errc code = context.frames.load({superblock_.root_inode / format::inodes_per_frame,
-                                         superblock_.orphan_directory / format::inodes_per_frame});
+        Errc code = context.frames.load();
         if (code == Errc::ok) context.frames.load_counts();
         if (code == Errc::ok) code = check::scan_inodes(context);
         if (code != Errc::ok) return io_failure(path_, code);

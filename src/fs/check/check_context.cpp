@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/quote.hpp"
+#include "fs/check/directory_entries.hpp"
 #include "fs/format/check_block.hpp"
-#include "fs/format/directory.hpp"
 
 namespace warren::check {
 
@@ -29,12 +29,8 @@ std::string name_in(Context& context, u64 place, u32 slot) {
     Block block;
     if (!context.read(place, block)) return "?";
     const auto& leaf = reinterpret_cast<const format::DirectoryLeaf&>(block);
-    const format::DirectorySlot entry = leaf.slots[slot];
-    const u32 offset = entry.name_offset();
-    const u32 length = entry.name_length();
-    if (entry.inode() == 0 || offset + length > format::leaf_heap_bytes) return "?";
-    const char* heap = reinterpret_cast<const char*>(leaf.heap);
-    return {heap + offset, length};
+    if (leaf.slots[slot].inode() == 0 || !has_name_within(leaf, slot)) return "?";
+    return std::string(view_of(leaf, slot).name);
 }
 
 }  // namespace

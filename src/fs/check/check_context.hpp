@@ -73,6 +73,11 @@ struct Context {
         return inodes.statuses[ordinal] == Status::damaged ? Trust::little : Trust::full;
     }
     void problem(u32 ordinal, std::string text) { report.inode(ordinal, std::move(text)); }
+    /// A problem that a repair solves by writing the inode.
+    void wrong(u32 ordinal, std::string text) {
+        problem(ordinal, std::move(text));
+        inodes.set(ordinal, mark_write);
+    }
 };
 
 /// The path of an inode, made of the first name found of each inode on it, or "inode N".

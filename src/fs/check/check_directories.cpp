@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/quote.hpp"
-#include "fs/check/check_attributes.hpp"
 #include "fs/check/check_trees.hpp"
 #include "fs/core/name_hash.hpp"
 #include "fs/format/check_structure.hpp"
@@ -177,20 +176,16 @@ void DirectoryScan::compare_counts(u32 directory, const Inode& inode, const Visi
     if (inodes_.has(directory, mark_rebuild)) return;
     const u64 blocks = visitor.blocks + attributes;
     const u64 counted = inode.entries & ~format::entries_dying;
-    bool is_wrong = false;
     if (visitor.entries != counted) {
-        context_.problem(directory, "counts " + std::to_string(counted) + " names, it has " +
-                                        std::to_string(visitor.entries));
-        is_wrong = true;
+        context_.wrong(directory, "counts " + std::to_string(counted) + " names, it has " +
+                                      std::to_string(visitor.entries));
     }
     if (blocks != inode.blocks || inode.size != visitor.blocks * block_size) {
-        context_.problem(directory, "counts " + std::to_string(inode.blocks) +
-                                        " blocks and a size of " + std::to_string(inode.size) +
-                                        ", it has " + std::to_string(blocks) + " blocks");
-        is_wrong = true;
+        context_.wrong(directory, "counts " + std::to_string(inode.blocks) +
+                                      " blocks and a size of " + std::to_string(inode.size) +
+                                      ", it has " + std::to_string(blocks) + " blocks");
     }
-    if (!is_wrong && !inodes_.has(directory, mark_write)) return;
-    inodes_.set(directory, mark_write);
+    if (!inodes_.has(directory, mark_write)) return;
     InodePlan& plan = context_.plans[directory];
     plan.blocks = blocks;
     plan.entries = visitor.entries;
@@ -256,17 +251,17 @@ bool DirectoryScan::scan_entry(u32 directory, const EntryView& entry, EntryPlace
         if (is_unusable && inodes_.name_blocks[target] == 0) remember(directory, target, place);
         return false;
     }
-    if (inodes_.statuses[target] == Status::doubtful) {
-        inodes_.statuses[target] = Status::sound;
-        if (inodes_.is_directory(target)) waiting_.push_back(target);
-    }
     if (entry.type != inodes_.types[target]) complain("is marked as another type than it has");
     meet(directory, target, place);
     return true;
 }
 
-/// Notes that `target` has a name in `directory`.
+/// Notes that `target` has a name in `directory`, and so exists.
 void DirectoryScan::meet(u32 directory, u32 target, EntryPlace at) {
+    if (inodes_.statuses[target] == Status::doubtful) {
+        inodes_.statuses[target] = Status::sound;
+        if (inodes_.is_directory(target)) waiting_.push_back(target);
+    }
     const bool is_orphan_name = directory == context_.orphans;
     const bool is_placed = inodes_.has(target, mark_placed);
     if (is_orphan_name && !is_placed) inodes_.set(target, mark_orphan);
@@ -304,8 +299,7 @@ void DirectoryScan::place_stray(const Stray& stray) {
     }
     place(stray.directory, stray.target, stray.place);
     if (stray.directory == context_.orphans) return;
-    context_.problem(stray.target, "says that it lies in another directory");
-    inodes_.set(stray.target, mark_write);
+    context_.wrong(stray.target, "says that it lies in another directory");
 }
 
 /// Accepts the plausible entries of a damaged leaf.
@@ -321,13 +315,8 @@ void DirectoryScan::believe(const DamagedLeaf& damaged) {
     same_ = {};
     for (const EntryView& entry : read) {
         if (is_repeated(entry) || !is_believable(damaged.directory, entry)) continue;
-        const u32 target = inodes_.ordinal_of(entry.inode);
-        if (inodes_.statuses[target] == Status::doubtful) {
-            inodes_.statuses[target] = Status::sound;
-            if (inodes_.is_directory(target)) waiting_.push_back(target);
-        }
         kept.keep(entry.slot);
-        meet(damaged.directory, target, {damaged.place, entry.slot});
+        meet(damaged.directory, inodes_.ordinal_of(entry.inode), {damaged.place, entry.slot});
     }
 }
 

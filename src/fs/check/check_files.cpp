@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "fs/check/check_attributes.hpp"
 #include "fs/check/check_extents.hpp"
 #include "fs/check/check_trees.hpp"
 #include "fs/format/check_structure.hpp"
@@ -70,39 +69,34 @@ class FileScan {
     void compare_links(u32 ordinal, const Inode& inode) {
         const u32 names = inodes_.names[ordinal];
         if (inode.links == names || inodes_.has(ordinal, mark_lost)) return;
-        context_.problem(ordinal, "counts " + std::to_string(inode.links) + " links, it has " +
-                                      std::to_string(names));
-        inodes_.set(ordinal, mark_write);
+        context_.wrong(ordinal, "counts " + std::to_string(inode.links) + " links, it has " +
+                                    std::to_string(names));
     }
 
     void compare_blocks(u32 ordinal, const Inode& inode, u64 blocks) {
         if (inode.blocks != blocks) {
-            context_.problem(ordinal, "counts " + std::to_string(inode.blocks) +
-                                          " blocks, it has " + std::to_string(blocks));
-            inodes_.set(ordinal, mark_write);
+            context_.wrong(ordinal, "counts " + std::to_string(inode.blocks) + " blocks, it has " +
+                                        std::to_string(blocks));
         }
         if (inodes_.has(ordinal, mark_write)) context_.plans[ordinal].blocks = blocks;
     }
 
     void check_bytes(u32 ordinal, const Inode& inode) {
         if (inode.size <= format::area_bytes) return;
-        context_.problem(ordinal, "has a size of " + std::to_string(inode.size) +
-                                      " but only 128 bytes of contents");
-        inodes_.set(ordinal, mark_write);
+        context_.wrong(ordinal, "has a size of " + std::to_string(inode.size) +
+                                    " but only 128 bytes of contents");
     }
 
     void check_size(u32 ordinal, const Inode& inode) {
         if (inode.size <= format::file_size_max) return;
-        context_.problem(ordinal, "has a size of " + std::to_string(inode.size) +
-                                      ", no file is longer than " +
-                                      std::to_string(format::file_size_max));
-        inodes_.set(ordinal, mark_write);
+        context_.wrong(ordinal, "has a size of " + std::to_string(inode.size) +
+                                    ", no file is longer than " +
+                                    std::to_string(format::file_size_max));
     }
 
     void check_special(u32 ordinal, const Inode& inode) {
         if (format::special_is_sound(inode)) return;
-        context_.problem(ordinal, "is no file but says that it has contents");
-        inodes_.set(ordinal, mark_write);
+        context_.wrong(ordinal, "is no file but says that it has contents");
     }
 
     /// Checks a link's target. Returns the number of sound blocks that it owns: 0 or 1.
@@ -111,8 +105,7 @@ class FileScan {
         const u32 good = format::bytes_before_nul(head.bytes, head.length);
         const bool is_long = inode.area_kind == static_cast<u8>(AreaKind::target);
         if (good == head.length && (!is_long || claim_rest(ordinal, inode))) return is_long;
-        context_.problem(ordinal, "the end of its target is lost");
-        inodes_.set(ordinal, mark_write);
+        context_.wrong(ordinal, "the end of its target is lost");
         context_.plans[ordinal].target_bytes = good;
         return 0;
     }
@@ -120,15 +113,13 @@ class FileScan {
     /// Claims the block with the rest of a link's target. False if it is not sound.
     bool claim_rest(u32 ordinal, const Inode& inode) {
         const format::BlockPointer pointer{inode.area.words[0]};
-        const u64 place = pointer.offset();
-        const TreeOwner owner = tree_owner(context_, ordinal, inode);
-        Block block;
-        const auto& rest = reinterpret_cast<const format::LinkTarget&>(block);
-        return is_good_pointer(context_, pointer, false) && context_.read(place, block) &&
-               is_sound_block(context_, block, format::BlockKind::link_target, owner, place) &&
-               rest.length == inode.size - format::target_head_bytes &&
-               format::target_is_sound(rest) &&
-               context_.frames.claim(place, 1, FrameKind::metadata, context_.trust(ordinal)) == 1;
+        const auto is_right = [&](const Block& block) {
+            const auto& rest = reinterpret_cast<const format::LinkTarget&>(block);
+            return rest.length == inode.size - format::target_head_bytes &&
+                   format::target_is_sound(rest);
+        };
+        return claim_own_block(context_, ordinal, inode, pointer, format::BlockKind::link_target,
+                               is_right);
     }
 
     void save(u32 ordinal) {

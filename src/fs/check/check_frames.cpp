@@ -56,15 +56,15 @@ FrameMap::Group& FrameMap::find_or_add(u64 frame) {
     return *group;
 }
 
-Errc FrameMap::load(const std::vector<u64>& forced) {
+Errc FrameMap::load() {
     const u64 count =
         (superblock_.frame_count + frames_per_table_block - 1) / frames_per_table_block;
     groups_.resize(count);
     for (u64 index = 0; index < count; ++index)
         WARREN_TRY(load_group(index));
     mark_system();
-    for (const u64 frame : forced)
-        mark_whole(frame, FrameKind::inodes);
+    for (const u64 number : {superblock_.root_inode, superblock_.orphan_directory})
+        mark_whole(number / format::inodes_per_frame, FrameKind::inodes);
     for_each_entry([&](u64 frame, const Group& group, u32 entry) {
         if (group.entries[entry].kind != static_cast<u64>(FrameKind::inodes)) return;
         inode_frames_.push_back(frame);

@@ -30,8 +30,9 @@ class FrameMap {
         : disk_(disk), superblock_(superblock), report_(report) {}
 
     /// Reads the frame table. The 31 frames of a damaged table block have an unknown kind until
-    /// their blocks are claimed. The frames in `forced` become inode frames in any case.
-    Errc load(const std::vector<u64>& forced);
+    /// their blocks are claimed. The frames of the root and of the orphan directory become inode
+    /// frames in any case.
+    Errc load();
 
     /// Frames that hold inodes, in rising order.
     const std::vector<u64>& inode_frames() const { return inode_frames_; }

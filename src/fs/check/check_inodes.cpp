@@ -157,9 +157,8 @@ class InodeScan {
         } else if (has_crc) {
             inodes_.statuses[ordinal] = Status::sound;
         } else {
-            context_.problem(ordinal, "its CRC is wrong");
+            context_.wrong(ordinal, "its CRC is wrong");
             inodes_.statuses[ordinal] = Status::damaged;
-            inodes_.set(ordinal, mark_write);
         }
         if (inodes_.is_directory(ordinal)) {
             inodes_.parents[ordinal] = inodes_.ordinal_of(inode.parent);
@@ -202,12 +201,10 @@ Errc scan_inodes(Context& context) {
 }
 
 void compare_inode_count(Context& context) {
-    u64 count = 0;
-    for (u32 ordinal = 0; ordinal < context.inodes.count(); ++ordinal) {
-        const Status status = context.inodes.statuses[ordinal];
-        if (context.inodes.exists(ordinal) || status == Status::unusable) ++count;
-    }
-    if (count == context.superblock.inodes_used) return;
+    const i64 count = std::ranges::count_if(context.inodes.statuses, [](Status status) {
+        return status != Status::absent && status != Status::doubtful;
+    });
+    if (static_cast<u64>(count) == context.superblock.inodes_used) return;
     context.report.volume("superblock: counts " + std::to_string(context.superblock.inodes_used) +
                           " inodes, there are " + std::to_string(count));
 }

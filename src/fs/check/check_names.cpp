@@ -64,21 +64,20 @@ class Anchoring {
 };
 
 void compare_directory(Context& context, u32 ordinal, const Inode& inode) {
-    InodeMap& inodes = context.inodes;
-    const auto wrong = [&](std::string text) {
-        context.problem(ordinal, std::move(text));
-        inodes.set(ordinal, mark_write);
-    };
+    const InodeMap& inodes = context.inodes;
     const bool is_doomed = inodes.has(ordinal, mark_orphan) || ordinal == context.orphans;
     const u32 links = 2 + inodes.names[ordinal];
     if (!is_doomed && inode.links != links) {
-        wrong("counts " + std::to_string(inode.links) + " links, it has " + std::to_string(links));
+        context.wrong(ordinal, "counts " + std::to_string(inode.links) + " links, it has " +
+                                   std::to_string(links));
     }
     if (!inodes.has(ordinal, mark_orphan) && (inode.entries & format::entries_dying) != 0) {
-        wrong("is marked as being removed");
+        context.wrong(ordinal, "is marked as being removed");
     }
     const bool is_special = ordinal == context.root || ordinal == context.orphans;
-    if (is_special && inode.parent != inodes.number_of(ordinal)) wrong("is not its own parent");
+    if (is_special && inode.parent != inodes.number_of(ordinal)) {
+        context.wrong(ordinal, "is not its own parent");
+    }
 }
 
 }  // namespace

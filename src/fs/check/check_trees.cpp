@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fs/core/acl.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/format/check_structure.hpp"
 
@@ -138,6 +139,28 @@ bool is_sound_block(const Context& context, const Block& block, format::BlockKin
 
 bool is_good_pointer(const Context& context, BlockPointer pointer, bool is_indirect) {
     return format::pointer_is_sound(pointer, is_indirect, context.superblock.size_bytes);
+}
+
+bool claim_own_block(Context& context, u32 ordinal, const Inode& inode, BlockPointer pointer,
+                     format::BlockKind kind, const std::function<bool(const Block&)>& is_right) {
+    const u64 place = pointer.offset();
+    Block block;
+    return is_good_pointer(context, pointer, false) && context.read(place, block) &&
+           is_sound_block(context, block, kind, tree_owner(context, ordinal, inode), place) &&
+           is_right(block) &&
+           context.frames.claim(place, 1, FrameKind::metadata, context.trust(ordinal)) == 1;
+}
+
+u64 check_attributes(Context& context, u32 ordinal, const Inode& inode) {
+    if (inode.attributes.raw == 0) return 0;
+    const auto is_right = [](const Block& block) {
+        return core::attributes_are_sound(reinterpret_cast<const format::AttributeBlock&>(block));
+    };
+    const auto kind = format::BlockKind::attributes;
+    if (claim_own_block(context, ordinal, inode, inode.attributes, kind, is_right)) return 1;
+    context.wrong(ordinal, "its extended attributes are damaged");
+    context.inodes.set(ordinal, mark_no_attributes);
+    return 0;
 }
 
 TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {

@@ -7,6 +7,7 @@
 // it has seen before.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <unordered_set>
 
@@ -62,6 +63,17 @@ bool is_sound_block(const Context& context, const format::Block& block, format::
 
 /// Whether a pointer can lead to a block of the volume.
 bool is_good_pointer(const Context& context, format::BlockPointer pointer, bool is_indirect);
+
+/// Claims the block of an inode that `pointer` leads to. False if the block does not have this
+/// kind, is not sound or not right(block), or has another owner.
+bool claim_own_block(Context& context, u32 ordinal, const format::Inode& inode,
+                     format::BlockPointer pointer, format::BlockKind kind,
+                     const std::function<bool(const format::Block&)>& is_right);
+
+/// Checks the block of extended attributes that any inode may have. Returns the number of blocks
+/// that it owns: 0 or 1. A repair drops a damaged one as a whole, because half of an access control
+/// list is worse than none.
+u64 check_attributes(Context& context, u32 ordinal, const format::Inode& inode);
 
 /// The TreeOwner for the tree of `inode`.
 TreeOwner tree_owner(const Context& context, u32 ordinal, const format::Inode& inode);

@@ -21,20 +21,29 @@ struct EntryView {
     u64 hash() const { return key >> 8; }
 };
 
+/// Whether the name in a slot lies within the leaf.
+inline bool has_name_within(const format::DirectoryLeaf& leaf, u32 slot) {
+    const format::DirectorySlot entry = leaf.slots[slot];
+    return entry.name_offset() + entry.name_length() <= format::leaf_heap_bytes;
+}
+
+/// The entry in a slot. Requires: its name lies within the leaf.
+inline EntryView view_of(const format::DirectoryLeaf& leaf, u32 slot) {
+    const format::DirectorySlot entry = leaf.slots[slot];
+    const char* heap = reinterpret_cast<const char*>(leaf.heap);
+    return {format::entry_key(leaf.hashes[slot], entry), entry.inode(), entry.type(), slot,
+            std::string_view(heap + entry.name_offset(), entry.name_length())};
+}
+
 /// Calls entry(EntryView) for each entry of `leaf` with a key from `from` on, in the order of their
 /// slots. Errc::corrupt if a name is not within the leaf.
 template <class Entry>
 Errc for_each_entry(const format::DirectoryLeaf& leaf, u64 from, const Entry& entry) {
-    const char* heap = reinterpret_cast<const char*>(leaf.heap);
     for (u32 i = 0; i < format::leaf_entries_max; ++i) {
         const format::DirectorySlot slot = leaf.slots[i];
-        const u64 key = format::entry_key(leaf.hashes[i], slot);
-        if (slot.inode() == 0 || key < from) continue;
-        if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) {
-            return Errc::corrupt;
-        }
-        entry(EntryView{key, slot.inode(), slot.type(), i,
-                        std::string_view(heap + slot.name_offset(), slot.name_length())});
+        if (slot.inode() == 0 || format::entry_key(leaf.hashes[i], slot) < from) continue;
+        if (!has_name_within(leaf, i)) return Errc::corrupt;
+        entry(view_of(leaf, i));
     }
     return Errc::ok;
 }
@@ -47,7 +56,6 @@ namespace warren::check {
 struct LeafEntries {
     std::array<EntryView, format::leaf_entries_max> entries;
     u32 count = 0;
-    u32 unreadable = 0;         // live slots without a readable name
     bool is_consistent = true;  // format::directory_leaf_is_sound()
 
     const EntryView* begin() const { return entries.data(); }

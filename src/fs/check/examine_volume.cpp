@@ -75,8 +75,7 @@ bool fill_tables(Disk& disk, const format::Superblock& superblock, u64 hash_mask
     CheckResult found;
     Report report(silent, found);
     FrameMap frames(disk, superblock, report);
-    const Errc code = frames.load({superblock.root_inode / format::inodes_per_frame,
-                                   superblock.orphan_directory / format::inodes_per_frame});
+    const Errc code = frames.load();
     const u64 count = superblock.frame_count;
     if (code != Errc::ok || found.problems > 0 || superblock.size_bytes != count * frame_size) {
         return false;
@@ -85,7 +84,6 @@ bool fill_tables(Disk& disk, const format::Superblock& superblock, u64 hash_mask
     tables.kinds.assign(count, 0);
     tables.used.assign(count * 8, 0);
     tables.owned.assign(count * 8, 0);
-    bool is_marked = true;
     std::vector<u64> metadata;
     frames.for_each_frame([&](u64 frame, const FrameEntry& entry, const u64(&has)[8]) {
         if (frame >= count) return;
@@ -96,11 +94,6 @@ bool fill_tables(Disk& disk, const format::Superblock& superblock, u64 hash_mask
         const auto kind = static_cast<FrameKind>(entry.kind);
         if (kind == FrameKind::inodes) tables.frame_numbers.push_back(frame);
         if (kind == FrameKind::metadata) metadata.push_back(frame);
-        const bool is_metadata = kind == FrameKind::inodes || kind == FrameKind::metadata;
-        if (is_metadata && frame >= superblock.metadata_frames_end) is_marked = false;
-        const bool is_high = kind == FrameKind::data ||
-                             (kind == FrameKind::system && frame >= superblock.metadata_frames_end);
-        if (is_high && frame < superblock.data_frames_begin) is_marked = false;
     });
     std::vector<u64>& numbers = tables.frame_numbers;
     tables.inode_frames = static_cast<u32>(numbers.size());
@@ -117,8 +110,12 @@ bool fill_tables(Disk& disk, const format::Superblock& superblock, u64 hash_mask
                     superblock.blocks_used,
                     superblock.inodes_used,
                     tables.counted.size()};
+    format::Superblock right = superblock;
+    frames.fill(right);
     // Ordinals of inodes and indices of blocks are 32-bit numbers.
-    return is_marked && numbers.size() < nobody / format::inodes_per_frame;
+    return right.metadata_frames_end == superblock.metadata_frames_end &&
+           right.data_frames_begin >= superblock.data_frames_begin &&
+           numbers.size() < nobody / format::inodes_per_frame;
 }
 
 Errc read_frame(Disk& disk, const ExamTables& tables, u64 place, std::span<std::byte> target) {
