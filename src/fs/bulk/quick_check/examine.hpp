@@ -9,6 +9,8 @@
 #pragma once
 
 #include "base/host_device.hpp"
+#include "fs/core/search_keys.hpp"
+#include "fs/core/shared_blocks.hpp"
 #include "fs/format/check_structure.hpp"
 #include "fs/format/directory.hpp"
 #include "fs/format/frame.hpp"
@@ -164,35 +166,33 @@ struct Exam {
         return device_atomic<T>(word).fetch_add(value, hd::memory_order_relaxed);
     }
     /// Claims blocks [first, first + count) of a frame for an owner. A block claimed twice is a
-    /// flaw.
-    WARREN_HD void own(u64 frame, u32 first, u32 count) const {
+    /// flaw; then it returns false.
+    WARREN_HD bool own(u64 frame, u32 first, u32 count) const {
+        bool is_first = true;
         for (u32 word = first / 64; word * 64 < first + count; ++word) {
-            const u32 begin = first > word * 64 ? first - word * 64 : 0;
-            const u32 end = first + count < word * 64 + 64 ? first + count - word * 64 : 64;
-            const u64 ones = end - begin == 64 ? ~u64{0} : (u64{1} << (end - begin)) - 1;
+            const u64 mask = core::run_mask(word, first, count);
             const u64 before = device_atomic<u64>(owned[frame * 8 + word])
-                                   .fetch_or(ones << begin, hd::memory_order_relaxed);
-            if ((before & ones << begin) != 0) flaw();
+                                   .fetch_or(mask, hd::memory_order_relaxed);
+            if ((before & mask) != 0) is_first = false;
         }
+        if (!is_first) flaw();
+        return is_first;
     }
     /// The index of `frame` among the frames with reference counts, or nobody.
     WARREN_HD u32 counted_index(u64 frame) const {
-        u32 low = 0;
-        u32 high = static_cast<u32>(facts.counted_frames);
-        while (low < high) {
-            const u32 middle = (low + high) / 2;
-            if (counted[middle].frame < frame) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        return low < facts.counted_frames && counted[low].frame == frame ? low : nobody;
+        const u32 count = static_cast<u32>(facts.counted_frames);
+        if (count == 0) return nobody;
+        const u32 at = core::search_keys(ThreadTeam{}, count, frame,
+                                         [this](u32 i) { return counted[i].frame; });
+        return counted[at].frame == frame ? at : nobody;
     }
     /// As own(), for an extent whose blocks other such extents may share.
     WARREN_HD void own_shared(u64 frame, u32 first, u32 count) const {
         const u32 index = counted_index(frame);
-        if (index == nobody) return own(frame, first, count);
+        if (index == nobody) {
+            own(frame, first, count);
+            return;
+        }
         for (u32 block = first; block < first + count; ++block) {
             if (add(references[u64{index} * blocks_per_frame + block], 1u) == 0)
                 own(frame, block, 1);
@@ -200,21 +200,14 @@ struct Exam {
     }
     /// Claims the blocks of a run of data. Requires: it lies in the volume.
     WARREN_HD void own_run(Run run) const {
-        u64 block = run.place / block_size;
-        while (run.blocks > 0) {
-            const u64 frame = block / blocks_per_frame;
-            const u32 first = static_cast<u32>(block % blocks_per_frame);
-            const u64 room = blocks_per_frame - first;
-            const u32 count = static_cast<u32>(run.blocks < room ? run.blocks : room);
+        core::for_each_frame_part(run.place, run.blocks, [&](u64 frame, u32 first, u32 count) {
             if (kinds[frame] != static_cast<u8>(FrameKind::data)) flaw();
             if (run.is_shared) {
                 own_shared(frame, first, count);
             } else {
                 own(frame, first, count);
             }
-            block += count;
-            run.blocks -= count;
-        }
+        });
     }
     /// As own_run(), but leaves the parts of a long run to ExamineRuns.
     WARREN_HD void claim_data(Run run) const {
@@ -244,13 +237,7 @@ struct Exam {
         }
         const u64 place = pointer.offset();
         const u32 bit = static_cast<u32>(place % frame_size / block_size);
-        const u64 mask = u64{1} << bit % 64;
-        const u64 before = device_atomic<u64>(owned[place / frame_size * 8 + bit / 64])
-                               .fetch_or(mask, hd::memory_order_relaxed);
-        if ((before & mask) != 0) {
-            flaw();
-            return nobody;
-        }
+        if (!own(place / frame_size, bit, 1)) return nobody;
         expected_blocks[index] = expected;
         return index;
     }
