@@ -25,19 +25,6 @@ void copy_table(T* to, const std::vector<T>& from) {
 
 }  // namespace
 
-ExamMemory::~ExamMemory() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
-}
-
-Errc ExamMemory::map(u64 bytes) {
-    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return Errc::no_memory;
-    data_ = static_cast<std::byte*>(at);
-    bytes_ = bytes;
-    if (bytes >= huge_bytes_min) static_cast<void>(::madvise(at, bytes, MADV_HUGEPAGE));
-    return Errc::ok;
-}
-
 Errc ExamMemory::open(const ExamTables& tables) {
     exam_.facts = tables.facts;
     exam_.inode_frames = tables.inode_frames;
@@ -45,11 +32,13 @@ Errc ExamMemory::open(const ExamTables& tables) {
     const u64 loaded = exam_.frames * format::frame_size;
     u64 bytes = loaded;
     lay_out(exam_, [&](auto*& table, u64 count) { bytes += bytes_of(table, count); });
-    WARREN_TRY(map(bytes));
-    exam_.base = data_;
+    memory_ = ReservedRange(bytes);
+    exam_.base = memory_.data();
+    if (exam_.base == nullptr) return Errc::no_memory;
+    if (bytes >= huge_bytes_min) static_cast<void>(::madvise(exam_.base, bytes, MADV_HUGEPAGE));
     u64 at = loaded;
     lay_out(exam_, [&](auto*& table, u64 count) {
-        table = reinterpret_cast<std::remove_reference_t<decltype(table)>>(data_ + at);
+        table = reinterpret_cast<std::remove_reference_t<decltype(table)>>(exam_.base + at);
         at += bytes_of(table, count);
     });
     copy_table(exam_.frame_numbers, tables.frame_numbers);

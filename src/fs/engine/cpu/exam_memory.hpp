@@ -3,17 +3,13 @@
 // written pages take memory.
 #pragma once
 
+#include "base/reserved_range.hpp"
 #include "fs/engine/examination.hpp"
 
 namespace warren {
 
 class ExamMemory {
  public:
-    ExamMemory() = default;
-    ~ExamMemory();
-    ExamMemory(const ExamMemory&) = delete;
-    ExamMemory& operator=(const ExamMemory&) = delete;
-
     /// Allocates the memory and fills in the tables. Errc::no_memory; Errc::corrupt if the root or
     /// the orphan directory does not lie in an inode frame.
     Errc open(const ExamTables& tables);
@@ -23,11 +19,8 @@ class ExamMemory {
     const ops::examine::Exam& exam() const { return exam_; }
 
  private:
-    Errc map(u64 bytes);
-
+    ReservedRange memory_;
     ops::examine::Exam exam_{};
-    std::byte* data_ = nullptr;
-    u64 bytes_ = 0;
 };
 
 }  // namespace warren
