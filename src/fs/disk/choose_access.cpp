@@ -3,12 +3,11 @@
 // because other load on the machine may slow down single rounds.
 #include "fs/disk/choose_access.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "base/stopwatch.hpp"
 #include "fs/format/layout.hpp"
 
 namespace warren {
@@ -21,12 +20,6 @@ constexpr u64 sample_blocks = 32;
 constexpr u32 rounds = 3;
 // No further round begins after this time, so a slow disk is judged by fewer rounds.
 constexpr u64 patience_ns = 150'000'000;
-
-u64 now_ns() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-}
 
 /// Blocks spread over a range. Writes put back the bytes that the first round read.
 class Sample {
@@ -61,9 +54,9 @@ class Sample {
  private:
     template <class Work>
     static Errc time(u64& best_ns, const Work& work) {
-        const u64 start = now_ns();
+        const Stopwatch watch;
         WARREN_TRY(work());
-        const u64 spent = now_ns() - start;
+        const u64 spent = watch.nanoseconds();
         best_ns = best_ns == 0 ? spent : std::min(best_ns, spent);
         return Errc::ok;
     }
@@ -127,8 +120,8 @@ AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 len
     // The first round is not counted: it includes one-time costs.
     AccessMeasure first;
     if (sample.run(habit, first) != Errc::ok) return choice;
-    const u64 start = now_ns();
-    for (u32 round = 0; round < rounds && now_ns() - start < patience_ns; ++round) {
+    const Stopwatch watch;
+    for (u32 round = 0; round < rounds && watch.nanoseconds() < patience_ns; ++round) {
         for (AccessMeasure& measure : choice.measures) {
             if (!measure.refusal.empty()) continue;
             Errc code = disk.use(measure.access, measure.refusal);

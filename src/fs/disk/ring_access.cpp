@@ -28,6 +28,15 @@ bool is_aligned(const std::byte* memory) {
     return reinterpret_cast<std::uintptr_t>(memory) % RequestRing::transfer_unit == 0;
 }
 
+std::span<std::byte> memory_of(const DiskRead& read) {
+    return read.target;
+}
+
+/// DiskRequest::memory is not const because reads fill it; a write only reads it.
+std::span<std::byte> memory_of(const DiskWrite& write) {
+    return {const_cast<std::byte*>(write.source.data()), write.source.size()};
+}
+
 }  // namespace
 
 class RingAccess::Lane {
@@ -181,31 +190,27 @@ void RingAccess::give_back(std::unique_ptr<Lane> lane) {
     lane_came_.notify_one();
 }
 
-Errc RingAccess::read(std::span<const DiskRead> reads) {
+template <class Request>
+Errc RingAccess::transfer(std::span<const Request> requests, bool is_write) {
     auto lane = take_lane();
     if (lane == nullptr) return Errc::io;
-    lane->begin(descriptor_, false, probe_);
+    lane->begin(descriptor_, is_write, probe_);
     Errc code = Errc::ok;
-    for (u64 i = 0; i < reads.size() && code == Errc::ok; ++i)
-        code = lane->add(reads[i].offset, reads[i].target.data(), reads[i].target.size());
+    for (u64 i = 0; i < requests.size() && code == Errc::ok; ++i) {
+        const auto memory = memory_of(requests[i]);
+        code = lane->add(requests[i].offset, memory.data(), memory.size());
+    }
     if (code == Errc::ok) code = lane->run();
     give_back(std::move(lane));
     return code;
 }
 
+Errc RingAccess::read(std::span<const DiskRead> reads) {
+    return transfer(reads, false);
+}
+
 Errc RingAccess::write(std::span<const DiskWrite> writes) {
-    auto lane = take_lane();
-    if (lane == nullptr) return Errc::io;
-    lane->begin(descriptor_, true, probe_);
-    Errc code = Errc::ok;
-    for (u64 i = 0; i < writes.size() && code == Errc::ok; ++i) {
-        // DiskRequest::memory is not const because reads fill it; a write only reads it.
-        auto* source = const_cast<std::byte*>(writes[i].source.data());
-        code = lane->add(writes[i].offset, source, writes[i].source.size());
-    }
-    if (code == Errc::ok) code = lane->run();
-    give_back(std::move(lane));
-    return code;
+    return transfer(writes, true);
 }
 
 }  // namespace warren

@@ -42,6 +42,8 @@ class RingAccess {
     RingAccess(int descriptor, u64 unit_bytes);
     std::unique_ptr<Lane> take_lane();
     void give_back(std::unique_ptr<Lane> lane);
+    template <class Request>
+    Errc transfer(std::span<const Request> requests, bool is_write);
 
     const int descriptor_;
     const u64 unit_bytes_;
