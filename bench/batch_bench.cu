@@ -39,9 +39,7 @@ const Caller anybody{};
 class MemoryVolume {
  public:
     explicit MemoryVolume(EngineChoice engine) : disk_(64 * gib) {
-        const Failure made =
-            make_volume_on(disk_, "image", disk_.size_bytes(), "bench",
-                           [&](u64 at, u64 length) { return disk_.discard(at, length); });
+        const Failure made = make_volume_on(disk_, "image", disk_.size_bytes(), "bench");
         require(made.code == Errc::ok, made.message);
         open(engine);
     }

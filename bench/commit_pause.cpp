@@ -38,8 +38,7 @@ struct Place {
 
     /// False if the engine is not available.
     bool open(EngineChoice engine) {
-        const auto zero = [&](u64 offset, u64 length) { return memory.discard(offset, length); };
-        Failure failure = make_volume_on(memory, "memory", volume_bytes, "bench", zero);
+        Failure failure = make_volume_on(memory, "memory", volume_bytes, "bench");
         require(failure.code == Errc::ok, failure.message);
         OpenOptions options;
         options.engine = engine;

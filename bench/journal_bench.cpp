@@ -53,8 +53,7 @@ struct Place {
     std::unique_ptr<Volume> volume;
 
     Place() {
-        const auto zero = [&](u64 offset, u64 length) { return memory.discard(offset, length); };
-        Failure failure = make_volume_on(memory, "memory", volume_bytes, "bench", zero);
+        Failure failure = make_volume_on(memory, "memory", volume_bytes, "bench");
         require(failure.code == Errc::ok, failure.message);
         format::Superblock superblock;
         failure = read_superblock(memory, "memory", superblock);

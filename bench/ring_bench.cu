@@ -392,9 +392,7 @@ int main(int count, char** arguments) {
             shape->blocks_per_multiprocessor);
     }
     MemoryDisk disk(gib);
-    const Failure made = make_volume_on(disk, "image", gib, "bench", [&](u64 offset, u64 length) {
-        return disk.discard(offset, length);
-    });
+    const Failure made = make_volume_on(disk, "image", gib, "bench");
     require(made.code == Errc::ok, made.message);
     ServedVolume volume;
     require(volume.open(disk, options.server) == Errc::ok, "cannot serve a volume");

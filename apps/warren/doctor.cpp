@@ -186,7 +186,7 @@ void check_disk(Report& report, const std::string& directory) {
     const auto disk = FileDisk::open(file.path(), OpenMode::read_write, failure);
     file.forget_name();
     const bool is_ready = disk != nullptr && disk->resize(4 * mib) == Errc::ok &&
-                          write_zeros(*disk, 0, disk->size_bytes()) == Errc::ok &&
+                          disk->Disk::zero(0, disk->size_bytes()) == Errc::ok &&
                           disk->flush() == Errc::ok;
     if (!is_ready) {
         report.add(State::note, subject, "not measured: a file of 4 MiB cannot be written there");

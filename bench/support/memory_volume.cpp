@@ -15,9 +15,7 @@
 namespace warren::bench {
 
 MemoryVolume::MemoryVolume(u64 size_bytes, u64 device_memory_bytes) : disk_(size_bytes) {
-    const Failure made =
-        make_volume_on(disk_, "image", size_bytes, "bench",
-                       [&](u64 at, u64 length) { return disk_.discard(at, length); });
+    const Failure made = make_volume_on(disk_, "image", size_bytes, "bench");
     require(made.code == Errc::ok, made.message);
     format::Superblock superblock;
     require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");

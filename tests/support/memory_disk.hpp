@@ -69,6 +69,8 @@ class MemoryDisk final : public Disk {
     Errc flush() override;
     /// The range reads as zeros afterwards.
     Errc discard(u64 offset, u64 length_bytes) override;
+    /// Frees memory instead of writing zeros to it.
+    Errc zero(u64 offset, u64 length_bytes) override { return discard(offset, length_bytes); }
 
     /// Starts an empty log from the present contents.
     void start_recording();

@@ -12,10 +12,7 @@
 namespace warren {
 std::unique_ptr<MemoryDisk> make_memory_disk(u64 size_bytes) {
     auto disk = std::make_unique<MemoryDisk>(size_bytes);
-    const Failure failure =
-        make_volume_on(*disk, "image", size_bytes, "test", [&](u64 offset, u64 length) {
-            return disk->discard(offset, length);  // a disk in memory then reads as zeros
-        });
+    const Failure failure = make_volume_on(*disk, "image", size_bytes, "test");
     EXPECT_EQ(failure.code, Errc::ok) << failure.message;
     return disk;
 }

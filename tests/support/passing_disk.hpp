@@ -2,8 +2,8 @@
 // A disk that forwards everything to another one that it does not own. Derived disks that count,
 // delay or falsify something override just that.
 //
-// Invariant: read_many() and write_many() forward each range separately, so that a derived disk
-// sees every write in write().
+// Invariant: read_many() and write_many() forward each range separately, and zero() writes zeros,
+// so that a derived disk sees every write in write().
 #pragma once
 
 #include "fs/disk/disk.hpp"

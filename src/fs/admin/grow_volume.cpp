@@ -150,15 +150,14 @@ Failure plan_growth(const std::string& path, const Superblock& old, u64 frames, 
 }
 
 /// Writes everything that the grown superblock refers to, and then that superblock.
-Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction,
-          const ZeroRange& zero) {
+Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction) {
     if (grown.frame_table_offset == old.frame_table_offset) {
         const u64 more = grown.frame_table_blocks - old.frame_table_blocks;
-        WARREN_TRY(zero_range(disk, old.frame_table_offset + old.frame_table_blocks * block_size,
-                              more * block_size, zero));
+        WARREN_TRY(disk.zero(old.frame_table_offset + old.frame_table_blocks * block_size,
+                             more * block_size));
     } else {
         TableMove move(disk, old, grown);
-        WARREN_TRY(zero_range(disk, grown.frame_table_offset, move.new_count() * frame_size, zero));
+        WARREN_TRY(disk.zero(grown.frame_table_offset, move.new_count() * frame_size));
         WARREN_TRY(move.run(transaction));
     }
     return write_superblock(disk, grown, transaction, Copies::both);
@@ -177,7 +176,7 @@ Failure check_growth(const std::string& path, const Superblock& old, u64 size_by
 
 }  // namespace
 
-Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes, const ZeroRange& zero) {
+Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes) {
     Superblock old;
     Superblock grown;
     u64 transaction = 0;
@@ -186,7 +185,7 @@ Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes, cons
     const u64 frames = size_bytes / frame_size;
     if (frames == old.frame_count) return {};
     WARREN_TRY(plan_growth(path, old, frames, grown));
-    const Errc code = grow(disk, old, grown, transaction + 1, zero);
+    const Errc code = grow(disk, old, grown, transaction + 1);
     if (code == Errc::corrupt) {
         return {code, path + ": its frame table is damaged, it keeps its size; run 'warren fsck'"};
     }
@@ -209,8 +208,7 @@ Failure grow_volume(const std::string& path, u64 size_bytes) {
                               " bytes large; enlarge the device or use a smaller --size"};
         }
     }
-    return grow_volume_on(*disk, shown, size_bytes,
-                          [&](u64 offset, u64 length) { return disk->zero(offset, length); });
+    return grow_volume_on(*disk, shown, size_bytes);
 }
 
 }  // namespace warren

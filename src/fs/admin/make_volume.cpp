@@ -197,7 +197,7 @@ Errc write_inodes(Disk& disk, const Superblock& superblock, u64 place) {
     return disk.write(place, std::as_bytes(std::span(blocks)));
 }
 
-Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const ZeroRange& zero) {
+Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames) {
     const u64 inode_frame = system_frames;
     const u64 slot_0 = inode_frame * format::inodes_per_frame;
     superblock.root_inode = slot_0 + root_slot;
@@ -206,13 +206,13 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const Z
     superblock.data_frames_begin = superblock.frame_count;
     superblock.blocks_used = (inode_frame + 1) * format::blocks_per_frame;
     // The superblocks of an old volume are erased, durably, before any other part of it.
-    WARREN_TRY(zero_range(disk, format::superblock_offset, block_size, zero));
-    WARREN_TRY(zero_range(disk, format::superblock_copy_offset, block_size, zero));
+    WARREN_TRY(disk.zero(format::superblock_offset, block_size));
+    WARREN_TRY(disk.zero(format::superblock_copy_offset, block_size));
     WARREN_TRY(disk.flush());
-    WARREN_TRY(zero_range(disk, 0, frame_size, zero));
-    WARREN_TRY(zero_range(disk, superblock.frame_table_offset,
-                          superblock.frame_table_blocks * block_size, zero));
-    WARREN_TRY(zero_range(disk, inode_frame * frame_size, frame_size, zero));
+    WARREN_TRY(disk.zero(0, frame_size));
+    WARREN_TRY(
+        disk.zero(superblock.frame_table_offset, superblock.frame_table_blocks * block_size));
+    WARREN_TRY(disk.zero(inode_frame * frame_size, frame_size));
     WARREN_TRY(write_frame_table(disk, superblock, inode_frame + 1));
     WARREN_TRY(write_inodes(disk, superblock, inode_frame * frame_size));
     return write_superblock(disk, superblock, first_transaction, Copies::both);
@@ -220,19 +220,15 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames, const Z
 
 }  // namespace
 
-Errc zero_range(Disk& disk, u64 offset, u64 length_bytes, const ZeroRange& zero) {
-    return zero ? zero(offset, length_bytes) : write_zeros(disk, offset, length_bytes);
-}
-
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
-                       const std::string& label, const ZeroRange& zero, bool dedup) {
+                       const std::string& label, bool dedup) {
     WARREN_TRY(check_label(path, label));
     WARREN_TRY(check_size(path, size_bytes));
     Superblock superblock{};
     const u64 system_frames = lay_out(superblock, size_bytes);
     if (dedup) superblock.features_compatible = format::feature_dedup;
     Errc code = fill_identity(superblock, label);
-    if (code == Errc::ok) code = write_volume(disk, superblock, system_frames, zero);
+    if (code == Errc::ok) code = write_volume(disk, superblock, system_frames);
     if (code == Errc::ok) return {};
     return {code, path + ": cannot write the new volume (" +
                       (code == Errc::no_space ? "no space left" : "I/O error") +
@@ -255,9 +251,7 @@ Failure make_volume(const std::string& path, const FormatOptions& options) {
     u64 size_bytes = 0;
     failure = prepare(*disk, shown, options, size_bytes);
     if (failure.code == Errc::ok) {
-        failure = make_volume_on(
-            *disk, shown, size_bytes, options.label,
-            [&](u64 offset, u64 length) { return disk->zero(offset, length); }, options.dedup);
+        failure = make_volume_on(*disk, shown, size_bytes, options.label, options.dedup);
     }
     if (failure.code != Errc::ok && disk->is_new()) ::unlink(path.c_str());
     return failure;

@@ -7,7 +7,6 @@
 // the new one.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "fs/disk/disk.hpp"
@@ -15,20 +14,13 @@
 
 namespace warren {
 
-/// Makes a range of a disk read as zeros. If the function is empty, zeros are written.
-using ZeroRange = std::function<Errc(u64 offset, u64 length_bytes)>;
-
 /// Makes an empty volume in the first `size_bytes` of `disk`, whatever they contain. Fails if a
 /// volume cannot have that size. `dedup`: see FormatOptions. Requires: the disk is that large.
 Failure make_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
-                       const std::string& label, const ZeroRange& zero = {}, bool dedup = false);
+                       const std::string& label, bool dedup = false);
 
 /// Replays the journal of the volume on `disk` and grows the volume to `size_bytes`, rounded down
 /// to whole frames. Requires: the disk is that large.
-Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes,
-                       const ZeroRange& zero = {});
-
-/// Writes zeros to a range through `zero`, or by ordinary writes if that is empty.
-Errc zero_range(Disk& disk, u64 offset, u64 length_bytes, const ZeroRange& zero);
+Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes);
 
 }  // namespace warren

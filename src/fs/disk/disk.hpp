@@ -8,6 +8,7 @@
 // any subset of the 512-byte sectors written since the last flush may have reached the medium.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -58,6 +59,17 @@ class Disk {
     /// Tells the medium that the contents of the range are no longer needed (TRIM). A hint: the
     /// range reads as zeros or as before.
     virtual Errc discard(u64 offset, u64 length_bytes) = 0;
+    /// Makes the range read as zeros; as write() of zeros, which it is where the disk knows no
+    /// other way.
+    virtual Errc zero(u64 offset, u64 length_bytes) {
+        static constexpr std::byte zeros[256 * kib] = {};
+        for (const u64 end = offset + length_bytes; offset < end;) {
+            const u64 piece = std::min<u64>(end - offset, sizeof zeros);
+            WARREN_TRY(write(offset, std::span(zeros, piece)));
+            offset += piece;
+        }
+        return Errc::ok;
+    }
 };
 
 }  // namespace warren

@@ -240,6 +240,7 @@ Errc FileDisk::read_runs(std::span<const DiskRead> reads) {
         if (!contains(begin, end - begin)) return Errc::io;
         const Result<u64> got = read_fully(descriptor_, begin, std::span(targets).first(used));
         if (!got) return disk_error(static_cast<int>(got.code()));
+        // A short read: the file was truncated after its size was read.
         if (*got != end - begin) return Errc::io;
     }
     return Errc::ok;
@@ -263,15 +264,8 @@ Errc FileDisk::write_many(std::span<const DiskWrite> writes) {
 }
 
 Errc FileDisk::read(u64 offset, std::span<std::byte> target) {
-    if (ring_ != nullptr) {
-        const DiskRead one{offset, target};
-        return read_many(std::span(&one, 1));
-    }
-    if (!contains(offset, target.size())) return Errc::io;
-    const Result<u64> got = read_fully(descriptor_, offset, target);
-    if (!got) return disk_error(static_cast<int>(got.code()));
-    // A short read: the file was truncated after its size was read.
-    return *got == target.size() ? Errc::ok : Errc::io;
+    const DiskRead one{offset, target};
+    return read_many(std::span(&one, 1));
 }
 
 Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
@@ -321,7 +315,7 @@ Errc FileDisk::zero(u64 offset, u64 length_bytes) {
     if (!contains(offset, length_bytes)) return Errc::io;
     if (length_bytes == 0) return Errc::ok;
     const int result = empty_range(BLKZEROOUT, offset, length_bytes);
-    return result == 0 ? Errc::ok : write_zeros(*this, offset, length_bytes);
+    return result == 0 ? Errc::ok : Disk::zero(offset, length_bytes);
 }
 
 Errc FileDisk::resize(u64 new_size_bytes) {
@@ -336,17 +330,6 @@ Errc FileDisk::resize(u64 new_size_bytes) {
         if (errno != EINTR) return disk_error(errno);
     }
     return measure();
-}
-
-Errc write_zeros(Disk& disk, u64 offset, u64 length_bytes) {
-    static constexpr std::byte zeros[256 * kib] = {};
-    while (length_bytes > 0) {
-        const u64 piece = std::min<u64>(length_bytes, sizeof zeros);
-        WARREN_TRY(disk.write(offset, std::span(zeros, piece)));
-        offset += piece;
-        length_bytes -= piece;
-    }
-    return Errc::ok;
 }
 
 }  // namespace warren

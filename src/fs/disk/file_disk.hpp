@@ -38,6 +38,8 @@ class FileDisk final : public Disk {
     Errc write_many(std::span<const DiskWrite> writes) override;
     Errc flush() override;
     Errc discard(u64 offset, u64 length_bytes) override;
+    /// Writes zeros only if the medium cannot zero a range.
+    Errc zero(u64 offset, u64 length_bytes) override;
 
     /// Switches to this access. On Errc::not_supported `why` says which system call refused it, and
     /// the access stays as it was. Requires: a specific access, and exclusive use of the disk.
@@ -50,8 +52,6 @@ class FileDisk final : public Disk {
     /// For tests, not with plain access: see RequestProbe.
     void set_probe(RequestProbe probe) { ring_->set_probe(std::move(probe)); }
 
-    /// Makes the range read as zeros. Zeros are written only if the medium cannot zero a range.
-    Errc zero(u64 offset, u64 length_bytes);
     /// Sets the size of an image file; new bytes are holes. Errc::not_supported for a device.
     Errc resize(u64 new_size_bytes);
     bool is_device() const { return is_device_; }
@@ -84,8 +84,5 @@ class FileDisk final : public Disk {
     DiskAccess access_ = DiskAccess::plain;
     std::unique_ptr<RingAccess> ring_;  // null with plain access
 };
-
-/// Writes zeros to a range of any disk.
-Errc write_zeros(Disk& disk, u64 offset, u64 length_bytes);
 
 }  // namespace warren

@@ -71,7 +71,7 @@ TEST(GrowVolume, tableGrowsInPlaceMovesAndMovesAgain) {
         Superblock superblock{};
         ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
         const Census before = take_census(*disk, superblock);
-        const Failure failure = grow_volume_on(*disk, "image", size, by_discard(*disk));
+        const Failure failure = grow_volume_on(*disk, "image", size);
         ASSERT_EQ(failure.code, Errc::ok) << failure.message;
         expect_grown(*disk, size, before);
         ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
@@ -147,7 +147,7 @@ TEST(GrowVolume, aCutLeavesTheOldOrTheGrownVolume) {
         const u64 room = start == 1 * gib ? (255 - 18) * block_size : 0;
         ASSERT_EQ(disk->write(table_end, std::span(garbage).first(room)), Errc::ok);
         disk->start_recording();
-        ASSERT_EQ(grow_volume_on(*disk, "image", goal, by_discard(*disk)).code, Errc::ok);
+        ASSERT_EQ(grow_volume_on(*disk, "image", goal).code, Errc::ok);
         u64 sizes_seen = 0;
         for (u64 events = 0; events <= disk->event_count(); ++events) {
             for (u64 seed = 0; seed < 6; ++seed) {
@@ -170,7 +170,7 @@ TEST(GrowVolume, everyFailingIoLeavesAVolume) {
         auto disk = make_volume_disk(254 * 31 * frame_size, 64 * gib);
         FaultDisk fault(*disk);
         fault.set_plan({.nth = nth, .is_torn = true});
-        const Failure failure = grow_volume_on(fault, "image", 64 * gib, by_discard(*disk));
+        const Failure failure = grow_volume_on(fault, "image", 64 * gib);
         Superblock superblock{};
         ASSERT_EQ(load(*disk, superblock).code, Errc::ok) << "I/O " << nth;
         EXPECT_EQ(take_census(*disk, superblock).blocks_used, superblock.blocks_used);

@@ -19,8 +19,7 @@ TEST(Check, FreshVolumesAreClean) {
     for (const u64 size : {16 * mib, 64 * mib, 5 * gib, 200 * gib, 16 * tib}) {
         if (is_sanitized && size > tib) continue;  // for its size alone it takes a minute
         MemoryDisk disk(size);
-        const auto zero = [&](u64 offset, u64 length) { return disk.discard(offset, length); };
-        ASSERT_EQ(make_volume_on(disk, "image", size, "label", zero).code, Errc::ok);
+        ASSERT_EQ(make_volume_on(disk, "image", size, "label").code, Errc::ok);
         const Outcome outcome = check(disk);
         EXPECT_EQ(outcome.failure.code, Errc::ok) << outcome.all();
         EXPECT_EQ(outcome.result.problems, 0u) << size << outcome.all();
@@ -41,9 +40,8 @@ TEST(Check, GrownVolumesAreClean) {
 /// Between the metadata and the first data frame, readers take all frames for free.
 TEST(Check, RepairLeavesAMovedFrameTableOutOfTheFreeFrames) {
     MemoryDisk disk(31 * gib);
-    const auto zero = [&](u64 offset, u64 length) { return disk.discard(offset, length); };
-    ASSERT_EQ(make_volume_on(disk, "image", 1 * gib, "", zero).code, Errc::ok);
-    ASSERT_EQ(grow_volume_on(disk, "image", 31 * gib, zero).code, Errc::ok);
+    ASSERT_EQ(make_volume_on(disk, "image", 1 * gib, "").code, Errc::ok);
+    ASSERT_EQ(grow_volume_on(disk, "image", 31 * gib).code, Errc::ok);
     format::Superblock superblock{};
     const auto load = [&] { return read_superblock(disk, "image", superblock).code; };
     const auto store = [&] {

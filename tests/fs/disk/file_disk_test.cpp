@@ -141,7 +141,7 @@ TEST_F(FileDiskTest, writesZerosWhereHolesAreNotPossible) {
     ASSERT_TRUE(disk);
     const Bytes ones(1 * mib, std::byte{1});
     ASSERT_EQ(disk->write(0, ones), Errc::ok);
-    ASSERT_EQ(write_zeros(*disk, 4096, 700 * kib), Errc::ok);
+    ASSERT_EQ(disk->Disk::zero(4096, 700 * kib), Errc::ok);
     Bytes found(1 * mib);
     ASSERT_EQ(disk->read(0, found), Errc::ok);
     EXPECT_EQ(found[4095], std::byte{1});

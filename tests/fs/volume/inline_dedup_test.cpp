@@ -389,7 +389,7 @@ TEST(DedupLocks, NewBlocksAreWrittenBesideAReader) {
 TEST(RememberedDedup, AnOptionOverridesWhatTheVolumeWasMadeWith) {
     for (const bool is_made_with : {false, true}) {
         MemoryDisk disk(16 * mib);
-        ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", {}, is_made_with).code, Errc::ok);
+        ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", is_made_with).code, Errc::ok);
         for (const Dedup how : {Dedup::as_made, Dedup::off, Dedup::on}) {
             for (const bool read_only : {false, true}) {
                 OpenOptions options;
@@ -407,7 +407,7 @@ TEST(RememberedDedup, AnOptionOverridesWhatTheVolumeWasMadeWith) {
 /// The feature has no effect without shared blocks: only a caller that requires it gets an error.
 TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
     MemoryDisk disk(16 * mib);
-    ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", {}, true).code, Errc::ok);
+    ASSERT_EQ(make_volume_on(disk, "image", 16 * mib, "", true).code, Errc::ok);
     format::Superblock superblock;
     ASSERT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
     superblock.features_read_only_compatible = 0;

@@ -359,9 +359,8 @@ TEST(Limits, smallestRoomForACommitTakesTheRemovalOfATree) {
 
 TEST(Limits, aVolumeThatHasGrownIsEmptiedThoughItsJournalIsSmall) {
     auto disk = std::make_unique<MemoryDisk>(1 * gib);
-    const auto zero = [&](u64 offset, u64 length) { return disk->discard(offset, length); };
-    ASSERT_EQ(make_volume_on(*disk, "image", 16 * mib, "", zero).code, Errc::ok);
-    ASSERT_EQ(grow_volume_on(*disk, "image", 1 * gib, zero).code, Errc::ok);
+    ASSERT_EQ(make_volume_on(*disk, "image", 16 * mib, "").code, Errc::ok);
+    ASSERT_EQ(grow_volume_on(*disk, "image", 1 * gib).code, Errc::ok);
     MemoryVolume volume(std::move(disk), {.workers = 2});
     // Names in few leaves, whose inodes have more bitmaps than a commit holds blocks.
     constexpr u64 frames = 140 / size_step;

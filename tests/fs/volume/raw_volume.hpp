@@ -28,14 +28,9 @@ using format::FrameKind;
 using format::Inode;
 using format::Superblock;
 
-/// Zeros by discarding: a memory disk then allocates no memory for them.
-inline ZeroRange by_discard(Disk& disk) {
-    return [&disk](u64 offset, u64 length) { return disk.discard(offset, length); };
-}
-
 inline std::unique_ptr<MemoryDisk> make_volume_disk(u64 size_bytes, u64 disk_bytes = 0) {
     auto disk = std::make_unique<MemoryDisk>(disk_bytes == 0 ? size_bytes : disk_bytes);
-    const Failure failure = make_volume_on(*disk, "image", size_bytes, "label", by_discard(*disk));
+    const Failure failure = make_volume_on(*disk, "image", size_bytes, "label");
     EXPECT_EQ(failure.code, Errc::ok) << failure.message;
     return disk;
 }
