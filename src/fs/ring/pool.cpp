@@ -103,25 +103,6 @@ Errc SharedMemory::adopt(int descriptor, u64 bytes, bool may_write) {
     return Errc::ok;
 }
 
-Result<u64> identify_peer(int socket, Peer& peer) {
-    ucred credentials{};
-    socklen_t length = sizeof credentials;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return Errc::io;
-    peer.user = credentials.uid;
-    peer.group = credentials.gid;
-    length = 0;
-    // The first call only returns the length.
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &length) != 0 && errno != ERANGE) {
-        return Errc::io;
-    }
-    peer.groups.resize(length / sizeof(u32));
-    if (length != 0 &&
-        getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &length) != 0) {
-        return Errc::io;
-    }
-    return static_cast<u64>(credentials.pid);
-}
-
 Errc RingPool::create(u32 rings, const RingShape& shape) {
     if (!shape.is_valid() || shape.cells > cells_max || rings == 0 || rings > rings_max) {
         return Errc::invalid;

@@ -52,8 +52,6 @@ struct Peer {
     u32 group = 0;
     std::vector<u32> groups;
 };
-/// Fills in `peer`; returns the number of the process. Errc::io.
-Result<u64> identify_peer(int socket, Peer& peer);
 
 class RingPool {
  public:
