@@ -212,12 +212,8 @@ struct RawRing {
     void write(u64 ticket, const u32* words, const u32* name) {
         ring::CommandCell& cell = memory.commands[ring::cell_of(ticket, memory.cells)];
         const u32 phase = ring::phase_of(ticket, memory.cells);
-        for (u32 i = 2 * ring::pieces_per_slot; i-- > 0;) {
-            const bool is_head = i < ring::pieces_per_slot;
-            const u32* from = is_head ? words + i * ring::words_per_piece
-                                      : name + (i - ring::pieces_per_slot) * ring::words_per_piece;
-            ring::store_piece(cell.pieces[i], ring::Piece::make(from, phase));
-        }
+        ring::store_slots(cell, 1, 1, name, phase);
+        ring::store_slots(cell, 0, 1, words, phase);
     }
     void call() { ring::ring_doorbell(remote.doorbell(), remote.status(), remote.index()); }
 

@@ -107,13 +107,25 @@ WARREN_HD inline void store_piece(Piece& piece, const Piece& value) {
 #endif
 }
 
-/// Whether all pieces of slot `slot` in a copy of a cell have the phase `phase`.
+/// Copies slot `slot` of a cell that the other side may be writing; returns whether all of its
+/// pieces have the phase `phase`.
 template <u32 slots>
-WARREN_HD bool slot_is_complete(const Cell<slots>& copy, u32 slot, u32 phase) {
-    bool same = true;
-    for (u32 i = 0; i < pieces_per_slot; ++i)
-        same = same && copy.pieces[slot * pieces_per_slot + i].phase() == phase;
-    return same;
+WARREN_HD bool load_slot(const Cell<slots>& cell, u32 slot, u32 phase, Cell<slots>& copy) {
+    bool is_complete = true;
+    for (u32 i = slot * pieces_per_slot; i < (slot + 1) * pieces_per_slot; ++i) {
+        copy.pieces[i] = load_piece(cell.pieces[i]);
+        is_complete = is_complete && copy.pieces[i].phase() == phase;
+    }
+    return is_complete;
+}
+
+/// Writes `count` slots of a cell from slot `first` on, the first piece last.
+template <u32 slots>
+WARREN_HD void store_slots(Cell<slots>& cell, u32 first, u32 count, const u32* words, u32 phase) {
+    for (u32 i = count * pieces_per_slot; i-- > 0;) {
+        store_piece(cell.pieces[first * pieces_per_slot + i],
+                    Piece::make(words + i * words_per_piece, phase));
+    }
 }
 
 template <u32 slots>

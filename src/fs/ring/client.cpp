@@ -126,16 +126,12 @@ bool RingClient::poll(u64 ticket, ops::Reply& reply) {
     const u32 phase = phase_of(ticket, ring_.cells);
     const CompletionCell& cell = ring_.completions[index];
     CompletionCell copy;
-    const auto fetch = [&](u32 slot) {
-        for (u32 i = slot * pieces_per_slot; i < (slot + 1) * pieces_per_slot; ++i)
-            copy.pieces[i] = load_piece(cell.pieces[i]);
-        return slot_is_complete(copy, slot, phase);
-    };
-    if (load_piece(cell.pieces[0]).phase() != phase || !fetch(0)) return false;
+    if (load_piece(cell.pieces[0]).phase() != phase) return false;
+    if (!load_slot(cell, 0, phase, copy)) return false;
     const u32 words = std::min(words_of(cell_word(copy, 1) >> 16), reply_words_max);
     const u32 slots = (words + words_per_slot - 1) / words_per_slot;
     for (u32 slot = 1; slot < slots; ++slot) {
-        if (!fetch(slot)) return false;
+        if (!load_slot(cell, slot, phase, copy)) return false;
     }
     ReplyWords arrived;
     for (u32 i = 0; i < slots * words_per_slot; ++i)

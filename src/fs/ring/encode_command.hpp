@@ -114,15 +114,11 @@ inline void write_cell(const ops::Command& command, bool names_caller, const Are
         head.name_bytes = command.name_length;
         u32 name[words_per_slot] = {};
         std::memcpy(name, command.name, command.name_length);
-        for (u32 i = pieces_per_slot; i-- > 0;) {
-            store_piece(cell.pieces[pieces_per_slot + i],
-                        Piece::make(name + i * words_per_piece, phase));
-        }
+        store_slots(cell, 1, 1, name, phase);
     }
     u32 words[words_per_slot];
     pack_head(head, words);
-    for (u32 i = pieces_per_slot; i-- > 0;)
-        store_piece(cell.pieces[i], Piece::make(words + i * words_per_piece, phase));
+    store_slots(cell, 0, 1, words, phase);
 }
 
 }  // namespace warren::ring

@@ -26,13 +26,9 @@ void copy_shared(std::byte* to, const std::byte* from, u64 bytes) {
 bool RingReader::copy_next(CommandCell& copy) const {
     const CommandCell& cell = ring_.commands[cell_of(next_ticket_, ring_.cells)];
     const u32 phase = phase_of(next_ticket_, ring_.cells);
-    for (u32 i = 0; i < pieces_per_slot; ++i)
-        copy.pieces[i] = load_piece(cell.pieces[i]);
-    if (!slot_is_complete(copy, 0, phase)) return false;
-    if ((cell_word(copy, 0) >> 16 & head_has_name) == 0) return true;
-    for (u32 i = pieces_per_slot; i < 2 * pieces_per_slot; ++i)
-        copy.pieces[i] = load_piece(cell.pieces[i]);
-    return slot_is_complete(copy, 1, phase);
+    if (!load_slot(cell, 0, phase, copy)) return false;
+    const bool has_name = (cell_word(copy, 0) >> 16 & head_has_name) != 0;
+    return !has_name || load_slot(cell, 1, phase, copy);
 }
 
 bool RingReader::has_command() const {
@@ -75,8 +71,7 @@ void RingReader::complete(const Received& received, const ops::Reply& reply) {
     encode_reply(static_cast<u32>(received.ticket), received.command.verb, reply, words);
     const u32 phase = phase_of(received.ticket, ring_.cells);
     CompletionCell& cell = ring_.completions[cell_of(received.ticket, ring_.cells)];
-    for (u32 i = words.slots() * pieces_per_slot; i-- > 0;)
-        store_piece(cell.pieces[i], Piece::make(words.words + i * words_per_piece, phase));
+    store_slots(cell, 0, words.slots(), words.words, phase);
 }
 
 }  // namespace warren::ring

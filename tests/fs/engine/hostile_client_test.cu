@@ -44,11 +44,8 @@ class HostileClient {
     void write(u64 ticket, const Words& head, const Words& name) {
         ring::CommandCell& cell = memory_.commands[ticket % memory_.cells];
         const u32 phase = ring::phase_of(ticket, memory_.cells);
-        for (u32 i = 2 * ring::pieces_per_slot; i-- > 0;) {
-            const u32 word = i * ring::words_per_piece;
-            const u32* from = word < head.size() ? &head[word] : &name[word - head.size()];
-            ring::store_piece(cell.pieces[i], ring::Piece::make(from, phase));
-        }
+        ring::store_slots(cell, 1, 1, name.data(), phase);
+        ring::store_slots(cell, 0, 1, head.data(), phase);
     }
     /// The code of a command's completion; `no_answer` if none comes.
     Errc wait(u64 ticket) const {
