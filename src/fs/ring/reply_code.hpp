@@ -29,31 +29,42 @@ enum ReplyPart : u32 {
 inline constexpr u32 reply_words_max = completion_slots * words_per_slot;
 inline constexpr u32 reply_header_words = 2;  // ticket; code and mask
 
-/// The words of a completion.
+// A part of a reply is written and read by one function, which passes each value to a pen or to
+// the words of a completion. A value of 64 bits takes two words, a smaller one takes one.
+
+/// The words of a completion. A client passes them one after the other; behind the end are zeros.
 struct ReplyWords {
+    static constexpr bool reads = true;
     u32 words[reply_words_max] = {};
     u32 count = reply_header_words;
 
-    WARREN_HD u32 take() { return count < reply_words_max ? words[count++] : 0; }
-    WARREN_HD u64 take_long() {
-        const u32 low = take();
-        return low | u64{take()} << 32;
+    template <class T>
+    WARREN_HD void pass(T& value) {
+        u64 got = take();
+        if constexpr (sizeof(T) == sizeof(u64)) got |= u64{take()} << 32;
+        value = static_cast<T>(got);
     }
     WARREN_HD u32 mask() const { return words[1] >> 16; }
     /// Slots that hold the words written so far.
     WARREN_HD u32 slots() const { return (count + words_per_slot - 1) / words_per_slot; }
+
+ private:
+    WARREN_HD u32 take() { return count < reply_words_max ? words[count++] : 0; }
 };
 
 /// Writes the words of a completion one after the other. The count stays in a register: if it were
 /// in shared memory, each word would wait for the update of the count by the one before.
 struct ReplyPen {
+    static constexpr bool reads = false;
     u32* words;
     u32 count = reply_header_words;
 
-    WARREN_HD void put(u32 word) { words[count++] = word; }
-    WARREN_HD void put_long(u64 value) {
-        put(static_cast<u32>(value));
-        put(static_cast<u32>(value >> 32));
+    template <class T>
+    WARREN_HD void pass(const T& value) {
+        words[count++] = static_cast<u32>(value);
+        if constexpr (sizeof(T) == sizeof(u64)) {
+            words[count++] = static_cast<u32>(static_cast<u64>(value) >> 32);
+        }
     }
 };
 
@@ -86,21 +97,22 @@ WARREN_HD constexpr u32 words_of(u32 mask) {
     return words;
 }
 
-WARREN_HD inline void put_attributes(const Attributes& from, ReplyPen& to) {
-    to.put_long(from.handle.inode);
-    to.put(from.handle.generation);
-    to.put(from.mode);
-    to.put(from.links);
-    to.put(from.user);
-    to.put(from.group);
-    to.put(from.device);
-    to.put_long(from.size);
-    to.put_long(from.blocks);
-    to.put_long(from.parent);
-    to.put_long(static_cast<u64>(from.accessed));
-    to.put_long(static_cast<u64>(from.modified));
-    to.put_long(static_cast<u64>(from.changed));
-    to.put_long(static_cast<u64>(from.born));
+template <class Io, class Values>
+WARREN_HD void pass_attributes(Io& io, Values& attributes) {
+    io.pass(attributes.handle.inode);
+    io.pass(attributes.handle.generation);
+    io.pass(attributes.mode);
+    io.pass(attributes.links);
+    io.pass(attributes.user);
+    io.pass(attributes.group);
+    io.pass(attributes.device);
+    io.pass(attributes.size);
+    io.pass(attributes.blocks);
+    io.pass(attributes.parent);
+    io.pass(attributes.accessed);
+    io.pass(attributes.modified);
+    io.pass(attributes.changed);
+    io.pass(attributes.born);
 }
 
 /// How many words a completion with only attributes has. They fill whole slots.
@@ -117,7 +129,7 @@ constexpr u64 packed_fives(std::initializer_list<u64> values) {
 }
 
 /// The index of the 32-bit word of an inode that is word `word` of a completion with only
-/// attributes. For words from the generation on; see put_attributes() and format::Inode.
+/// attributes. For words from the generation on; see pass_attributes() and format::Inode.
 WARREN_HD constexpr u32 attribute_source(u32 word) {
     constexpr u64 first = packed_fives({1, 2, 3, 8, 9, 15, 4, 5, 18, 19});
     constexpr u64 second = packed_fives({6, 7, 24, 25, 26, 27, 28, 29, 30, 31});
@@ -125,78 +137,73 @@ WARREN_HD constexpr u32 attribute_source(u32 word) {
     return static_cast<u32>((i < 10 ? first >> i * 5 : second >> (i - 10) * 5) & 31);
 }
 
-WARREN_HD inline void take_attributes(ReplyWords& from, Attributes& to) {
-    to.handle.inode = from.take_long();
-    to.handle.generation = from.take();
-    to.mode = from.take();
-    to.links = from.take();
-    to.user = from.take();
-    to.group = from.take();
-    to.device = from.take();
-    to.size = from.take_long();
-    to.blocks = from.take_long();
-    to.parent = from.take_long();
-    to.accessed = static_cast<i64>(from.take_long());
-    to.modified = static_cast<i64>(from.take_long());
-    to.changed = static_cast<i64>(from.take_long());
-    to.born = static_cast<i64>(from.take_long());
-}
-
-// The functions that encode structures name each member, so that they no longer compile when a
+// The functions that pass structures name each member, so that they no longer compile when a
 // member is added.
 
-/// Writes all members except the bytes, which are a part of their own (reply_mapping_bytes).
-WARREN_HD inline void put_mapping(const ops::Mapping& from, ReplyPen& to) {
-    const auto& [kind, is_shared, place, blocks, size, bytes, seen] = from;
+/// Passes all members except the bytes, which are a part of their own (reply_mapping_bytes).
+template <class Io, class Values>
+WARREN_HD void pass_mapping(Io& io, Values& mapping) {
+    if constexpr (Io::reads) mapping = ops::Mapping{};
+    auto& [kind, is_shared, place, blocks, size, bytes, seen] = mapping;
     static_cast<void>(bytes);
-    to.put(static_cast<u32>(kind) | (is_shared ? 4u : 0u));
-    to.put_long(place);
-    to.put_long(blocks);
-    to.put_long(size);
-    to.put_long(seen.place);
-    to.put_long(seen.version);
+    u32 word = static_cast<u32>(kind) | (is_shared ? 4u : 0u);
+    io.pass(word);
+    if constexpr (Io::reads) {
+        kind = static_cast<ops::MappingKind>(word & 3);
+        is_shared = (word & 4) != 0;
+    }
+    io.pass(place);
+    io.pass(blocks);
+    io.pass(size);
+    io.pass(seen.place);
+    io.pass(seen.version);
 }
 
-WARREN_HD inline void take_mapping(ReplyWords& from, ops::Mapping& to) {
-    const u32 word = from.take();
-    to.kind = static_cast<ops::MappingKind>(word & 3);
-    to.is_shared = (word & 4) != 0;
-    to.place = from.take_long();
-    to.blocks = from.take_long();
-    to.size = from.take_long();
-    to.seen.place = from.take_long();
-    to.seen.version = from.take_long();
+template <class Io, class Values>
+WARREN_HD void pass_bytes(Io& io, Values& bytes) {
+    for (auto& word : bytes.words)
+        io.pass(word);
 }
 
-WARREN_HD inline void put_bytes(const ops::InlineBytes& from, ReplyPen& to) {
-    for (const u64 word : from.words)
-        to.put_long(word);
-}
-
-WARREN_HD inline void take_bytes(ReplyWords& from, ops::InlineBytes& to) {
-    for (u64& word : to.words)
-        word = from.take_long();
-}
-
-/// Writes all members except the bytes, which are a part of their own (reply_piece_bytes).
-WARREN_HD inline void put_piece(const ops::Piece& from, ReplyPen& to) {
-    const auto& [file_block, place, blocks, keeps_rest, has_bytes, bytes, old_place] = from;
+/// Passes all members except the bytes, which are a part of their own (reply_piece_bytes).
+template <class Io, class Values>
+WARREN_HD void pass_piece(Io& io, Values& piece) {
+    if constexpr (Io::reads) piece = ops::Piece{};
+    auto& [file_block, place, blocks, keeps_rest, has_bytes, bytes, old_place] = piece;
     static_cast<void>(bytes);
-    to.put_long(file_block);
-    to.put_long(place);
-    to.put(blocks);
-    to.put((keeps_rest ? 1u : 0u) | (has_bytes ? 2u : 0u));
-    to.put_long(old_place);
+    io.pass(file_block);
+    io.pass(place);
+    io.pass(blocks);
+    u32 flags = (keeps_rest ? 1u : 0u) | (has_bytes ? 2u : 0u);
+    io.pass(flags);
+    if constexpr (Io::reads) {
+        keeps_rest = (flags & 1) != 0;
+        has_bytes = (flags & 2) != 0;
+    }
+    io.pass(old_place);
 }
 
-WARREN_HD inline void take_piece(ReplyWords& from, ops::Piece& to) {
-    to.file_block = from.take_long();
-    to.place = from.take_long();
-    to.blocks = from.take();
-    const u32 flags = from.take();
-    to.keeps_rest = (flags & 1) != 0;
-    to.has_bytes = (flags & 2) != 0;
-    to.old_place = from.take_long();
+/// Passes the parts of a reply that `mask` names.
+template <class Io, class Values>
+WARREN_HD void pass_parts(Io& io, u32 mask, Values& reply) {
+    if ((mask & reply_value) != 0) io.pass(reply.value);
+    if ((mask & reply_length) != 0) io.pass(reply.length);
+    if ((mask & reply_attributes) != 0) pass_attributes(io, reply.attributes);
+    if ((mask & reply_removed) != 0) {
+        io.pass(reply.removed.reclaim.inode);
+        io.pass(reply.removed.reclaim.generation);
+        io.pass(reply.removed.prune_inode);
+        io.pass(reply.removed.prune_key);
+    }
+    if ((mask & reply_mapping) != 0) pass_mapping(io, reply.mapping);
+    if ((mask & reply_mapping_bytes) != 0) pass_bytes(io, reply.mapping.bytes);
+    if ((mask & reply_piece) != 0) pass_piece(io, reply.piece);
+    if ((mask & reply_piece_bytes) != 0) pass_bytes(io, reply.piece.bytes);
+    if ((mask & reply_needs) != 0) {
+        io.pass(reply.needed_place);
+        io.pass(reply.needed_inode);
+        io.pass(reply.needed_key);
+    }
 }
 
 /// Encodes the reply to the command with `ticket`. A reply that does not fit becomes
@@ -213,27 +220,10 @@ WARREN_HD inline void encode_reply(u32 ticket, ops::Verb verb, const ops::Reply&
     out.words[1] = static_cast<u32>(code) & 0xffff;
     out.words[1] |= mask << 16;
     ReplyPen pen{out.words};
-    if ((mask & reply_value) != 0) pen.put_long(reply.value);
-    if ((mask & reply_length) != 0) pen.put_long(reply.length);
-    if ((mask & reply_attributes) != 0) put_attributes(reply.attributes, pen);
-    if ((mask & reply_removed) != 0) {
-        pen.put_long(reply.removed.reclaim.inode);
-        pen.put(reply.removed.reclaim.generation);
-        pen.put_long(reply.removed.prune_inode);
-        pen.put_long(reply.removed.prune_key);
-    }
-    if ((mask & reply_mapping) != 0) put_mapping(reply.mapping, pen);
-    if ((mask & reply_mapping_bytes) != 0) put_bytes(reply.mapping.bytes, pen);
-    if ((mask & reply_piece) != 0) put_piece(reply.piece, pen);
-    if ((mask & reply_piece_bytes) != 0) put_bytes(reply.piece.bytes, pen);
-    if ((mask & reply_needs) != 0) {
-        pen.put_long(reply.needed_place);
-        pen.put_long(reply.needed_inode);
-        pen.put_long(reply.needed_key);
-    }
+    pass_parts(pen, mask, reply);
     // The rest of the last slot is sent as well; zeros keep it from leaking another command's data.
     while (pen.count % words_per_slot != 0)
-        pen.put(0);
+        pen.pass(u32{0});
     out.count = pen.count;
 }
 
@@ -244,31 +234,8 @@ inline u32 decode_reply(ReplyWords& in, ops::Reply& reply) {
     in.count = reply_header_words;
     reply.code = static_cast<Errc>(in.words[1] & 0xffff);
     reply.may_use_reserve = (mask & reply_may_use_reserve) != 0;
-    if ((mask & reply_value) != 0) reply.value = in.take_long();
-    if ((mask & reply_length) != 0) reply.length = in.take_long();
-    if ((mask & reply_attributes) != 0) take_attributes(in, reply.attributes);
-    if ((mask & reply_removed) != 0) {
-        reply.removed.reclaim.inode = in.take_long();
-        reply.removed.reclaim.generation = in.take();
-        reply.removed.prune_inode = in.take_long();
-        reply.removed.prune_key = in.take_long();
-    }
-    if ((mask & reply_mapping) != 0) {
-        reply.mapping = ops::Mapping{};
-        take_mapping(in, reply.mapping);
-    }
-    if ((mask & reply_mapping_bytes) != 0) take_bytes(in, reply.mapping.bytes);
-    if ((mask & reply_piece) != 0) {
-        reply.has_piece = true;
-        reply.piece = ops::Piece{};
-        take_piece(in, reply.piece);
-    }
-    if ((mask & reply_piece_bytes) != 0) take_bytes(in, reply.piece.bytes);
-    if ((mask & reply_needs) != 0) {
-        reply.needed_place = in.take_long();
-        reply.needed_inode = in.take_long();
-        reply.needed_key = in.take_long();
-    }
+    reply.has_piece = (mask & reply_piece) != 0;
+    pass_parts(in, mask, reply);
     return in.words[0];
 }
 
