@@ -69,4 +69,10 @@ WARREN_HD void relaxed_store(T& word, std::type_identity_t<T> value) {
     device_atomic<T>(word).store(value, hd::memory_order_relaxed);
 }
 
+/// Adds to a shared word, relaxed, by the calling lane alone. Returns the word before.
+template <class T>
+WARREN_HD T relaxed_add(T& word, std::type_identity_t<T> by) {
+    return device_atomic<T>(word).fetch_add(by, hd::memory_order_relaxed);
+}
+
 }  // namespace warren

@@ -71,7 +71,7 @@ struct BulkQueue {
             device_atomic<u64> unfinished(state->unfinished);
             if (unfinished.load(hd::memory_order_relaxed) + margin > capacity) return ~u64{0};
             unfinished.fetch_add(count, hd::memory_order_relaxed);
-            return device_atomic<u64>(state->added).fetch_add(count, hd::memory_order_relaxed);
+            return relaxed_add(state->added, count);
         });
         if (first == ~u64{0}) return false;
         if (mine) {
@@ -108,8 +108,8 @@ struct BulkQueue {
 
     /// Adds a task before any worker starts. One lane.
     WARREN_HD void seed(const ops::TreeTask& task) const {
-        device_atomic<u64>(state->unfinished).fetch_add(1, hd::memory_order_relaxed);
-        write(device_atomic<u64>(state->added).fetch_add(1, hd::memory_order_relaxed), task);
+        relaxed_add(state->unfinished, 1);
+        write(relaxed_add(state->added, 1), task);
     }
 
  private:
@@ -129,7 +129,7 @@ struct BulkQueue {
     /// Terminates: a worker that executes a task does not wait here, and the worker that finishes
     /// the last task sets is_done.
     WARREN_HD ops::TreeTask wait_for_task() const {
-        const u64 ticket = device_atomic<u64>(state->taken).fetch_add(1, hd::memory_order_relaxed);
+        const u64 ticket = relaxed_add(state->taken, 1);
         BulkSlot& slot = slots[ticket & (capacity - 1)];
         device_atomic<u64> subject(slot.subject);
         for (u32 look = 0;; ++look) {

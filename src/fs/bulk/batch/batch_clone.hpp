@@ -77,8 +77,7 @@ struct ClaimShared : MarkAhead {
         u64 seen = references.load(hd::memory_order_relaxed);
         if (seen == 0 &&
             references.compare_exchange_strong(seen, counts_claimed, hd::memory_order_relaxed)) {
-            const u32 index =
-                device_atomic<u32>(b.state->fresh_counts).fetch_add(1, hd::memory_order_relaxed);
+            const u32 index = relaxed_add(b.state->fresh_counts, 1);
             b.fresh_counts[index] = static_cast<u32>(frame);
             return;
         }

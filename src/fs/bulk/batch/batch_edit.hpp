@@ -135,8 +135,7 @@ struct PlanEdits : EditPhase {
         if (edits.inserted > format::leaf_entries_max || edits.bytes_in > format::leaf_heap_bytes) {
             return give_up();
         }
-        const u32 block =
-            device_atomic<u32>(b.state->new_blocks).fetch_add(1, hd::memory_order_relaxed);
+        const u32 block = relaxed_add(b.state->new_blocks, 1);
         if (block >= b.places_max) return give_up();
         b.places[block] = 0;
         b.leaf_of[p] = block;
@@ -149,12 +148,12 @@ struct PlanEdits : EditPhase {
             counts.heap_used + edits.bytes_in > format::leaf_heap_bytes) {
             return give_up();
         }
-        count_up(b.state->inode_blocks);  // this leaf will be dirty
+        relaxed_add(b.state->inode_blocks, 1);  // this leaf will be dirty
         if (counts.count + edits.inserted != edits.removed) return;
-        count_up(b.state->blocks_end);
+        relaxed_add(b.state->blocks_end, 1);
         if (has_one_leaf(of)) return;
         if (b.shape.kind != BatchKind::remove) return give_up();
-        count_up(of.emptied);
+        relaxed_add(of.emptied, 1);
     }
 
     WARREN_HD void operator()(u64 p) const {
@@ -167,7 +166,7 @@ struct PlanEdits : EditPhase {
         const u32 first = before.farthest;
         b.sums[p] = first;
         if (b.shape.kind == BatchKind::remove) {
-            count_up(directory_of(e).edits);
+            relaxed_add(directory_of(e).edits, 1);
         } else if (is_source) {
             MarkMoved{{b, store}}(b.item_of(e));
         } else {
@@ -208,7 +207,7 @@ struct PlanEmptied : EditPhase {
             is_all = node.is_valid() && node.offset() < store.size_bytes;
         }
         if (!is_all) return give_up();
-        count_up(b.state->blocks_end, nodes);
+        relaxed_add(b.state->blocks_end, nodes);
         relaxed_store(b.directories[s].edits, of.emptied);  // from here on: leaves to be freed
     }
 };
@@ -321,7 +320,7 @@ struct WriteEdits : EditPhase {
     /// Adds the changes of one of the directory's leaves to its counters.
     WARREN_HD void count_names(const BatchDirectory& of, const LeafEdits& edits) const {
         Inode& at = inode_at(of);
-        count_up(at.entries, u64{edits.inserted} - edits.removed);
+        relaxed_add(at.entries, u64{edits.inserted} - edits.removed);
         relaxed_store(at.modified, b.header.now);
         relaxed_store(at.changed, b.header.now);
         LaneOperation op(ThreadTeam{}, store);

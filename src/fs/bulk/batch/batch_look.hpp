@@ -30,8 +30,7 @@ struct Phase {
     WARREN_HD void fail(Errc code, u64 place = 0) const {
         relaxed_store(b.state->status, code);
         if (code != Errc::need_block) return;
-        const u32 index =
-            device_atomic<u32>(b.state->needed_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(b.state->needed_count, 1);
         if (index < needed_places_max) b.needed_places[index] = place;
     }
     /// True if the run can go on after `code`; otherwise aborts it.
@@ -59,10 +58,6 @@ WARREN_HD WARREN_NOINLINE inline Result<InodeRef> inode_of(LaneOperation& op, u6
     return inode;
 }
 
-template <class T>
-WARREN_HD void count_up(T& word, std::type_identity_t<T> by = 1) {
-    device_atomic<T>(word).fetch_add(by, hd::memory_order_relaxed);
-}
 template <class T>
 WARREN_HD void lower_to(T& word, std::type_identity_t<T> value) {
     device_atomic<T> at(word);
@@ -332,11 +327,11 @@ struct Decide : Phase {
         if (seen.is_directory() || !is_free) return Errc::retry;
         const Result<Block*> bitmap = op.pin(inode_bit(number).bitmap_place);
         if (!is_answer(op, bitmap.code())) return Errc::retry;
-        count_up(b.state->removed);
+        relaxed_add(b.state->removed, 1);
         const u32 tables = (seen.kind == AreaKind::extents ? release_tables_max : 0u) +
                            (seen.kind == AreaKind::target ? 1u : 0u) +
                            (seen.attributes != 0 ? 1u : 0u);
-        if (tables > 0) count_up(b.state->freed_tables, tables);
+        if (tables > 0) relaxed_add(b.state->freed_tables, tables);
         return Errc::ok;
     }
 
@@ -394,8 +389,7 @@ struct ChooseDirectories : Phase {
         // Both sums are limited by the size of the arrays. A directory that does not fit leaves its
         // share counted.
         const u64 taken = entries + (tree_blocks << 32);
-        const u64 before =
-            device_atomic<u64>(b.state->slots_taken).fetch_add(taken, hd::memory_order_relaxed);
+        const u64 before = relaxed_add(b.state->slots_taken, taken);
         const u64 after = before + taken;
         const bool has_room = (after & 0xffffffff) <= b.records_max - b.shape.operands() &&
                               after >> 32 <= b.blocks_max;
@@ -425,8 +419,7 @@ struct ChooseDirectories : Phase {
 struct MarkAhead : Phase {
     WARREN_HD void mark(LaneOperation& op, u64 place) const {
         if (!op.mark_newly_dirty(place)) return;
-        const u32 index =
-            device_atomic<u32>(b.state->marked).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(b.state->marked, 1);
         b.marked[index] = place;
     }
 };

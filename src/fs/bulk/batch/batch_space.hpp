@@ -73,7 +73,7 @@ struct TakeSlots : Phase {
             blocks |= u64{1} << bit / 16 * 16;
         }
         if (blocks == 0) return;
-        count_up(b.state->inode_blocks, static_cast<u32>(hd::popcount(blocks)));
+        relaxed_add(b.state->inode_blocks, static_cast<u32>(hd::popcount(blocks)));
         const u64 block = first / format::inodes_per_block;
         for (u32 i = 0; i < 4; ++i) {
             if ((blocks >> 16 * i & 1) == 0 || test_bit(store.resident, block + i)) continue;

@@ -18,14 +18,12 @@ struct ListRoots : Phase {
     WARREN_HD void list(u64 s, const TreePair& pair, u32 height) const {
         const BlockPointer child{relaxed_load(pair.child.raw)};
         if (!child.is_valid()) return fail(Errc::corrupt);
-        const u32 index =
-            device_atomic<u32>(b.state->blocks_end).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(b.state->blocks_end, 1);
         if (index >= b.blocks_max) return fail(Errc::corrupt);
         b.blocks[index] = {child.offset(), static_cast<u32>(s), static_cast<u16>(height), 0};
-        count_up(b.directories[s].old_blocks);
+        relaxed_add(b.directories[s].old_blocks, 1);
         if (height > 0) return;
-        const u32 leaf =
-            device_atomic<u32>(b.state->old_leaves).fetch_add(1, hd::memory_order_relaxed);
+        const u32 leaf = relaxed_add(b.state->old_leaves, 1);
         b.leaf_blocks[leaf] = index;
     }
 
@@ -95,7 +93,7 @@ struct CountOldEntries : Phase {
         const u32 count = relaxed_load(leaf.count);
         if (!is_sound || count > format::leaf_entries_max) return fail(Errc::corrupt);
         b.flags[l] = count;
-        count_up(b.state->entries, count);
+        relaxed_add(b.state->entries, count);
     }
 };
 
@@ -141,7 +139,7 @@ struct RecordLeaves : Phase {
         const u32 left = device_atomic<u32>(b.flags[l]).fetch_sub(count, hd::memory_order_relaxed);
         u64 r = b.shape.operands() + b.sums[l] + left - count;
         if (left < count || r + count > b.records_max) return fail(Errc::corrupt);
-        count_up(b.state->recorded, count);
+        relaxed_add(b.state->recorded, count);
         for (u32 i = 0; i < slots_a_part; ++i) {
             if ((targets[i] & BatchOperand::number_mask) == 0) continue;
             b.record_directories[r] = at.directory;

@@ -11,7 +11,7 @@ namespace warren::ops::batch {
 
 /// Raises the version of `place`: threads that read there before read again. No lock is needed.
 WARREN_HD inline void change_version(const Store& store, u64 place) {
-    count_up(store.versions[stripe_of(place)], 2);
+    relaxed_add(store.versions[stripe_of(place)], 2);
 }
 
 /// Per word of the new blocks: clears it.
@@ -241,7 +241,7 @@ struct WriteInodes : Phase {
         relaxed_store(at->references, b.header.references);
         change_version(store, number * format::inode_size);
         if (format::is_directory(made.mode)) {
-            count_up(parent.new_directories);
+            relaxed_add(parent.new_directories, 1);
             const u64 above = parent.number * format::inode_size;
             if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {
                 note_rights_change(store, number * format::inode_size);

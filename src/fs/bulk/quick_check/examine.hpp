@@ -161,10 +161,6 @@ struct Exam {
     }
 
     WARREN_HD void flaw() const { relaxed_store(state->flaws, 1); }
-    template <class T>
-    static WARREN_HD T add(T& word, T value) {
-        return device_atomic<T>(word).fetch_add(value, hd::memory_order_relaxed);
-    }
     /// Claims blocks [first, first + count) of a frame for an owner. A block claimed twice is a
     /// flaw; then it returns false.
     WARREN_HD bool own(u64 frame, u32 first, u32 count) const {
@@ -194,7 +190,7 @@ struct Exam {
             return;
         }
         for (u32 block = first; block < first + count; ++block) {
-            if (add(references[u64{index} * blocks_per_frame + block], 1u) == 0)
+            if (relaxed_add(references[u64{index} * blocks_per_frame + block], 1) == 0)
                 own(frame, block, 1);
         }
     }
@@ -213,7 +209,7 @@ struct Exam {
     WARREN_HD void claim_data(Run run) const {
         if (run.blocks >= run_blocks) {
             const u64 pieces = run.blocks / run_blocks;
-            const u64 begin = add(state->run_count, pieces);
+            const u64 begin = relaxed_add(state->run_count, pieces);
             // Extents that exceed the queue overlap, unless there are shared ones. A false alarm
             // costs only a full check.
             if (begin + pieces > runs_max) return run.is_shared ? own_run(run) : flaw();
@@ -242,7 +238,7 @@ struct Exam {
         return index;
     }
     WARREN_HD void queue_node(u32 queue, u32 index) const {
-        nodes[queue][add(state->node_counts[queue], 1u)] = index;
+        nodes[queue][relaxed_add(state->node_counts[queue], 1)] = index;
     }
     /// Whether a block's header is as expected. Does not check the CRC.
     WARREN_HD bool keeps(const Block& found, u64 place, const ExpectedBlock& expected) const {

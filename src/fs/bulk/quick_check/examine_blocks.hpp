@@ -41,7 +41,7 @@ struct ExamineNodes {
             if (child != nobody && height > 0) exam.queue_node(1 - queue, child);
         }
         if (team.is_leader()) {
-            Exam::add(exam.blocks[exam.ordinal_of(expected.owner)], u64{node.count});
+            relaxed_add(exam.blocks[exam.ordinal_of(expected.owner)], u64{node.count});
         }
     }
 
@@ -113,7 +113,7 @@ struct ExamineBlocks {
             }
             meet(directory, leaf, leaf.slots[i]);
         }
-        if (team.is_leader()) Exam::add(exam.entries[directory], leaf.count);
+        if (team.is_leader()) relaxed_add(exam.entries[directory], leaf.count);
     }
 
     WARREN_HD bool is_good_entry(const format::DirectoryLeaf& leaf, u32 at,
@@ -174,7 +174,7 @@ struct ExamineBlocks {
         }
         if (!is_orphan_name) {
             if (inode.parent != exam.number_of(directory)) exam.flaw();
-            Exam::add(exam.names[directory], 1u);
+            relaxed_add(exam.names[directory], 1);
         }
         u32 nobody_yet = nobody;
         if (!device_atomic<u32>(exam.parents[target])
@@ -210,7 +210,7 @@ struct ExamineBlocks {
                 continue;
             }
             exam.claim_data(run_of(extent));
-            Exam::add(exam.blocks[ordinal], u64{extent.length});
+            relaxed_add(exam.blocks[ordinal], u64{extent.length});
         }
     }
 
@@ -271,7 +271,7 @@ struct CompareFrames {
             if (exam.used[word] != exam.owned[word]) exam.flaw();
             blocks += static_cast<u64>(hd::popcount(exam.used[word]));
         }
-        if (blocks != 0) Exam::add(exam.state->blocks_used, blocks);
+        if (blocks != 0) relaxed_add(exam.state->blocks_used, blocks);
     }
 };
 

@@ -86,7 +86,7 @@ struct ExamineInodes {
         } else if (format::is_symlink(inode.mode)) {
             blocks += enter_target(inode, number, kind);
         }
-        if (blocks != 0) Exam::add(exam.blocks[ordinal], blocks);
+        if (blocks != 0) relaxed_add(exam.blocks[ordinal], blocks);
     }
 
     WARREN_HD u32 claim(const Inode& inode, u64 number, BlockPointer pointer, BlockKind kind,
@@ -182,8 +182,8 @@ struct CompareInodes {
             require_directory(exam.facts.root_inode);
             require_directory(exam.facts.orphan_directory);
         }
-        if (inodes != 0) Exam::add(exam.state->inodes, inodes);
-        if (directories != 0) Exam::add(exam.state->directories, directories);
+        if (inodes != 0) relaxed_add(exam.state->inodes, inodes);
+        if (directories != 0) relaxed_add(exam.state->directories, directories);
     }
 
  private:

@@ -135,8 +135,7 @@ class RebuildParty {
     WARREN_HD Errc take(u64 place, format::BlockKind kind) const {
         if (place % format::block_size != 0 || place >= store_.size_bytes) return Errc::corrupt;
         if (!ops::are_resident(store_, place, place)) {
-            const u32 index =
-                device_atomic<u32>(state_.wanted_count).fetch_add(1, hd::memory_order_relaxed);
+            const u32 index = relaxed_add(state_.wanted_count, 1);
             if (index < ref_.wanted_max) ref_.wanted[index] = place;
             return Errc::need_block;
         }

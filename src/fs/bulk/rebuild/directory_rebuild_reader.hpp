@@ -325,8 +325,8 @@ class RebuildReader : protected RebuildParty<Team> {
             }
             ref_.leaf_sizes[index] = all;
             LeafSize& chunk = ref_.chunks[index / chunk_leaves];
-            device_atomic<u32>(chunk.entries).fetch_add(all.entries, hd::memory_order_relaxed);
-            device_atomic<u32>(chunk.words).fetch_add(all.words, hd::memory_order_relaxed);
+            relaxed_add(chunk.entries, all.entries);
+            relaxed_add(chunk.words, all.words);
         });
     }
 

@@ -72,8 +72,7 @@ class AskForBlocks {
 
     /// Requests the missing block at `place`. One lane.
     WARREN_HD void want(u64 place) const {
-        const u32 index =
-            device_atomic<u32>(ref_.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(ref_.state->wanted_count, 1);
         if (index < ref_.wanted_max) ref_.wanted[index] = place;
     }
     /// Errc::ok if the requested blocks were loaded; any other code ends the task.

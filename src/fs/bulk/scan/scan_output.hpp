@@ -238,8 +238,7 @@ class OutputTeller {
             words += its;
         }
         const u64 before = once(team_, [&] {
-            return device_atomic<u64>(ref_.state->written)
-                .fetch_add((u64{1} << written_shift) + words, hd::memory_order_relaxed);
+            return relaxed_add(ref_.state->written, (u64{1} << written_shift) + words);
         });
         const u64 begin = written_words(before);
         u64* output = ref_.output + begin;

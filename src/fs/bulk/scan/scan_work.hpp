@@ -161,8 +161,7 @@ WARREN_HD inline void fail_scan(const ScanRef& ref, Errc code) {
 
 /// Keeps a task for the next run. One lane.
 WARREN_HD inline void spill_scan(const ScanRef& ref, const ops::TreeTask& task) {
-    const u32 index =
-        device_atomic<u32>(ref.state->spilled_count).fetch_add(1, hd::memory_order_relaxed);
+    const u32 index = relaxed_add(ref.state->spilled_count, 1);
     WARREN_CHECK(index < ref.spilled_max);
     ref.spilled[index] = task;
 }

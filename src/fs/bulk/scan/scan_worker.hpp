@@ -81,8 +81,7 @@ class ScanWorker {
         once(team_, [&] {
             const bool is_damaged = code == Errc::corrupt;
             if (is_damaged) {
-                device_atomic<u32>(ref_.state->damaged_count)
-                    .fetch_add(1, hd::memory_order_relaxed);
+                relaxed_add(ref_.state->damaged_count, 1);
             }
             // The block may have been reused meanwhile, so the task is retried; the host limits how
             // often.
@@ -136,10 +135,8 @@ class ScanWorker {
             const u64 from = array.key(begin);
             // For a thread, the pair may have changed since it was read.
             if (from <= task_.keys.from || from >= task_.keys.end) break;
-            const u64 first = once(team_, [&] {
-                return u64{device_atomic<u32>(ref_.state->range_count)
-                               .fetch_add(count, hd::memory_order_relaxed)};
-            });
+            const u64 first =
+                once(team_, [&] { return u64{relaxed_add(ref_.state->range_count, count)}; });
             if (first + count > ref_.range_max) break;
             const u32 mine = begin + team_.lane();
             const bool has = team_.lane() < count;
@@ -304,9 +301,9 @@ class ScanWorker {
         if (all.entries == 0) return;
         once(team_, [&] {
             ScanSum& sum = ref_.sums[index];
-            device_atomic<u64>(sum.entries).fetch_add(all.entries, hd::memory_order_relaxed);
-            device_atomic<u64>(sum.blocks).fetch_add(all.blocks, hd::memory_order_relaxed);
-            device_atomic<u64>(sum.bytes).fetch_add(all.bytes, hd::memory_order_relaxed);
+            relaxed_add(sum.entries, all.entries);
+            relaxed_add(sum.blocks, all.blocks);
+            relaxed_add(sum.bytes, all.bytes);
         });
     }
 
@@ -340,9 +337,7 @@ class ScanWorker {
     WARREN_HD u32 depth() const { return task_.directory.depth + 1; }
 
     WARREN_HD u32 reserve(u32& counter, u32 count) const {
-        return once(team_, [&] {
-            return device_atomic<u32>(counter).fetch_add(count, hd::memory_order_relaxed);
-        });
+        return once(team_, [&] { return relaxed_add(counter, count); });
     }
 
     /// One lane.

@@ -46,8 +46,7 @@ WARREN_HD void gather_masks(const Team& team, const TreeMasks& masks, u64 frame,
     for (u32 i = team.lane(); i < words; i += Team::width)
         any |= inodes[i];
     if (team.ballot(any != 0) == 0) return;
-    const u32 index = once(
-        team, [&] { return device_atomic<u32>(count).fetch_add(1, hd::memory_order_relaxed); });
+    const u32 index = once(team, [&] { return relaxed_add(count, 1); });
     if (index >= row_max) return;
     FrameMasks& row = rows[index];
     if (team.is_leader()) row.frame = frame;

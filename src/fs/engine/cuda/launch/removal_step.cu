@@ -181,10 +181,10 @@ __device__ void count_tally(const WarpTeam& team, RemovalState& state,
     }
     if (inodes + files + blocks == 0) return;
     once(team, [&] {
-        device_atomic<u64>(state.files).fetch_add(files, hd::memory_order_relaxed);
-        device_atomic<u64>(state.directories).fetch_add(directories, hd::memory_order_relaxed);
-        device_atomic<u64>(state.inodes).fetch_add(inodes, hd::memory_order_relaxed);
-        device_atomic<u64>(state.blocks).fetch_add(blocks, hd::memory_order_relaxed);
+        relaxed_add(state.files, files);
+        relaxed_add(state.directories, directories);
+        relaxed_add(state.inodes, inodes);
+        relaxed_add(state.blocks, blocks);
     });
 }
 
@@ -193,8 +193,7 @@ __device__ void count_tally(const WarpTeam& team, RemovalState& state,
 __device__ void watch_width(const WarpTeam& team, RemovalState& state) {
     once(team, [&] {
         if (relaxed_load(state.queue.unfinished) > lonely_tasks) return;
-        const u32 before =
-            device_atomic<u32>(state.lonely_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 before = relaxed_add(state.lonely_count, 1);
         if (before + 1 != lonely_max) return;
         relaxed_store(state.is_narrow, 1);
         relaxed_store(state.must_stop, 1);
@@ -247,7 +246,7 @@ __device__ void end_roots(const WarpTeam& team, const core::Store& store, const 
         once(team, [&] {
             if (code != Errc::ok) return note_end(store, ref, code, retry_reason);
             relaxed_store(ref.emptied[i], 0);
-            device_atomic<u64>(state.directories).fetch_add(1, hd::memory_order_relaxed);
+            relaxed_add(state.directories, 1);
         });
     }
     team.sync();

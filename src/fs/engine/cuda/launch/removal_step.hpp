@@ -56,8 +56,7 @@ struct DeviceStep {
                ref.listing.reached[index] != 0 && ref.listing.parents[index] == above;
     }
     WARREN_HD void set_aside(const ops::TreeTask& task, bool has_leftovers) const {
-        const u32 index =
-            device_atomic<u32>(ref.state->unfinished_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(ref.state->unfinished_count, 1);
         WARREN_CHECK(index < ref.list_max);
         ref.unfinished[index] = task.subject | (has_leftovers ? leftovers_only : 0);
     }
@@ -65,14 +64,12 @@ struct DeviceStep {
         device_atomic<u64>(ref.state->detached).fetch_sub(1, hd::memory_order_relaxed);
     }
     WARREN_HD void emptied(const ops::TreeTask& task) const {
-        const u32 index =
-            device_atomic<u32>(ref.state->emptied_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(ref.state->emptied_count, 1);
         WARREN_CHECK(index < ref.list_max);
         ref.emptied[index] = task.number();
     }
     WARREN_HD bool want(u64 place) const {
-        const u32 index =
-            device_atomic<u32>(ref.state->wanted_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 index = relaxed_add(ref.state->wanted_count, 1);
         if (index < ref.list_max) ref.wanted[index] = place;
         return false;
     }

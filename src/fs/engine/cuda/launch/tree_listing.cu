@@ -58,8 +58,7 @@ __global__ void rank_frames(Store store, RemovalRef ref) {
     for (u64 frame = thread_index(); frame < store.frame_count; frame += thread_count()) {
         u32 rank = TreeListing::rank_none;
         if (frame < end && core::kind_of(store, frame) == format::FrameKind::inodes) {
-            rank =
-                device_atomic<u32>(ref.state->frame_count).fetch_add(1, hd::memory_order_relaxed);
+            rank = relaxed_add(ref.state->frame_count, 1);
             if (rank < TreeListing::frames_max) ref.listing.frames[rank] = static_cast<u32>(frame);
         }
         ref.listing.ranks[frame] = rank;
@@ -140,8 +139,7 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
         if (above == TreeListing::rank_none) continue;
         ref.listing.above[index] = above;
         ref.listing.parents[index] = above;
-        const u32 entry =
-            device_atomic<u32>(ref.state->directory_count).fetch_add(1, hd::memory_order_relaxed);
+        const u32 entry = relaxed_add(ref.state->directory_count, 1);
         ref.listing.directories[entry] = index | u64{generation} << 32;
     }
 }
@@ -175,7 +173,7 @@ __global__ void jump_up(RemovalRef ref) {
             const u32 next = relaxed_load(ref.listing.above[above]);
             if (relaxed_load(ref.listing.reached[above]) != 0) {
                 relaxed_store(ref.listing.reached[index], 1);
-                device_atomic<u32>(ref.state->reached_count).fetch_add(1, hd::memory_order_relaxed);
+                relaxed_add(ref.state->reached_count, 1);
                 break;
             }
             if (next == above) break;
@@ -256,7 +254,7 @@ __global__ void push_listed(Store store, RemovalRef ref) {
             relaxed_store(ref.listing.reached[index], 0);
             continue;
         }
-        device_atomic<u64>(state.detached).fetch_add(1, hd::memory_order_relaxed);
+        relaxed_add(state.detached, 1);
         ref.queue.seed({number | ops::TreeTask::must_mark, 0});
     }
 }
