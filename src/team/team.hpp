@@ -75,4 +75,21 @@ WARREN_HD T relaxed_add(T& word, std::type_identity_t<T> by) {
     return device_atomic<T>(word).fetch_add(by, hd::memory_order_relaxed);
 }
 
+/// The sum of what the lanes below the calling one have, and of what all have.
+template <class T>
+struct LaneSums {
+    T before{};
+    T all{};
+};
+template <class Team, class T>
+WARREN_HD LaneSums<T> sum_lanes(const Team& team, const T& mine) {
+    LaneSums<T> sums;
+    for (u32 lane = 0; lane < Team::width; ++lane) {
+        const T its = team.broadcast(mine, lane);
+        if (lane < team.lane()) sums.before += its;
+        sums.all += its;
+    }
+    return sums;
+}
+
 }  // namespace warren

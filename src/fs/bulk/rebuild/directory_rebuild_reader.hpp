@@ -18,7 +18,6 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party::first_leaf_;
     using Party::for_each;
     using Party::inode;
-    using Party::inode_place;
     using Party::leaf_count_;
     using Party::meet;
     using Party::node_at;
@@ -31,7 +30,6 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party::take;
     using Party::team_;
     using Party::try_lock;
-    using Party::word_of;
 
     WARREN_HD RebuildReader(const Team& team, const core::Store& store, const RebuildRef& ref,
                             RebuildScratch& scratch)
@@ -254,21 +252,9 @@ class RebuildReader : protected RebuildParty<Team> {
     /// The sum of the first `count` sizes.
     WARREN_HD LeafSize sum_of(const LeafSize* sizes, u32 count) const {
         LeafSize mine{0, 0};
-        for (u32 i = team_.lane(); i < count; i += Team::width) {
-            mine.entries += sizes[i].entries;
-            mine.words += sizes[i].words;
-        }
-        return total_of(mine);
-    }
-    /// The sum of what the lanes have.
-    WARREN_HD LeafSize total_of(const LeafSize& mine) const {
-        LeafSize all{0, 0};
-        for (u32 lane = 0; lane < Team::width; ++lane) {
-            const LeafSize one = team_.broadcast(mine, lane);
-            all.entries += one.entries;
-            all.words += one.words;
-        }
-        return all;
+        for (u32 i = team_.lane(); i < count; i += Team::width)
+            mine += sizes[i];
+        return sum_lanes(team_, mine).all;
     }
 
     // ---- from leaves to entries in order
@@ -316,7 +302,7 @@ class RebuildReader : protected RebuildParty<Team> {
             }
         }
         const bool is_damaged = team_.ballot(!is_sound) != 0;
-        const LeafSize all = total_of(size);
+        const LeafSize all = sum_lanes(team_, size).all;
         const bool is_single = is_reached_once(index, all.entries);
         once(team_, [&] {
             const bool is_possible = is_single && all.words <= format::leaf_heap_bytes / 8;
@@ -340,14 +326,10 @@ class RebuildReader : protected RebuildParty<Team> {
         for (u32 base = begin; base < end; base += Team::width) {
             const u32 mine = base + team_.lane();
             const LeafSize size = mine < end ? ref_.leaf_sizes[mine] : LeafSize{0, 0};
-            LeafSize here = before;
-            for (u32 lane = 0; lane < Team::width; ++lane) {
-                const LeafSize one = team_.broadcast(size, lane);
-                if (lane < team_.lane())
-                    here = {here.entries + one.entries, here.words + one.words};
-                before = {before.entries + one.entries, before.words + one.words};
-            }
-            if (mine < end) ref_.leaf_sizes[mine] = here;
+            LaneSums<LeafSize> sums = sum_lanes(team_, size);
+            sums.before += before;
+            if (mine < end) ref_.leaf_sizes[mine] = sums.before;
+            before += sums.all;
         }
         if (end == leaf_count_) end_at(before);
     }
@@ -447,11 +429,7 @@ class RebuildReader : protected RebuildParty<Team> {
         u32 mine = 0;
         for (u32 i = first; i < first + each; ++i)
             mine += scratch_.words[i];
-        u32 before = 0;
-        for (u32 lane = 0; lane < Team::width; ++lane) {
-            const u32 its = team_.broadcast(mine, lane);
-            if (lane < team_.lane()) before += its;
-        }
+        u32 before = sum_lanes(team_, mine).before;
         for (u32 i = first; i < first + each; ++i) {
             const u32 words = scratch_.words[i];
             scratch_.words[i] = before;

@@ -29,6 +29,12 @@ inline constexpr u32 node_levels_max = core::tree_height_max;
 struct LeafSize {
     u32 entries;
     u32 words;
+
+    WARREN_HD LeafSize& operator+=(const LeafSize& other) {
+        entries += other.entries;
+        words += other.words;
+        return *this;
+    }
 };
 
 struct RebuildState {

@@ -34,7 +34,6 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::passed;
     using Party::ref_;
     using Party::reserve_credits;
-    using Party::scratch_;
     using Party::state_;
     using Party::store_;
     using Party::team_;
@@ -160,13 +159,9 @@ class RebuildWorker : private RebuildReader<Team> {
         for (u32 base = 0; base < segments; base += Team::width) {
             const u32 mine = base + team_.lane();
             const u32 count = mine < segments ? ref_.segment_cuts[mine] : 0;
-            u32 here = before;
-            for (u32 lane = 0; lane < Team::width; ++lane) {
-                const u32 its = team_.broadcast(count, lane);
-                if (lane < team_.lane()) here += its;
-                before += its;
-            }
-            if (mine < segments) ref_.segment_cuts[mine] = here;
+            const LaneSums<u32> sums = sum_lanes(team_, count);
+            if (mine < segments) ref_.segment_cuts[mine] = before + sums.before;
+            before += sums.all;
         }
         team_.sync();
         return before;

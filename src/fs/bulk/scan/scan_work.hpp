@@ -66,6 +66,13 @@ struct ScanSum {
     u64 entries;
     u64 blocks;
     u64 bytes;
+
+    WARREN_HD ScanSum& operator+=(const ScanSum& other) {
+        entries += other.entries;
+        blocks += other.blocks;
+        bytes += other.bytes;
+        return *this;
+    }
 };
 
 /// The entry that a lane has read from a slot of a leaf.

@@ -291,13 +291,7 @@ class ScanWorker {
     }
 
     WARREN_HD void add_sum(u32 index, const ScanSum& mine) const {
-        ScanSum all{};
-        for (u32 lane = 0; lane < Team::width; ++lane) {
-            const ScanSum one = team_.broadcast(mine, lane);
-            all.entries += one.entries;
-            all.blocks += one.blocks;
-            all.bytes += one.bytes;
-        }
+        const ScanSum all = sum_lanes(team_, mine).all;
         if (all.entries == 0) return;
         once(team_, [&] {
             ScanSum& sum = ref_.sums[index];
