@@ -79,13 +79,7 @@ Result<ops::BatchMemory> HostBatch::open(const ops::BatchShape& shape) {
     memory_.codes = take<Errc>(shape.items);
     memory_.made = take<ops::BatchMade>(shape.items);
     memory_.attributes = take<Attributes>(shape.items);
-    batch_.operands = memory_.operands;
-    batch_.names = memory_.names;
-    batch_.modes = memory_.modes;
-    batch_.sources = memory_.sources;
-    batch_.codes = memory_.codes;
-    batch_.made = memory_.made;
-    batch_.attributes = memory_.attributes;
+    static_cast<ops::BatchMemory&>(batch_) = memory_;
     return memory_;
 }
 

@@ -89,7 +89,7 @@ WARREN_HD inline Attributes made_attributes(const BatchMade& made, const BatchHe
                           parent, header.now);
 }
 
-/// A batch in host memory: the caller's input, and the results.
+/// The caller's input of a batch, and the results, in host or device memory.
 struct BatchMemory {
     BatchOperand* operands = nullptr;  // operands; of a move: its source, then its target
     u64* names = nullptr;
@@ -188,21 +188,13 @@ struct BatchState {
 };
 
 /// Everything that the phases work on: a plain value. Its pointers are valid where the phases run.
-struct Batch {
+struct Batch : BatchMemory {
     BatchShape shape;
     BatchHeader header;
     u64 begin = 0;  // the items of this run
     u64 end = 0;
     bool may_edit = false;  // whether moves and removals may be made in place
     bool is_small = false;  // directories that do not fit end the run with Errc::overflow
-
-    const BatchOperand* operands = nullptr;
-    const u64* names = nullptr;
-    const u16* modes = nullptr;
-    const Handle* sources = nullptr;
-    Errc* codes = nullptr;
-    BatchMade* made = nullptr;
-    Attributes* attributes = nullptr;
 
     BatchState* state = nullptr;
     u64* needed_places = nullptr;  // needed_places_max of them, right after the state

@@ -216,7 +216,7 @@ inline u64 records_for(const BatchShape& shape) {
 
 /// Lays out the arrays of `b`: take(pointer, count) sets `pointer` to memory for `count` elements.
 template <class Take>
-void lay_out(Batch& b, u64 records_max, const Take& take) {
+void lay_out(Batch& b, u64 records_max, Take&& take) {
     const u64 operands = b.shape.operands();
     const u64 entries_max = records_max - operands;
     b.records_max = records_max;

@@ -249,13 +249,14 @@ struct Exam {
     }
 };
 
-/// Lays out the tables of `exam`, whose facts and counts of frames are set: take(pointer, count)
-/// sets `pointer` to memory for `count` elements.
+/// Lays out the frames and then the tables of `exam`, whose facts and counts of frames are set:
+/// take(pointer, count) sets `pointer` to memory for `count` elements.
 template <class Take>
-void lay_out(Exam& exam, const Take& take) {
+void lay_out(Exam& exam, Take&& take) {
     const u64 inodes = exam.inode_slots();
     const u64 blocks = exam.metadata_blocks();
     exam.runs_max = exam.facts.size_bytes / block_size / run_blocks + 1;
+    take(exam.base, exam.frames * frame_size);
     take(exam.frame_numbers, exam.frames);
     take(exam.slots, exam.facts.frame_count);
     take(exam.kinds, exam.facts.frame_count);

@@ -5,6 +5,7 @@
 // Invariant: the memory grows only between two runs, and loses its contents then.
 #pragma once
 
+#include "base/places.hpp"
 #include "fs/bulk/rebuild/directory_rebuild_work.hpp"
 
 namespace warren::bulk {
@@ -16,19 +17,7 @@ struct RebuildRoom {
 
     u64 tree_blocks = 0;
     Buffer<RebuildState> state;
-    Buffer<u64> nodes;
-    Buffer<u64> node_keys;
-    Buffer<LeafSize> node_sizes;
-    Buffer<u64> leaves;
-    Buffer<u64> leaf_keys;
-    Buffer<LeafSize> leaf_sizes;
-    Buffer<LeafSize> chunks;
-    Buffer<u64> keys;
-    Buffer<u64> targets;
-    Buffer<u32> name_at;
-    Buffer<u64> names;
-    Buffer<u32> cuts;
-    Buffer<u32> segment_cuts;
+    Buffer<std::byte> arrays;
     Buffer<u64> wanted;
 
     /// Called once. The caller then fills `state` with zeros.
@@ -39,37 +28,23 @@ struct RebuildRoom {
     /// Makes room for trees of `blocks` blocks. After an error there is none.
     Errc grow(u64 blocks) {
         tree_blocks = 0;
-        WARREN_TRY(each_array(blocks, [](auto& array, u64 count) { return array.grow(count); }));
+        WARREN_TRY(arrays.grow(bytes_for(blocks)));
         tree_blocks = blocks;
         return Errc::ok;
     }
     /// How much memory such room takes.
-    u64 bytes_for(u64 blocks) {
-        u64 bytes = 0;
-        static_cast<void>(each_array(blocks, [&](const auto& array, u64 count) {
-            bytes += count * sizeof *array.data();
-            return Errc::ok;
-        }));
-        return bytes;
+    static u64 bytes_for(u64 blocks) {
+        RebuildRef ref{};
+        Places count;
+        lay_out(ref, blocks, count);
+        return count.bytes();
     }
 
     /// The reference for `workers` workers in the next window. They store their result in `report`.
     RebuildRef ref(u64 workers, const RebuildWindows& windows, RebuildState* report) const {
         RebuildRef ref{};
+        lay_out(ref, tree_blocks, Places(arrays.data()));
         ref.state = state.data();
-        ref.nodes = nodes.data();
-        ref.node_keys = node_keys.data();
-        ref.node_sizes = node_sizes.data();
-        ref.leaves = leaves.data();
-        ref.leaf_keys = leaf_keys.data();
-        ref.leaf_sizes = leaf_sizes.data();
-        ref.chunks = chunks.data();
-        ref.keys = keys.data();
-        ref.targets = targets.data();
-        ref.name_at = name_at.data();
-        ref.names = names.data();
-        ref.cuts = cuts.data();
-        ref.segment_cuts = segment_cuts.data();
         ref.wanted = wanted.data();
         ref.report = report;
         ref.block_max = tree_blocks;
@@ -81,22 +56,23 @@ struct RebuildRoom {
     }
 
  private:
-    /// Calls `action(array, count)` for each array that a tree of `blocks` blocks needs.
-    template <class Action>
-    Errc each_array(u64 blocks, const Action& action) {
-        WARREN_TRY(action(nodes, blocks));
-        WARREN_TRY(action(node_keys, blocks));
-        WARREN_TRY(action(node_sizes, blocks));
-        WARREN_TRY(action(leaves, blocks));
-        WARREN_TRY(action(leaf_keys, blocks));
-        WARREN_TRY(action(leaf_sizes, blocks));
-        WARREN_TRY(action(chunks, blocks / chunk_leaves + 1));
-        WARREN_TRY(action(keys, rebuild_entries(blocks)));
-        WARREN_TRY(action(targets, rebuild_entries(blocks)));
-        WARREN_TRY(action(name_at, rebuild_entries(blocks) + 1));
-        WARREN_TRY(action(names, rebuild_words(blocks)));
-        WARREN_TRY(action(cuts, rebuild_segments(blocks) * segment_entries));
-        return action(segment_cuts, rebuild_segments(blocks));
+    /// Lays out the arrays that a tree of `blocks` blocks needs: take(pointer, count) sets
+    /// `pointer` to memory for `count` elements.
+    template <class Take>
+    static void lay_out(RebuildRef& ref, u64 blocks, Take&& take) {
+        take(ref.nodes, blocks);
+        take(ref.node_keys, blocks);
+        take(ref.node_sizes, blocks);
+        take(ref.leaves, blocks);
+        take(ref.leaf_keys, blocks);
+        take(ref.leaf_sizes, blocks);
+        take(ref.chunks, blocks / chunk_leaves + 1);
+        take(ref.keys, rebuild_entries(blocks));
+        take(ref.targets, rebuild_entries(blocks));
+        take(ref.name_at, rebuild_entries(blocks) + 1);
+        take(ref.names, rebuild_words(blocks));
+        take(ref.cuts, rebuild_segments(blocks) * segment_entries);
+        take(ref.segment_cuts, rebuild_segments(blocks));
     }
 };
 

@@ -7,16 +7,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/places.hpp"
+
 namespace warren {
 namespace {
 
 /// For less memory, huge pages cost more time than they save.
 constexpr u64 huge_bytes_min = 64 * mib;
-
-template <class T>
-u64 bytes_of(const T* /*table*/, u64 count) {
-    return (count * sizeof(T) + 63) / 64 * 64;
-}
 
 template <class T>
 void copy_table(T* to, const std::vector<T>& from) {
@@ -29,18 +26,15 @@ Errc ExamMemory::open(const ExamTables& tables) {
     exam_.facts = tables.facts;
     exam_.inode_frames = tables.inode_frames;
     exam_.frames = static_cast<u32>(tables.frame_numbers.size());
-    const u64 loaded = exam_.frames * format::frame_size;
-    u64 bytes = loaded;
-    lay_out(exam_, [&](auto*& table, u64 count) { bytes += bytes_of(table, count); });
+    Places count;
+    lay_out(exam_, count);
+    const u64 bytes = count.bytes();
     memory_ = ReservedRange(bytes);
-    exam_.base = memory_.data();
-    if (exam_.base == nullptr) return Errc::no_memory;
-    if (bytes >= huge_bytes_min) static_cast<void>(::madvise(exam_.base, bytes, MADV_HUGEPAGE));
-    u64 at = loaded;
-    lay_out(exam_, [&](auto*& table, u64 count) {
-        table = reinterpret_cast<std::remove_reference_t<decltype(table)>>(exam_.base + at);
-        at += bytes_of(table, count);
-    });
+    if (memory_.data() == nullptr) return Errc::no_memory;
+    if (bytes >= huge_bytes_min) {
+        static_cast<void>(::madvise(memory_.data(), bytes, MADV_HUGEPAGE));
+    }
+    lay_out(exam_, Places(memory_.data()));
     copy_table(exam_.frame_numbers, tables.frame_numbers);
     copy_table(exam_.slots, tables.slots);
     copy_table(exam_.kinds, tables.kinds);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/crc32c_parts.hpp"
+#include "base/places.hpp"
 #include "base/processors.hpp"
 #include "base/stopwatch.hpp"
 #include "fs/bulk/quick_check/examine_run.hpp"
@@ -212,21 +213,14 @@ class DeviceExamination {
     }
 
  private:
-    static u64 padded(u64 bytes) { return (bytes + 255) / 256 * 256; }
-
     Errc lay_out_memory() {
         const u64 loaded = exam_.frames * frame_size;
-        u64 bytes = loaded;
-        lay_out(exam_, [&](auto*& table, u64 count) { bytes += padded(count * sizeof *table); });
-        WARREN_TRY(memory_.allocate(bytes));
+        Places count;
+        lay_out(exam_, count);
+        WARREN_TRY(memory_.allocate(count.bytes()));
         WARREN_TRY(seen_.allocate(1));
-        exam_.base = memory_.data();
-        u64 at = loaded;
-        lay_out(exam_, [&](auto*& table, u64 count) {
-            table = reinterpret_cast<std::remove_reference_t<decltype(table)>>(memory_.data() + at);
-            at += padded(count * sizeof *table);
-        });
-        return stream_.fill(memory_.data() + loaded, 0, bytes - loaded);
+        lay_out(exam_, Places(memory_.data()));
+        return stream_.fill(memory_.data() + loaded, 0, count.bytes() - loaded);
     }
 
     template <class T>

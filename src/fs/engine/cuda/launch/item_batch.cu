@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/places.hpp"
 #include "fs/bulk/batch/batch_frames.hpp"
 #include "fs/bulk/batch/batch_run.hpp"
 #include "fs/engine/cuda/launch/grid_executor.cuh"
@@ -14,59 +15,44 @@
 namespace warren::cuda_engine {
 namespace {
 
-constexpr u64 alignment = 256;
-
-/// Lays out arrays in a contiguous range of memory, or only computes its size if `base` is null.
-class Places {
- public:
-    explicit Places(std::byte* base) : base_(base) {}
-
-    template <class T>
-    T* take(u64 count) {
-        const u64 at = bytes_;
-        bytes_ += (count * sizeof(T) + alignment - 1) / alignment * alignment;
-        return reinterpret_cast<T*>(base_ + at);
-    }
-    u64 bytes() const { return bytes_; }
-
- private:
-    std::byte* base_;
-    u64 bytes_ = 0;
-};
-
-struct Incoming {
-    ops::BatchOperand* operands;
-    u64* names;
-    u16* modes;
-    Handle* sources;
-    u32* groups;
-};
-struct Outgoing {
-    Errc* codes;
-    ops::BatchMade* made;
-    Attributes* attributes;
-};
-
-/// The groups come last, so that only those that the caller has are copied.
-Incoming incoming(const ops::BatchShape& shape, Places& places) {
-    Incoming in{};
-    in.operands = places.take<ops::BatchOperand>(shape.operands());
-    in.modes = shape.has_modes ? places.take<u16>(shape.items) : nullptr;
-    const bool clones = shape.kind == ops::BatchKind::clone;
-    in.sources = clones ? places.take<Handle>(shape.items) : nullptr;
-    in.names = places.take<u64>(shape.name_words);
-    in.groups = places.take<u32>(core::groups_max);
-    return in;
+/// Lays out the input of a batch at `base`; returns its size. The groups come last, so that only
+/// those that the caller has are copied.
+u64 lay_out_input(const ops::BatchShape& shape, std::byte* base, ops::BatchMemory& in,
+                  u32*& groups) {
+    Places take(base);
+    take(in.operands, shape.operands());
+    if (shape.has_modes) take(in.modes, shape.items);
+    if (shape.kind == ops::BatchKind::clone) take(in.sources, shape.items);
+    take(in.names, shape.name_words);
+    take(groups, core::groups_max);
+    return take.bytes();
 }
 
-Outgoing outgoing(const ops::BatchShape& shape, Places& places) {
-    Outgoing out{};
-    out.codes = places.take<Errc>(shape.items);
-    if (shape.makes_inodes()) out.made = places.take<ops::BatchMade>(shape.items);
-    if (shape.kind == ops::BatchKind::look_up) {
-        out.attributes = places.take<Attributes>(shape.items);
-    }
-    return out;
+u64 lay_out_answers(const ops::BatchShape& shape, std::byte* base, ops::BatchMemory& out) {
+    Places take(base);
+    take(out.codes, shape.items);
+    if (shape.makes_inodes()) take(out.made, shape.items);
+    if (shape.kind == ops::BatchKind::look_up) take(out.attributes, shape.items);
+    return take.bytes();
+}
+
+u64 input_bytes(const ops::BatchShape& shape) {
+    ops::BatchMemory none;
+    u32* groups = nullptr;
+    return lay_out_input(shape, nullptr, none, groups);
+}
+
+u64 answer_bytes(const ops::BatchShape& shape) {
+    ops::BatchMemory none;
+    return lay_out_answers(shape, nullptr, none);
+}
+
+u64 array_bytes(const ops::BatchShape& shape) {
+    ops::Batch batch;
+    batch.shape = shape;
+    Places count;
+    ops::batch::lay_out(batch, ops::batch::records_for(shape), count);
+    return count.bytes();
 }
 
 /// How many bytes a batch needs.
@@ -81,31 +67,16 @@ struct Needs {
 Needs needs_of(u64 items, u64 name_words, ops::BatchKind answers) {
     const ops::BatchShape moves{ops::BatchKind::move, items, name_words, false};
     const ops::BatchShape answered{answers, items, name_words, false};
-    Places in(nullptr);
-    Places out(nullptr);
-    Places arrays(nullptr);
-    static_cast<void>(incoming(moves, in));
-    static_cast<void>(outgoing(answered, out));
-    ops::Batch batch;
-    batch.shape = moves;
-    ops::batch::lay_out(batch, ops::batch::records_for(moves),
-                        [&]<class T>(T*& at, u64 count) { at = arrays.take<T>(count); });
-    return {in.bytes(), out.bytes(), arrays.bytes()};
+    return {input_bytes(moves), answer_bytes(answered), array_bytes(moves)};
 }
 
 }  // namespace
 
 u64 ItemBatch::device_bytes(const ops::BatchShape& shape) {
     constexpr u64 for_sorting = 16 * mib;
-    Places places(nullptr);
-    static_cast<void>(incoming(shape, places));
-    static_cast<void>(outgoing(shape, places));
-    ops::Batch batch;
-    batch.shape = shape;
-    ops::batch::lay_out(batch, ops::batch::records_for(shape),
-                        [&]<class T>(T*& at, u64 count) { at = places.take<T>(count); });
+    const u64 bytes = input_bytes(shape) + answer_bytes(shape) + array_bytes(shape);
     // Buffers that grow do so by half.
-    return places.bytes() + places.bytes() / 2 + for_sorting;
+    return bytes + bytes / 2 + for_sorting;
 }
 
 void ItemBatch::prepare_small() {
@@ -166,36 +137,19 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     // Parts of an earlier batch that was closed before it ran may still be copied to this memory.
     const bool has_parts = items_sent_.exchange(0, std::memory_order_relaxed) != 0;
     if (has_parts && !is_copied_) WARREN_TRY(stream_.wait());
-    Places count_in(nullptr);
-    Places count_out(nullptr);
-    static_cast<void>(incoming(shape, count_in));
-    static_cast<void>(outgoing(shape, count_out));
     is_small_ = shape.items <= small_items_max && shape.kind != ops::BatchKind::clone;
     if (!is_small_) take_prepared();
-    WARREN_TRY(make_room(count_in.bytes(), count_out.bytes()));
+    WARREN_TRY(make_room(input_bytes(shape), answer_bytes(shape)));
     batch_ = {};
     batch_.shape = shape;
     WARREN_TRY(lay_out(is_small_ ? small_records_max : ops::batch::records_for(shape)));
 
-    Places host_in(room_.host_in.data());
-    Places host_out(room_.host_out.data());
-    const Incoming in = incoming(shape, host_in);
-    const Outgoing out = outgoing(shape, host_out);
-    memory_ = {in.operands, in.names, in.modes, in.sources, out.codes, out.made, out.attributes};
-    host_groups_ = in.groups;
-    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(in.groups) - room_.host_in.data());
-    Places device_in(room_.in.data());
-    Places device_out(room_.out.data());
-    const Incoming there = incoming(shape, device_in);
-    const Outgoing back = outgoing(shape, device_out);
-    batch_.operands = there.operands;
-    batch_.names = there.names;
-    batch_.modes = there.modes;
-    batch_.sources = there.sources;
-    groups_ = there.groups;
-    batch_.codes = back.codes;
-    batch_.made = back.made;
-    batch_.attributes = back.attributes;
+    memory_ = {};
+    lay_out_input(shape, room_.host_in.data(), memory_, host_groups_);
+    lay_out_answers(shape, room_.host_out.data(), memory_);
+    in_bytes_ = static_cast<u64>(reinterpret_cast<std::byte*>(host_groups_) - room_.host_in.data());
+    lay_out_input(shape, room_.in.data(), batch_, groups_);
+    lay_out_answers(shape, room_.out.data(), batch_);
     is_copied_ = false;
     figures_ = {};
     memory = memory_;
@@ -204,15 +158,10 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
 
 /// Lays out the arrays of the phases.
 Errc ItemBatch::lay_out(u64 records_max) {
-    const auto lay_out_in = [&](Places& places) {
-        ops::batch::lay_out(batch_, records_max,
-                            [&]<class T>(T*& at, u64 count) { at = places.take<T>(count); });
-    };
-    Places count(nullptr);
-    lay_out_in(count);
+    Places count;
+    ops::batch::lay_out(batch_, records_max, count);
     WARREN_TRY(room_.arrays.reserve(count.bytes()));
-    Places arrays(room_.arrays.data());
-    lay_out_in(arrays);
+    ops::batch::lay_out(batch_, records_max, Places(room_.arrays.data()));
     return Errc::ok;
 }
 

@@ -98,7 +98,7 @@ class ItemBatch {
     ops::Batch batch_;  // with device pointers
     ops::BatchMemory memory_;
     u32* host_groups_ = nullptr;
-    const u32* groups_ = nullptr;
+    u32* groups_ = nullptr;
     u64 in_bytes_ = 0;  // of the input, without groups
     bool is_copied_ = false;
     std::atomic<u64> items_sent_{0};  // number of items copied by send()
