@@ -209,7 +209,7 @@ WARREN_HD void end_inode_by(LaneOperation& op, const InodeRef& inode, const Inod
         inode, seen, [&](const Extent& extent) { tally.blocks += end_run(extent); },
         [&](u64 place) { free_block(op, place, tally); });
     const u64 bitmap_place = inode_bit(inode.number).bitmap_place;
-    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bitmap_place);
+    auto& bitmap = block_at<format::InodeBitmap>(store, bitmap_place);
     clear_inode_alone(store, inode, seen.generation, bitmap, seen.references != 0);
     note_free_number(op, inode.number / format::inodes_per_frame, bitmap_place);
     ++tally.inodes;
@@ -261,8 +261,7 @@ WARREN_HD inline LaneFate free_locked(LaneOperation& op, const InodeRef& inode, 
 WARREN_HD inline bool is_free_number(const Store& store, u64 number) {
     const InodeBit bit = inode_bit(number);
     if (!is_resident(store, bit.bitmap_place)) return false;
-    const auto& bitmap =
-        *reinterpret_cast<const format::InodeBitmap*>(store.base + bit.bitmap_place);
+    const auto& bitmap = block_at<format::InodeBitmap>(store, bit.bitmap_place);
     return (relaxed_load(bitmap.used[bit.word]) & bit.mask) == 0;
 }
 

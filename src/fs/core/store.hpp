@@ -111,6 +111,12 @@ struct Store {
     WARREN_HD u64 block_count() const { return size_bytes / format::block_size; }
 };
 
+/// What lies at a place of a fully resident store: a block, or an inode.
+template <class T>
+WARREN_HD T& block_at(const Store& store, u64 place) {
+    return *reinterpret_cast<T*>(store.base + place);
+}
+
 /// The index of the version word that guards what lies at `place`, the byte offset of a block or an
 /// inode. Several places share a word: that can cause a needless retry, never a wrong result.
 WARREN_HD inline u32 stripe_of(u64 place) {

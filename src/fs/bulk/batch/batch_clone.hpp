@@ -119,7 +119,7 @@ struct StartCounts : Phase {
     WARREN_HD void operator()(u64 i) const {
         const u64 frame = b.fresh_counts[i];
         const u64 place = b.places[b.state->counts_begin + i];
-        auto& counts = *reinterpret_cast<format::ReferenceBlock*>(store.base + place);
+        auto& counts = block_at<format::ReferenceBlock>(store, place);
         start_header(counts.header, counts_identity(frame));
         relaxed_store(store.frame(frame).references, BlockPointer::to(place).raw);
         LaneOperation op(ThreadTeam{}, store);

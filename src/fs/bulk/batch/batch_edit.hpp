@@ -46,14 +46,11 @@ struct EditPhase : Phase {
     }
     WARREN_HD BatchDirectory& directory_of(u64 e) const { return b.directories[b.directory_of[e]]; }
     WARREN_HD Inode& inode_at(const BatchDirectory& of) const {
-        return *reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+        return block_at<Inode>(store, of.number * format::inode_size);
     }
     WARREN_HD bool has_one_leaf(const BatchDirectory& of) const {
         const Inode& at = inode_at(of);
         return relaxed_load(at.height) == 1 && relaxed_load(at.area_count) == 1;
-    }
-    WARREN_HD DirectoryLeaf& leaf_at_place(u64 place) const {
-        return *reinterpret_cast<DirectoryLeaf*>(store.base + place);
     }
 };
 
@@ -160,7 +157,7 @@ struct PlanEdits : EditPhase {
         const u32 e = b.operands_in_order[p];
         if (has_failed() || !is_edit(e)) return;
         const u64 place = b.leaf_places[e];
-        const DirectoryLeaf& leaf = leaf_at_place(place);
+        const DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, place);
         const bool is_source = b.is_source(e);
         const Neighbours before = look_beside(static_cast<u32>(p), e, true, is_source);
         const u32 first = before.farthest;
@@ -254,7 +251,7 @@ struct WriteEdits : EditPhase {
     /// entries.
     WARREN_HD void hang(const BatchDirectory& of, u32 block, const LeafEdits& edits) const {
         const u64 place = b.places[block];
-        DirectoryLeaf& leaf = leaf_at_place(place);
+        DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, place);
         UseBlocks{{b, store}}(block);
         start_header(leaf.header, identity_of(BlockKind::directory_leaf, of));
         relaxed_store(leaf.count, edits.inserted);
@@ -297,7 +294,7 @@ struct WriteEdits : EditPhase {
 
     /// Updates the counters of a leaf, and frees the leaf if it is empty.
     WARREN_HD void count(BatchDirectory& of, u64 place, const LeafEdits& edits) const {
-        DirectoryLeaf& leaf = leaf_at_place(place);
+        DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, place);
         const LeafCounts counts = read_counts(leaf);
         const u32 left = counts.count + edits.inserted - edits.removed;
         LaneOperation op(ThreadTeam{}, store);
@@ -333,7 +330,7 @@ struct WriteEdits : EditPhase {
         const u64 first = b.sums[p];
         const u64 old_place = b.leaf_places[e];
         const u64 place = old_place != 0 ? old_place : b.places[b.leaf_of[first]];
-        DirectoryLeaf& leaf = leaf_at_place(place);
+        DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, place);
         if (b.is_source(e)) {
             clear_slot(leaf, b.slots[e]);
             end_source(b.item_of(e));

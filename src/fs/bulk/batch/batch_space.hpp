@@ -34,7 +34,7 @@ struct ListInodeFrames : Phase {
 /// The free slots of word `w` of the bitmaps of the listed frames.
 WARREN_HD inline u64 free_slots(const Batch& b, const Store& store, u64 w) {
     const u64 place = u64{b.frames[w / bitmap_words]} * format::frame_size;
-    const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(store.base + place);
+    const auto& bitmap = block_at<format::InodeBitmap>(store, place);
     const u32 word = static_cast<u32>(w % bitmap_words);
     return ~(relaxed_load(bitmap.used[word]) | relaxed_load(bitmap.held[word])) & inode_bits(word);
 }

@@ -74,10 +74,6 @@ struct ListChildren : Phase {
     }
 };
 
-WARREN_HD inline const DirectoryLeaf& leaf_at(const Store& store, u64 place) {
-    return *reinterpret_cast<const DirectoryLeaf*>(store.base + place);
-}
-
 /// Per leaf: adds its count of entries. RecordOperands checks that as many were found.
 struct CountOldEntries : Phase {
     WARREN_HD void operator()(u64 l) const {
@@ -87,7 +83,7 @@ struct CountOldEntries : Phase {
         LaneOperation op(ThreadTeam{}, store);
         const Result<Block*> block = op.pin(at.place);
         if (!block) return fail(block.code(), op.needed_place);
-        const DirectoryLeaf& leaf = leaf_at(store, at.place);
+        const DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, at.place);
         const bool is_sound = is_own_block(
             leaf.header, identity_of(BlockKind::directory_leaf, b.directories[at.directory]));
         const u32 count = relaxed_load(leaf.count);
@@ -127,7 +123,7 @@ struct RecordLeaves : Phase {
         if (has_failed() || l >= b.state->old_leaves) return;
         const u32 first = static_cast<u32>(part % parts_a_leaf) * slots_a_part;
         const BatchBlock& at = b.blocks[b.leaf_blocks[l]];
-        const DirectoryLeaf& leaf = leaf_at(store, at.place);
+        const DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, at.place);
         // The loads overlap.
         u64 targets[slots_a_part];
         for (u32 i = 0; i < slots_a_part; ++i)
@@ -185,7 +181,7 @@ WARREN_HD inline u32 record_length(const Batch& b, const Store& store, u32 r) {
     if (r < b.shape.operands()) return b.operands[b.operands_in_order[r]].length();
     const u32 slot = b.record_slots[r];
     const BatchBlock& at = b.blocks[b.leaf_blocks[slot / slots_a_leaf]];
-    return read_slot(leaf_at(store, at.place), slot % slots_a_leaf).name_length();
+    return read_slot(block_at<DirectoryLeaf>(store, at.place), slot % slots_a_leaf).name_length();
 }
 
 // A leaf takes the entries that begin within this weight. The last one may extend beyond it. Both

@@ -41,17 +41,13 @@ struct StartLeaves : Phase {
     WARREN_HD u64 place_of(const BatchDirectory& of, u32 ordinal) const {
         return b.places[of.block_begin + ordinal];
     }
-    WARREN_HD TreeNode& node_at(u64 place) const {
-        return *reinterpret_cast<TreeNode*>(store.base + place);
-    }
     WARREN_HD TreePair* root_of(const BatchDirectory& of) const {
-        auto* inode = reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
-        return inode->area.pairs;
+        return block_at<Inode>(store, of.number * format::inode_size).area.pairs;
     }
 
     WARREN_HD void start_node(const BatchDirectory& of, u64 place, u32 index, u32 below,
                               u32 height) const {
-        TreeNode& node = node_at(place);
+        TreeNode& node = block_at<TreeNode>(store, place);
         start_header(node.header, identity_of(BlockKind::directory_node, of));
         const u32 left = below - index * new_node_pairs;
         relaxed_store(node.count, left < new_node_pairs ? left : new_node_pairs);
@@ -65,7 +61,8 @@ struct StartLeaves : Phase {
         TreePair* pairs = root_of(of);
         u32 at = index;
         if (above > 0) {
-            pairs = node_at(place_of(of, first_above + index / new_node_pairs)).pairs;
+            pairs =
+                block_at<TreeNode>(store, place_of(of, first_above + index / new_node_pairs)).pairs;
             at = index % new_node_pairs;
         }
         store_pair(pairs[at], key, child);
@@ -79,7 +76,7 @@ struct StartLeaves : Phase {
         const u32 leaves = of.leaf_end - of.leaf_begin;
         const u32 end = l + 1 == b.state->leaves ? b.state->entries : b.leaf_begin[l + 1];
         const u64 place = place_of(of, index);
-        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
+        auto& leaf = block_at<DirectoryLeaf>(store, place);
         start_header(leaf.header, identity_of(BlockKind::directory_leaf, of));
         const u32 heap = b.offsets[end - 1] - b.offsets[first] +
                          padded(record_length(b, store, b.entries[end - 1]));
@@ -128,7 +125,7 @@ struct WriteEntries : Phase {
 
     WARREN_HD Source of_slot(u32 slot) const {
         const u64 place = b.blocks[b.leaf_blocks[slot / slots_a_leaf]].place;
-        const DirectoryLeaf& leaf = leaf_at(store, place);
+        const DirectoryLeaf& leaf = block_at<DirectoryLeaf>(store, place);
         const DirectorySlot entry = read_slot(leaf, slot % slots_a_leaf);
         return {entry.target, leaf.heap + entry.name_offset() / 8};
     }
@@ -141,7 +138,7 @@ struct WriteEntries : Phase {
         const u32 slot = static_cast<u32>(c) - first;
         const u32 offset = b.offsets[c] - b.offsets[first];
         const u64 place = b.places[of.block_begin + l - of.leaf_begin];
-        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store.base + place);
+        auto& leaf = block_at<DirectoryLeaf>(store, place);
         const bool is_new = r < b.shape.operands();
         const Source from =
             is_new ? of_operand(b.operands_in_order[r]) : of_slot(b.record_slots[r]);
@@ -159,7 +156,7 @@ struct FinishDirectories : Phase {
         if (s >= b.state->directories) return;
         const BatchDirectory& of = b.directories[s];
         if (of.is_rewritten == 0) return;
-        Inode& at = *reinterpret_cast<Inode*>(store.base + of.number * format::inode_size);
+        Inode& at = block_at<Inode>(store, of.number * format::inode_size);
         const u32 leaves = of.leaf_end - of.leaf_begin;
         const u32 below_root = of.parents > 0 ? of.parents : of.nodes > 0 ? of.nodes : leaves;
         const u32 height =
@@ -202,7 +199,7 @@ struct UseSlots : Phase {
         }
         if (taken == 0) return;
         const u64 place = u64{b.frames[w / bitmap_words]} * format::frame_size;
-        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + place);
+        auto& bitmap = block_at<format::InodeBitmap>(store, place);
         u64& used = bitmap.used[w % bitmap_words];
         relaxed_store(used, relaxed_load(used) | taken);
         LaneOperation op(ThreadTeam{}, store);
@@ -236,14 +233,14 @@ struct WriteInodes : Phase {
     WARREN_HD void write(u64 item, BatchDirectory& parent, const Attributes& made) const {
         const u32 rank = b.rank[item];
         const u64 number = made.handle.inode;
-        auto* at = reinterpret_cast<Inode*>(store.base + number * format::inode_size);
-        write_new_inode(ThreadTeam{}, *at, made, {});
-        relaxed_store(at->references, b.header.references);
+        Inode& at = block_at<Inode>(store, number * format::inode_size);
+        write_new_inode(ThreadTeam{}, at, made, {});
+        relaxed_store(at.references, b.header.references);
         change_version(store, number * format::inode_size);
         if (format::is_directory(made.mode)) {
             relaxed_add(parent.new_directories, 1);
             const u64 above = parent.number * format::inode_size;
-            if (grants_less(*at, *reinterpret_cast<const Inode*>(store.base + above))) {
+            if (grants_less(at, block_at<Inode>(store, above))) {
                 note_rights_change(store, number * format::inode_size);
             }
         }
@@ -274,7 +271,7 @@ struct StampMoved : Phase {
     WARREN_HD void operator()(u64 item) const {
         if (!runs(item) || b.does[item] == 0) return;
         const u64 number = b.targets[2 * item] & BatchOperand::number_mask;
-        auto& at = *reinterpret_cast<Inode*>(store.base + number * format::inode_size);
+        auto& at = block_at<Inode>(store, number * format::inode_size);
         relaxed_store(at.changed, b.header.now);
         change_version(store, number * format::inode_size);
     }
@@ -287,7 +284,7 @@ struct FreeRemoved : Phase {
         const InodeRef inode = inode_at(store, b.targets[item] & BatchOperand::number_mask);
         const InodeParts seen(*inode.at);
         const InodeBit bit = inode_bit(inode.number);
-        auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store.base + bit.bitmap_place);
+        auto& bitmap = block_at<format::InodeBitmap>(store, bit.bitmap_place);
         device_atomic<u64> used(bitmap.used[bit.word]);
         // In a damaged volume two names may lead to the inode: only the thread that clears the bit
         // frees it.

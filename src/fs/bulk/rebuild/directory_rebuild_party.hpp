@@ -68,7 +68,7 @@ class RebuildParty {
     WARREN_HD u64& word_of(u64 place) const { return store_.versions[core::stripe_of(place)]; }
     WARREN_HD u64 inode_place() const { return number_ * format::inode_size; }
     WARREN_HD format::Inode& inode() const {
-        return *reinterpret_cast<format::Inode*>(store_.base + inode_place());
+        return core::block_at<format::Inode>(store_, inode_place());
     }
     WARREN_HD core::InodeRef inode_ref() const {
         core::InodeRef inode = core::inode_at(store_, number_);
@@ -140,14 +140,10 @@ class RebuildParty {
             return Errc::need_block;
         }
         if (!retire(place)) return Errc::retry;
-        const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
+        const auto& header = core::block_at<format::BlockHeader>(store_, place);
         const bool is_ours =
             core::is_own_block(header, {kind, relaxed_load(state_.generation), number_});
         return is_ours ? Errc::ok : Errc::corrupt;
-    }
-
-    WARREN_HD format::TreeNode& node_at(u64 place) const {
-        return *reinterpret_cast<format::TreeNode*>(store_.base + place);
     }
 
     /// One lane.

@@ -20,7 +20,6 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party::inode;
     using Party::leaf_count_;
     using Party::meet;
-    using Party::node_at;
     using Party::number_;
     using Party::passed;
     using Party::ref_;
@@ -172,7 +171,8 @@ class RebuildReader : protected RebuildParty<Team> {
                 const u32 children = open_node(i, below, RebuildPhase::open);
                 if (children == 0) return Errc::ok;
                 if (next + children > ref_.block_max) return Errc::corrupt;
-                copy_nodes(node_at(ref_.nodes[i]).pairs, children, next);
+                copy_nodes(core::block_at<format::TreeNode>(store_, ref_.nodes[i]).pairs, children,
+                           next);
                 next += children;
             }
             begin = end;
@@ -206,7 +206,7 @@ class RebuildReader : protected RebuildParty<Team> {
             Errc code = take(place, format::BlockKind::directory_node);
             u32 count = 0;
             if (code == Errc::ok) {
-                const format::TreeNode& node = node_at(place);
+                const format::TreeNode& node = core::block_at<format::TreeNode>(store_, place);
                 count = relaxed_load(node.count);
                 if (relaxed_load(node.height) != height || count == 0 ||
                     count > format::node_pairs_max ||
@@ -244,7 +244,8 @@ class RebuildReader : protected RebuildParty<Team> {
             once(team_, [&] { fail(RebuildPhase::place, Errc::corrupt); });
             return;
         }
-        copy_leaves(node_at(ref_.nodes[upper + index]).pairs, count, before);
+        copy_leaves(core::block_at<format::TreeNode>(store_, ref_.nodes[upper + index]).pairs,
+                    count, before);
         const bool is_last = upper + index + 1 == load(team_, state_.node_count);
         if (is_last) once(team_, [&] { state_.leaf_count = before + count; });
     }
@@ -290,7 +291,7 @@ class RebuildReader : protected RebuildParty<Team> {
         LeafSize size{0, 0};
         bool is_sound = code == Errc::ok;
         if (is_sound) {
-            const auto& leaf = *reinterpret_cast<format::DirectoryLeaf*>(store_.base + place);
+            const auto& leaf = core::block_at<format::DirectoryLeaf>(store_, place);
             for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
                 const format::DirectorySlot slot = core::read_slot(leaf, i);
                 if (slot.inode() == 0) continue;

@@ -29,7 +29,6 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::leaf_count_;
     using Party::leave_barrier;
     using Party::meet;
-    using Party::node_at;
     using Party::number_;
     using Party::passed;
     using Party::ref_;
@@ -245,7 +244,7 @@ class RebuildWorker : private RebuildReader<Team> {
         const u32 names = ref_.name_at[first];
         const u32 words = ref_.name_at[end] - names;
         const u64 place = ref_.leaves[first_leaf_ + index];
-        auto& leaf = *reinterpret_cast<format::DirectoryLeaf*>(store_.base + place);
+        auto& leaf = core::block_at<format::DirectoryLeaf>(store_, place);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
             const u32 entry = first + i;
             const bool is_here = entry < end;
@@ -340,7 +339,7 @@ class RebuildWorker : private RebuildReader<Team> {
                             ? state_.level_nodes[level - 1]
                             : first_child(level, in_level + 1);
         const u64 place = ref_.nodes[index];
-        format::TreeNode& node = node_at(place);
+        format::TreeNode& node = core::block_at<format::TreeNode>(store_, place);
         write_pairs(node.pairs, level, begin, end);
         once(team_, [&] {
             relaxed_store(node.count, end - begin);

@@ -65,11 +65,9 @@ class TreeReclaimer {
     };
 
     WARREN_HD Inode& inode_at(u64 number) const {
-        return *reinterpret_cast<Inode*>(store_.base + number * format::inode_size);
+        return block_at<Inode>(store_, number * format::inode_size);
     }
-    WARREN_HD TreeNode& node_at(u64 place) const {
-        return *reinterpret_cast<TreeNode*>(store_.base + place);
-    }
+    WARREN_HD TreeNode& node_at(u64 place) const { return block_at<TreeNode>(store_, place); }
     WARREN_HD InodeRef ref_of(u64 number) const { return core::inode_at(store_, number); }
     WARREN_HD LaneOperation lane_operation() const { return {ThreadTeam{team_.worker}, store_}; }
 
@@ -208,7 +206,7 @@ class TreeReclaimer {
         }
         if (!are_resident(store_, place, place) && !bring(step_, place, place)) return false;
         retire_by_lane(store_, step_.rules, place, [&] { step_.pause(); });
-        const auto& header = *reinterpret_cast<format::BlockHeader*>(store_.base + place);
+        const auto& header = block_at<format::BlockHeader>(store_, place);
         const bool sound =
             is_own_block(header, {kind, relaxed_load(inode_at(number).generation), number});
         if (!sound) step_.fail(Errc::corrupt);
@@ -255,7 +253,7 @@ class TreeReclaimer {
             once(team_, [&] { note(number, ClaimedRoot::waiting_bit); });
             return false;
         }
-        auto& leaf = *reinterpret_cast<DirectoryLeaf*>(store_.base + place);
+        auto& leaf = block_at<DirectoryLeaf>(store_, place);
         constexpr u32 rounds = format::leaf_entries_max / Team::width;
         u32 gone_here[(rounds + 31) / 32] = {};  // of this lane, one bit per round
         u32 gone = 0;

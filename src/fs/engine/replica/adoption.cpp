@@ -85,7 +85,7 @@ bool Adoption::fits(u64 place, const Block& block) const {
     // A block that is not in memory may be being loaded, unless it is reserved for the run.
     if (!core::is_resident(store_, place)) return room_.is_new_block(place);
     if (!is_bitmap(place)) return true;
-    const auto& here = *reinterpret_cast<const format::InodeBitmap*>(store_.base + place);
+    const auto& here = core::block_at<format::InodeBitmap>(store_, place);
     for (u32 w = 0; w < core::bitmap_words; ++w) {
         const Bits bits = bits_of(relaxed_load(here.used[w]), as_bitmap(block).used[w]);
         if ((bits.taken & ~room_.numbers_in(frame, w)) != 0) return false;
@@ -127,7 +127,7 @@ void Adoption::apply(const Replica::ForEach& for_each) const {
 /// Removes the inodes that the run has removed. It has held the numbers of those with references.
 void Adoption::remove_inodes(u64 place, const Block& block) const {
     const u64 frame = place / format::frame_size;
-    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store_.base + place);
+    auto& bitmap = core::block_at<format::InodeBitmap>(store_, place);
     bool has_removed = false;
     for (u32 w = 0; w < core::bitmap_words; ++w) {
         u64 left = bits_of(relaxed_load(bitmap.used[w]), as_bitmap(block).used[w]).freed;
@@ -150,7 +150,7 @@ void Adoption::remove_inodes(u64 place, const Block& block) const {
 void Adoption::take_block(u64 index) const {
     const u64 place = changes_.places[index];
     if (!is_table(place) && !is_bitmap(place)) {
-        auto& target = *reinterpret_cast<Block*>(store_.base + place);
+        auto& target = core::block_at<Block>(store_, place);
         ops::CopyWords()(ThreadTeam{}, changes_.blocks[index], target);
         core::make_resident(store_, place);
     }
@@ -158,7 +158,7 @@ void Adoption::take_block(u64 index) const {
 }
 
 void Adoption::take_bitmap(u64 place, const Block& block) const {
-    auto& bitmap = *reinterpret_cast<format::InodeBitmap*>(store_.base + place);
+    auto& bitmap = core::block_at<format::InodeBitmap>(store_, place);
     for (u32 w = 0; w < core::bitmap_words; ++w) {
         const u64 taken = bits_of(relaxed_load(bitmap.used[w]), as_bitmap(block).used[w]).taken;
         if (taken == 0) continue;

@@ -25,7 +25,7 @@ constexpr u64 free_frames_min = 8;
 constexpr u32 retries_max = 1000;
 
 format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
-    return *reinterpret_cast<format::InodeBitmap*>(store.base + frame * format::frame_size);
+    return core::block_at<format::InodeBitmap>(store, frame * format::frame_size);
 }
 
 void need(ops::BatchWindow& window, u64 place) {

@@ -106,7 +106,7 @@ __device__ u32 read_directory(const Store& store, u64 number, u64& parent) {
     const u64& word = store.versions[stripe];
     // Acquire: pairs with the release of the operation that wrote the inode last.
     const u64 version = device_atomic<u64>(const_cast<u64&>(word)).load(hd::memory_order_acquire);
-    const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
+    const Inode& at = core::block_at<Inode>(store, number * format::inode_size);
     const u32 generation = relaxed_load(at.generation);
     const u32 mode = relaxed_load(at.mode);
     parent = relaxed_load(at.parent);
@@ -147,8 +147,7 @@ __global__ void scan_directories(Store store, RemovalRef ref) {
 /// Whether a seed is so small that it can be taken apart completely even when the step is full. No
 /// other operation changes it.
 __device__ bool is_simple_seed(const Store& store, u64 number) {
-    return is_simple(store, number,
-                     *reinterpret_cast<const Inode*>(store.base + number * format::inode_size));
+    return is_simple(store, number, core::block_at<Inode>(store, number * format::inode_size));
 }
 
 /// Marks the seeds that are simple as reached: paths up that end there are those wanted.
@@ -220,7 +219,7 @@ __device__ bool freeze(const Store& store, const RemovalRef& ref, u64 number, u3
     u64 version = 0;
     while (!ops::lock_by_lane(store, rules, place, version))
         pause_briefly();
-    Inode& at = *reinterpret_cast<Inode*>(store.base + place);
+    Inode& at = core::block_at<Inode>(store, place);
     const bool is_same = relaxed_load(at.generation) == generation &&
                          (relaxed_load(at.entries) & format::entries_dying) == 0;
     if (is_same) core::mark_dying(at);
@@ -235,7 +234,7 @@ __global__ void push_listed(Store store, RemovalRef ref) {
     for (u64 i = thread_index(); i < state.seed_count; i += thread_count()) {
         const u64 number = ops::TreeTask{ref.seeds[i], 0}.number();
         const bool must = is_listing && is_simple_seed(store, number);
-        const Inode& at = *reinterpret_cast<const Inode*>(store.base + number * format::inode_size);
+        const Inode& at = core::block_at<Inode>(store, number * format::inode_size);
         // No other operation frees a seed, so its generation does not change. Freezing it keeps
         // names from being added after the listing.
         if (must) freeze(store, ref, number, relaxed_load(at.generation));
