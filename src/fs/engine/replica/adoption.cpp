@@ -20,17 +20,6 @@ using LoneOperation = core::Operation<ThreadTeam>;
 
 constexpr u64 blocks_at_once = 16;
 
-/// Calls `body(i)` for each i below `count`; a thread takes `at_once` of them at a time. Allocates
-/// nothing.
-template <class Body>
-void for_parts(const Replica::ForEach& for_each, u64 count, u64 at_once, const Body& body) {
-    const auto take_part = [&](u64 part) {
-        for (u64 i = part * at_once; i < std::min((part + 1) * at_once, count); ++i)
-            body(i);
-    };
-    for_each((count + at_once - 1) / at_once, std::ref(take_part));
-}
-
 const format::InodeBitmap& as_bitmap(const Block& block) {
     return reinterpret_cast<const format::InodeBitmap&>(block);
 }

@@ -171,11 +171,7 @@ Errc Replica::send_stage(const ForEach& for_each) {
     if (count == 0) return Errc::ok;
     figures_.blocks_sent += count;
     const Errc sent = or_no_memory([&] {
-        for_each((count + copied_at_once - 1) / copied_at_once, [&](u64 i) {
-            const u64 begin = i * copied_at_once;
-            for (u64 at = begin; at < std::min(begin + copied_at_once, count); ++at)
-                stage_block(at);
-        });
+        for_parts(for_each, count, copied_at_once, [&](u64 at) { stage_block(at); });
         return memory_->send(count);
     });
     stage_ = {};

@@ -9,6 +9,7 @@
 // released, all blocks in memory are marked.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -108,5 +109,16 @@ class Replica {
     ReplicaStage stage_;
     u64 staged_count_ = 0;
 };
+
+/// Calls `body(i)` for each i below `count`; a thread takes `at_once` of them at a time. Allocates
+/// nothing.
+template <class Body>
+void for_parts(const Replica::ForEach& for_each, u64 count, u64 at_once, const Body& body) {
+    const auto take_part = [&](u64 part) {
+        for (u64 i = part * at_once; i < std::min((part + 1) * at_once, count); ++i)
+            body(i);
+    };
+    for_each((count + at_once - 1) / at_once, std::ref(take_part));
+}
 
 }  // namespace warren

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace warren {
 namespace {
@@ -33,13 +32,11 @@ Side other(Side side) {
 
 }  // namespace
 
-SideChoice::SideChoice(u32 workers)
-    : kinds_([workers]<std::size_t... i>(std::index_sequence<i...>) {
-          // The CPU never sends anything, so its last two rates stay as they are.
-          const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1, 1});
-          const Sides sides{OneSide{cpu}, OneSide{CostModel(on_replica)}};
-          return std::array<Sides, query_kinds>{(static_cast<void>(i), sides)...};
-      }(std::make_index_sequence<query_kinds>())) {}
+SideChoice::SideChoice(u32 workers) {
+    // The CPU never sends anything, so its last two rates stay as they are.
+    const CostModel cpu({query_on_cpu, item_on_cpu / std::max(workers, 1u), 1, 1});
+    kinds_.assign(query_kinds, Sides{OneSide{cpu}, OneSide{CostModel(on_replica)}});
+}
 
 CostModel::Terms SideChoice::amounts(u64 items, u64 marked) {
     return {1, static_cast<double>(items), marked == 0 ? 0. : 1., static_cast<double>(marked)};

@@ -13,6 +13,7 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 #include "fs/engine/replica/cost_model.hpp"
 #include "warren/types.hpp"
@@ -86,7 +87,7 @@ class SideChoice {
     static bool is_due(const OneSide& side, double extra_seconds);
 
     mutable std::mutex mutex_;
-    std::array<Sides, query_kinds> kinds_;
+    std::vector<Sides> kinds_;
     double error_sum_ = 0;  // of logarithms
     u64 error_count_ = 0;
 };
