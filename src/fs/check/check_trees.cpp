@@ -51,10 +51,8 @@ class Walk {
 
  private:
     bool enter_root(const Inode& inode) {
-        const bool is_good = inode.area_kind == static_cast<u8>(format::AreaKind::tree) &&
-                             inode.area_count <= format::root_pairs_max &&
-                             inode.height <= format::tree_height_max &&
-                             (inode.height == 0) == (inode.area_count == 0);
+        const bool is_good = format::can_be_root(inode.area_kind, inode.area_count, inode.height) &&
+                             (inode.height == 0 || inode.area_count > 0);
         if (!is_good) {
             visitor_.flaw("the root of its tree makes no sense", true);
             return false;

@@ -76,11 +76,16 @@ WARREN_HD constexpr bool node_is_sound(const TreeNode& node, u64 size_bytes) {
            pairs_are_sound(node.pairs, node.count, node.height, size_bytes);
 }
 
-/// Whether the area of an inode can be the root of a tree.
+/// Whether an area of this kind, with `count` pairs, can be the root of a tree of this height.
+WARREN_HD constexpr bool can_be_root(u8 kind, u32 count, u32 height) {
+    return kind == static_cast<u8>(AreaKind::tree) && count <= root_pairs_max &&
+           height <= tree_height_max && (count == 0 || height > 0);
+}
+
+/// Whether the area of an inode is the root of a tree, which without pairs has no height.
 WARREN_HD constexpr bool root_is_sound(const Inode& inode, u64 size_bytes) {
-    return inode.area_kind == static_cast<u8>(AreaKind::tree) &&
-           inode.area_count <= root_pairs_max && inode.height <= tree_height_max &&
-           (inode.height == 0) == (inode.area_count == 0) &&
+    return can_be_root(inode.area_kind, inode.area_count, inode.height) &&
+           (inode.height == 0 || inode.area_count > 0) &&
            (inode.area_count == 0 || inode.area.pairs[0].key == 0) &&
            pairs_are_sound(inode.area.pairs, inode.area_count, inode.height, size_bytes);
 }

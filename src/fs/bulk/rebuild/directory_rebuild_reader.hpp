@@ -111,11 +111,8 @@ class RebuildReader : protected RebuildParty<Team> {
         const bool is_dying = (relaxed_load(at.entries) & format::entries_dying) != 0;
         state_.root_count = is_dying ? 0 : relaxed_load(at.area_count);
         state_.height = is_dying ? 0 : relaxed_load(at.height);
-        const bool is_sound =
-            relaxed_load(at.area_kind) == static_cast<u8>(format::AreaKind::tree) &&
-            state_.root_count <= format::root_pairs_max && state_.height <= core::tree_height_max &&
-            (state_.root_count == 0 || state_.height > 0);
-        if (!is_sound) return Errc::corrupt;
+        const u8 kind = relaxed_load(at.area_kind);
+        if (!format::can_be_root(kind, state_.root_count, state_.height)) return Errc::corrupt;
         const u64 blocks = relaxed_load(at.blocks);
         if (blocks <= ref_.block_max) return Errc::ok;
         state_.blocks_wanted = blocks;

@@ -93,10 +93,9 @@ WARREN_HD Claim claim_directory(const Store& store, Step& step, u64 number) {
     const u32 mode = relaxed_load(at.mode);
     root.count = relaxed_load(at.area_count);
     root.height = relaxed_load(at.height);
-    const auto kind = static_cast<AreaKind>(relaxed_load(at.area_kind));
-    const bool sound = generation != 0 && format::is_directory(mode) && kind == AreaKind::tree &&
-                       root.count <= format::root_pairs_max && root.height <= tree_height_max &&
-                       (root.count == 0 || root.height > 0);
+    const u8 kind = relaxed_load(at.area_kind);
+    const bool sound = generation != 0 && format::is_directory(mode) &&
+                       format::can_be_root(kind, root.count, root.height);
     if (!sound) root.code = Errc::corrupt;
     if (sound) {
         note_changed(store, block);

@@ -286,10 +286,7 @@ class ResidentWay {
             return Errc::stale;
         }
         const bool is_sound = format::is_directory(at.mode) &&
-                              at.area_kind == static_cast<u8>(format::AreaKind::tree) &&
-                              at.area_count <= format::root_pairs_max &&
-                              at.height <= core::tree_height_max &&
-                              (at.area_count == 0 || at.height > 0);
+                              format::can_be_root(at.area_kind, at.area_count, at.height);
         return is_sound ? Errc::ok : doubt();
     }
 
