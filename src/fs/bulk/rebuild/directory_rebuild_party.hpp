@@ -65,7 +65,6 @@ class RebuildParty {
 
     // ---- locks
 
-    WARREN_HD u64& word_of(u64 place) const { return store_.versions[core::stripe_of(place)]; }
     WARREN_HD u64 inode_place() const { return number_ * format::inode_size; }
     WARREN_HD format::Inode& inode() const {
         return core::block_at<format::Inode>(store_, inode_place());
@@ -97,24 +96,12 @@ class RebuildParty {
         return code;
     }
 
-    /// Locks the inode if it is unlocked. One lane.
-    WARREN_HD bool try_lock(u64& version) const {
-        device_atomic<u64> word(word_of(inode_place()));
-        version = word.load(hd::memory_order_relaxed);
-        // Acquire: pairs with the release of the previous holder.
-        const bool won = (version & 1) == 0 && word.compare_exchange_strong(
-                                                   version, version | 1, hd::memory_order_acquire,
-                                                   hd::memory_order_relaxed);
-        core::fence_release();  // pairs with fence_acquire() in unchanged()
-        return won;
-    }
-
     /// Waits until `place` is unlocked and raises its version, so everything read there before is
     /// stale. False if it stays locked for too long. One lane.
     WARREN_HD bool retire(u64 place) const {
         // Addresses that share the inode's version word are locked together with it.
         if (core::stripe_of(place) == core::stripe_of(inode_place())) return true;
-        device_atomic<u64> word(word_of(place));
+        device_atomic<u64> word(store_.versions[core::stripe_of(place)]);
         u64 version = word.load(hd::memory_order_relaxed);
         for (u32 look = 0; look < patience; ++look) {
             // Acquire and release: pairs with the release by the previous holder, and with

@@ -18,6 +18,7 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party::first_leaf_;
     using Party::for_each;
     using Party::inode;
+    using Party::inode_place;
     using Party::leaf_count_;
     using Party::meet;
     using Party::number_;
@@ -28,7 +29,6 @@ class RebuildReader : protected RebuildParty<Team> {
     using Party::store_;
     using Party::take;
     using Party::team_;
-    using Party::try_lock;
 
     WARREN_HD RebuildReader(const Team& team, const core::Store& store, const RebuildRef& ref,
                             RebuildScratch& scratch)
@@ -97,7 +97,7 @@ class RebuildReader : protected RebuildParty<Team> {
         core::JournalCredits credits;
         WARREN_TRY(enter_barrier(credits));
         u64 version = 0;
-        if (!try_lock(version)) return Errc::retry;
+        if (!ops::lock_by_lane(store_, {}, inode_place(), version)) return Errc::retry;
         state_.share = credits.keep();
         state_.version = version;
         state_.is_open = 1;

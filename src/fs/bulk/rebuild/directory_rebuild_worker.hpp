@@ -36,7 +36,6 @@ class RebuildWorker : private RebuildReader<Team> {
     using Party::state_;
     using Party::store_;
     using Party::team_;
-    using Party::word_of;
     using Reader::open;
     using Reader::read_tree;
     using Reader::start;
@@ -379,9 +378,7 @@ class RebuildWorker : private RebuildReader<Team> {
 
     /// One lane.
     WARREN_HD void let_go() const {
-        // Release: pairs with the acquire in observe(): readers see the new tree.
-        device_atomic<u64>(word_of(inode_place()))
-            .store(state_.version + 2, hd::memory_order_release);
+        ops::unlock_by_lane(store_, {}, inode_place(), state_.version, 2);
         leave_barrier();
         state_.is_open = 0;
     }
