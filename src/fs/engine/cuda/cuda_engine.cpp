@@ -469,9 +469,9 @@ Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 
 
 CudaEngineFigures CudaEngine::figures() const {
     const cuda_engine::BatchFigures& batch = item_batch_.figures();
-    CudaEngineFigures figures{
-        info_.name,     store_.mapped_bytes(), load_ms_,     store_.upload_ms(), area_.held_ms(),
-        area_.blocks(), batch.copy_in_ms,      batch.run_ms, batch.copy_out_ms,  batch.runs};
+    CudaEngineFigures figures{info_.name,      load_ms_,          store_.upload_ms(),
+                              area_.held_ms(), area_.blocks(),    batch.copy_in_ms,
+                              batch.run_ms,    batch.copy_out_ms, batch.runs};
     if (removal_ == nullptr) return figures;
     const cuda_engine::RemovalTimes& times = removal_->times();
     figures.removal_ns[0] = times.seeded - times.begun;

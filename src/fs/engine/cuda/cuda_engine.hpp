@@ -20,11 +20,10 @@ namespace warren {
 /// Figures of the CUDA engine, for users and measurements.
 struct CudaEngineFigures {
     std::string device;
-    u64 mapped_bytes = 0;  // device memory of metadata
-    float load_ms = 0;     // opening: time to read metadata from disk to host memory
-    float upload_ms = 0;   // opening: time to copy them to the device
-    float cut_ms = 0;      // for how long the last commit kept commands from beginning
-    u64 blocks_cut = 0;    // how many blocks the last commit copied
+    float load_ms = 0;    // opening: time to read metadata from disk to host memory
+    float upload_ms = 0;  // opening: time to copy them to the device
+    float cut_ms = 0;     // for how long the last commit kept commands from beginning
+    u64 blocks_cut = 0;   // how many blocks the last commit copied
     // The last batch of items, by the device's clock.
     float batch_in_ms = 0;
     float batch_run_ms = 0;

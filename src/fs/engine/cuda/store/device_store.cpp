@@ -221,9 +221,4 @@ Errc DeviceStore::add_frames(u64 wanted) {
     return stream_.wait();
 }
 
-u64 DeviceStore::mapped_bytes() const {
-    std::lock_guard lock(mutex_);
-    return range_.mapped_bytes();
-}
-
 }  // namespace warren::cuda_engine

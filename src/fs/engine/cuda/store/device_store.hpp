@@ -52,7 +52,6 @@ class DeviceStore {
 
     /// How long open() took to fill this, by the device's clock.
     float upload_ms() const { return upload_ms_; }
-    u64 mapped_bytes() const;
 
  private:
     /// Frames [begin, end).
