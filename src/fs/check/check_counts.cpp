@@ -18,14 +18,6 @@ using format::blocks_per_frame;
 using format::frames_per_table_block;
 using format::ReferenceBlock;
 
-namespace {
-
-std::string name_of_frame(u64 frame) {
-    return "frame " + std::to_string(frame) + ": ";
-}
-
-}  // namespace
-
 u32 FrameMap::Counts::wrong() const {
     u32 count = 0;
     for (u32 block = 0; block < blocks_per_frame; ++block)
@@ -50,7 +42,7 @@ void FrameMap::load_counts_of(u64 frame, u64 pointer) {
     Counts& counts = counts_[frame];
     const u64 place = BlockPointer{pointer}.offset();
     if (!format::pointer_is_sound({pointer}, false, superblock_.size_bytes)) {
-        report_.volume(name_of_frame(frame) + "its pointer to reference counts makes no sense");
+        report_.frame(frame, "its pointer to reference counts makes no sense");
         return;
     }
     Block block;
@@ -59,11 +51,11 @@ void FrameMap::load_counts_of(u64 frame, u64 pointer) {
                                        superblock_.header.volume, block) == Errc::ok &&
                           found.header.owner == frame && found.header.owner_generation == 0;
     if (!is_sound) {
-        report_.volume(name_of_frame(frame) + "its reference counts are damaged");
+        report_.frame(frame, "its reference counts are damaged");
         return;
     }
     if (claim(place, 1, FrameKind::metadata, Trust::full) != 1) {
-        report_.volume(name_of_frame(frame) + "its reference counts lie in a block of others");
+        report_.frame(frame, "its reference counts lie in a block of others");
         return;
     }
     counts.place = place;
@@ -87,8 +79,7 @@ u64 FrameMap::claim_shared(u64 place, u64 blocks, Trust trust) {
 void FrameMap::compare_counts() const {
     for (const auto& [frame, counts] : counts_) {
         if (const u32 wrong = counts.wrong(); wrong > 0) {
-            report_.volume(name_of_frame(frame) +
-                           "reference counts that are wrong: " + std::to_string(wrong));
+            report_.frame(frame, "reference counts that are wrong: " + std::to_string(wrong));
         }
     }
 }

@@ -28,7 +28,7 @@ u32 count_bits(const u64 (&words)[8]) {
     return count;
 }
 
-const char* name_of(FrameKind kind) {
+std::string name_of(FrameKind kind) {
     switch (kind) {
         case FrameKind::inodes:
             return "inodes";
@@ -113,10 +113,10 @@ void FrameMap::load_entry(Group& group, u32 entry) {
         found = {};
         found.kind = looks_like_inodes(frame) ? static_cast<u64>(FrameKind::inodes) : unknown;
     } else if (found.kind > static_cast<u64>(FrameKind::data)) {
-        report_.volume("frame " + std::to_string(frame) + ": has no valid kind");
+        report_.frame(frame, "has no valid kind");
         found.kind = looks_like_inodes(frame) ? static_cast<u64>(FrameKind::inodes) : unknown;
     } else if (found.kind == 0 && count_bits(found.used) != 0) {
-        report_.volume("frame " + std::to_string(frame) + ": is free but has blocks in use");
+        report_.frame(frame, "is free but has blocks in use");
         found.kind = unknown;
     }
 }
@@ -143,8 +143,7 @@ void FrameMap::mark_system() {
         u64& kind = group.entries[entry].kind;
         if (kind != static_cast<u64>(FrameKind::system)) return;
         if (std::ranges::binary_search(system, frame)) return;
-        report_.volume("frame " + std::to_string(frame) +
-                       ": is marked as a part of the volume itself but is none");
+        report_.frame(frame, "is marked as a part of the volume itself but is none");
         kind = unknown;
     });
     for (const u64 frame : system)
@@ -158,8 +157,7 @@ void FrameMap::mark_whole(u64 frame, FrameKind kind) {
     format::FrameEntry& found = group.entries[entry];
     if (found.kind != static_cast<u64>(kind)) {
         if (found.kind != unknown) {
-            report_.volume("frame " + std::to_string(frame) + ": holds " + name_of(kind) +
-                           " but is marked otherwise");
+            report_.frame(frame, "holds " + name_of(kind) + " but is marked otherwise");
         }
         found.kind = static_cast<u64>(kind);
     }
@@ -188,8 +186,7 @@ bool FrameMap::adopt(Group& group, u64 frame, FrameKind kind, Trust trust) {
     if (found == static_cast<u64>(kind)) return true;
     if (found != unknown && (found != 0 || trust == Trust::little)) return false;
     if (found == 0) {
-        report_.volume("frame " + std::to_string(frame) + ": is marked free but holds " +
-                       name_of(kind));
+        report_.frame(frame, "is marked free but holds " + name_of(kind));
     }
     found = static_cast<u64>(kind);
     return true;
@@ -269,12 +266,11 @@ void FrameMap::compare_frame(u64 frame, const Group& group, u32 entry) const {
         leaked[w] = found.used[w] & ~group.owned[entry][w];
         missing[w] = group.owned[entry][w] & ~found.used[w];
     }
-    const std::string name = "frame " + std::to_string(frame) + ": ";
     if (const u32 count = count_bits(leaked); count > 0) {
-        report_.volume(name + "blocks in use that belong to nothing: " + std::to_string(count));
+        report_.frame(frame, "blocks in use that belong to nothing: " + std::to_string(count));
     }
     if (const u32 count = count_bits(missing); count > 0) {
-        report_.volume(name + "blocks marked free that are in use: " + std::to_string(count));
+        report_.frame(frame, "blocks marked free that are in use: " + std::to_string(count));
     }
 }
 

@@ -83,16 +83,14 @@ class InodeScan {
         inodes_.has_bitmap[index] = is_sound;
         inodes_.writes_bitmap[index] = !is_sound;
         if (!is_sound) {
-            context_.report.volume("frame " + std::to_string(inodes_.frames[index]) +
-                                   ": its inode bitmap is damaged");
+            context_.report.frame(inodes_.frames[index], "its inode bitmap is damaged");
             std::ranges::fill(wanted_, ~u64{0});
             return;
         }
         const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(block);
         std::memcpy(wanted_, bitmap.used, sizeof wanted_);
         if ((wanted_[0] & 0xffff) != 0xffff) {
-            context_.report.volume("frame " + std::to_string(inodes_.frames[index]) +
-                                   ": its inode bitmap has its own place free");
+            context_.report.frame(inodes_.frames[index], "its inode bitmap has its own place free");
             inodes_.writes_bitmap[index] = 1;
         }
     }

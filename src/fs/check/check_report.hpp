@@ -21,6 +21,10 @@ class Report {
 
     /// A problem of the volume itself.
     void volume(std::string text) { add(nobody, std::move(text)); }
+    /// A problem of a frame.
+    void frame(u64 number, const std::string& text) {
+        volume("frame " + std::to_string(number) + ": " + text);
+    }
     /// A problem of an inode.
     void inode(u32 ordinal, std::string text) { add(ordinal, std::move(text)); }
     /// Passes all lines to CheckOptions::report. `path_of` returns the path of an inode.
