@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/host_device.hpp"
+#include "fs/core/frame_bits.hpp"
 #include "fs/format/layout.hpp"
 #include "warren/result.hpp"
 
@@ -103,11 +104,7 @@ WARREN_HD inline bool evict_head(const HeadTable& table, u32 index, const u64* d
     lock_bucket(bucket);
     // Acquire: pairs with the release in unlink_head().
     const bool idle = device_atomic<u32>(head.links).load(hd::memory_order_acquire) == 0;
-    const u64 block = head.place / format::block_size;
-    const bool clean =
-        (device_atomic<u64>(const_cast<u64&>(dirty[block / 64])).load(hd::memory_order_relaxed) >>
-             block % 64 &
-         1) == 0;
+    const bool clean = !test_bit(dirty, head.place / format::block_size);
     if (idle && clean) {
         u32* from = &bucket.first;
         while (*from != index)

@@ -255,7 +255,7 @@ class Operation {
             u64* const bitmap = i < count ? store.dirty : words;
             const u64 index = i < count ? place / format::block_size : bit;
             if (i < count) audit_mark(place);
-            if (set_shared_bit(bitmap, index) && i < count) count_dirty(place);
+            if (set_bit(bitmap, index) && i < count) count_dirty(place);
         }
         team.sync();
     }
@@ -264,7 +264,7 @@ class Operation {
     WARREN_HD bool mark_newly_dirty(u64 place) {
         note_changed(store, place);
         audit_mark(place);
-        if (!set_shared_bit(store.dirty, place / format::block_size)) return false;
+        if (!set_bit(store.dirty, place / format::block_size)) return false;
         count_dirty(place);
         return true;
     }
@@ -273,11 +273,7 @@ class Operation {
     /// else.
     WARREN_HD void clear_dirty(u64 place) {
         once(team, [&] {
-            const u64 block = place / format::block_size;
-            const u64 bit = u64{1} << block % 64;
-            device_atomic<u64> word(store.dirty[block / 64]);
-            if ((word.load(hd::memory_order_relaxed) & bit) == 0) return;
-            if ((word.fetch_and(~bit, hd::memory_order_relaxed) & bit) == 0) return;
+            if (!clear_bit(store.dirty, place / format::block_size)) return;
             device_atomic<u64>(store.state->dirty_blocks).fetch_sub(1, hd::memory_order_relaxed);
         });
     }
@@ -312,22 +308,10 @@ class Operation {
         u64 version;
     };
 
-    /// Sets a bit; true if it was clear. Called by one lane.
-    static WARREN_HD bool set_shared_bit(u64* words, u64 index) {
-        const u64 bit = u64{1} << index % 64;
-        device_atomic<u64> word(words[index / 64]);
-        return (word.load(hd::memory_order_relaxed) & bit) == 0 &&
-               (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
-    }
     WARREN_HD void count_dirty(u64 place) {
         ++dirtied_;
         device_atomic<u64>(store.state->dirty_blocks).fetch_add(1, hd::memory_order_relaxed);
-        const u64 frame = place / format::frame_size;
-        device_atomic<u64> frames(store.dirty_frames[frame / 64]);
-        const u64 frame_bit = u64{1} << frame % 64;
-        if ((frames.load(hd::memory_order_relaxed) & frame_bit) == 0) {
-            frames.fetch_or(frame_bit, hd::memory_order_relaxed);
-        }
+        set_bit(store.dirty_frames, place / format::frame_size);
     }
 
     /// Passes the freeze barrier if the journal has room for the credits. Called by one lane.
