@@ -228,18 +228,7 @@ WARREN_HD Errc apply_new_name(Operation<Team>& op, const NewName& added,
 
 /// Whether an inode can be created with this mode: a known type and no unknown bits.
 WARREN_HD constexpr bool can_be_made(u32 mode) {
-    switch (mode & ~format::mode_bits) {
-        case format::type_directory:
-        case format::type_regular:
-        case format::type_symlink:
-        case format::type_block:
-        case format::type_character:
-        case format::type_fifo:
-        case format::type_socket:
-            return true;
-        default:
-            return false;
-    }
+    return (mode & ~(format::type_mask | format::mode_bits)) == 0 && format::type_is_known(mode);
 }
 
 /// Creates an inode and gives it a name. Errc::exists if the name exists.
