@@ -169,21 +169,33 @@ WARREN_HD inline u64 run_mask(u32 w, u32 first, u32 count) {
     return (to - from == 64 ? ~u64{0} : ((u64{1} << (to - from)) - 1) << from);
 }
 
+/// How many of `blocks` blocks from `place` on lie in the same frame.
+WARREN_HD constexpr u64 blocks_in_frame(u64 place, u64 blocks) {
+    const u64 room =
+        format::blocks_per_frame - place / format::block_size % format::blocks_per_frame;
+    return blocks < room ? blocks : room;
+}
+
+/// Calls `action(frame, first, count)` for the part of a run of blocks that lies in each frame.
+template <class Action>
+WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
+    while (blocks > 0) {
+        const u32 count = static_cast<u32>(blocks_in_frame(place, blocks));
+        const u64 block = place / format::block_size;
+        action(block / format::blocks_per_frame, static_cast<u32>(block % format::blocks_per_frame),
+               count);
+        place += count * format::block_size;
+        blocks -= count;
+    }
+}
+
 /// Calls `action(frame, word, mask)` for each bitmap word that a run of blocks touches.
 template <class Action>
 WARREN_HD void for_each_word(u64 place, u64 blocks, Action&& action) {
-    u64 block = place / format::block_size;
-    while (blocks > 0) {
-        const u64 frame = block / format::blocks_per_frame;
-        const u32 first = static_cast<u32>(block % format::blocks_per_frame);
-        const u32 in_frame = format::blocks_per_frame - first;
-        const u32 count = blocks < in_frame ? static_cast<u32>(blocks) : in_frame;
-        for (u32 w = first / 64; w <= (first + count - 1) / 64; ++w) {
+    for_each_frame_part(place, blocks, [&](u64 frame, u32 first, u32 count) {
+        for (u32 w = first / 64; w <= (first + count - 1) / 64; ++w)
             action(frame, w, run_mask(w, first, count));
-        }
-        block += count;
-        blocks -= count;
-    }
+    });
 }
 
 /// Releases reserved blocks, whether they were taken into use or not.

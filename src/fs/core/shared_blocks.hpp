@@ -25,20 +25,6 @@ using format::ReferenceBlock;
 inline constexpr u32 shared_frames_max = 8;
 inline constexpr u32 references_max = ~u32{0};
 
-/// Calls `action(frame, first, count)` for the part of a run of blocks that lies in each frame.
-template <class Action>
-WARREN_HD void for_each_frame_part(u64 place, u64 blocks, Action&& action) {
-    u64 block = place / format::block_size;
-    while (blocks > 0) {
-        const u32 first = static_cast<u32>(block % format::blocks_per_frame);
-        const u32 room = format::blocks_per_frame - first;
-        const u32 count = blocks < room ? static_cast<u32>(blocks) : room;
-        action(block / format::blocks_per_frame, first, count);
-        block += count;
-        blocks -= count;
-    }
-}
-
 /// The number of blocks from `place` on that lie in the first shared_frames_max frames.
 WARREN_HD constexpr u64 blocks_in_one_step(u64 place) {
     return shared_frames_max * u64{format::blocks_per_frame} -

@@ -164,13 +164,6 @@ struct FillPlan {
     ContentChange change;
 };
 
-/// How many of `blocks` blocks from `place` on lie in the same frame.
-WARREN_HD constexpr u64 blocks_in_frame(u64 place, u64 blocks) {
-    const u64 room =
-        format::blocks_per_frame - place / format::block_size % format::blocks_per_frame;
-    return blocks < room ? blocks : room;
-}
-
 /// Finds what is at `block` and plans to make up to `want` blocks from there data. If the inode
 /// holds bytes that have to move to a block first, the piece is block 0 alone.
 template <class Team>
