@@ -51,14 +51,10 @@ WARREN_HD Errc zero_inline(Operation<Team>& op, const File& file, const Allocati
     constexpr u64 area = format::area_bytes;
     const u64 begin = what.offset < area ? what.offset : area;
     const u64 end = what.end() < area ? what.end() : area;
-    WARREN_TRY(op.will_write(file.inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
-    set_inline(op, file.inode, static_cast<u32>(begin), static_cast<u32>(end), nullptr);
-    end_contents(op, file.inode, what.now, [&] {
+    return change_inline(op, file.inode, begin, end, nullptr, what.now, [&] {
         const bool grows = what.end() <= area && !what.keeps_size() && what.end() > file.size;
         if (grows) relaxed_store(file.inode.at->size, what.end());
     });
-    return Errc::ok;
 }
 
 /// Whether the inode holds a byte other than zero in the range.

@@ -302,7 +302,7 @@ WARREN_HD Result<u64> unshare(Operation<Team>& op, Handle handle, u64 block, u64
 /// Sets the bytes [begin, end) of the inode's area to `from`, or to zeros if `from` is null. The
 /// lanes share the words. Only within apply.
 template <class Team>
-WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u32 begin, u32 end,
+WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u64 begin, u64 end,
                           const std::byte* from) {
     for (u32 w = op.team.lane(); w < format::area_bytes / 8; w += Team::width) {
         u64 word = relaxed_load(inode.at->area.words[w]);
@@ -317,6 +317,18 @@ WARREN_HD void set_inline(Operation<Team>& op, const InodeRef& inode, u32 begin,
     op.team.sync();
 }
 
+/// Changes a file whose contents are in its inode: sets bytes of the area as set_inline() does, the
+/// times, and what set() sets, which one lane calls.
+template <class Team, class Set>
+WARREN_HD Errc change_inline(Operation<Team>& op, const InodeRef& inode, u64 begin, u64 end,
+                             const std::byte* from, i64 now, const Set& set) {
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
+    if (begin < end) set_inline(op, inode, begin, end, from);
+    end_contents(op, inode, now, set);
+    return Errc::ok;
+}
+
 /// Stores `length` bytes of a small file in its inode. Returns false if fill() must store them:
 /// they end after byte 128, or the file has blocks already.
 template <class Team>
@@ -328,12 +340,9 @@ WARREN_HD Result<bool> store_inline(Operation<Team>& op, Handle handle, u64 offs
     if (length == 0) return true;
     const InodeRef& inode = file->inode;
     const u64 end = offset + length;
-    WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
-    set_inline(op, inode, static_cast<u32>(offset), static_cast<u32>(end), bytes);
-    end_contents(op, inode, now, [&] {
+    WARREN_TRY(change_inline(op, inode, offset, end, bytes, now, [&] {
         if (end > file->size) relaxed_store(inode.at->size, end);
-    });
+    }));
     return true;
 }
 

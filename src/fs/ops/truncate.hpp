@@ -16,16 +16,10 @@ namespace warren::ops {
 template <class Team>
 WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_size, i64 now) {
     const InodeRef& inode = file.inode;
-    WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(inode_blocks_max)));
-    if (new_size < format::area_bytes) {
-        set_inline(op, inode, static_cast<u32>(new_size), format::area_bytes, nullptr);
-    }
-    end_contents(op, inode, now, [&] {
+    return change_inline(op, inode, new_size, format::area_bytes, nullptr, now, [&] {
         if (new_size > format::area_bytes) clear_area(inode, AreaKind::extents);
         relaxed_store(inode.at->size, new_size);
     });
-    return Errc::ok;
 }
 
 /// One step towards a size of `new_size` bytes. True if the size is reached; otherwise the caller
