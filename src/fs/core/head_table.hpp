@@ -8,6 +8,7 @@
 // only under the bucket's lock, and eviction reads them under that lock.
 #pragma once
 
+#include "base/check.hpp"
 #include "base/host_device.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/format/layout.hpp"
@@ -79,6 +80,15 @@ WARREN_HD inline u32 link_head(const HeadTable& table, u64 place) {
 WARREN_HD inline void unlink_head(const HeadTable& table, u32 index) {
     // Release: what this thread wrote to the block precedes an eviction that sees no links.
     device_atomic<u32>(table.heads[index].links).fetch_sub(1, hd::memory_order_release);
+}
+
+/// Removes a link to the block at `place` that an earlier call has left. Requires: the block is
+/// resident.
+WARREN_HD inline void drop_link(const HeadTable& table, u64 place) {
+    const u32 index = link_head(table, place);
+    WARREN_CHECK(index != head_none);
+    unlink_head(table, index);
+    unlink_head(table, index);
 }
 
 /// Gives the free head `index` to `place`, with one link. Requires: the block's contents are

@@ -154,13 +154,7 @@ class Operation {
     }
     /// Releases the pin that leave_pinned() added. Requires: the block is resident.
     WARREN_HD void drop_pinned(u64 place) {
-        if (store.heads == nullptr) return;
-        once(team, [&] {
-            const u32 head = link_head(*store.heads, place);
-            WARREN_CHECK(head != head_none);
-            unlink_head(*store.heads, head);
-            unlink_head(*store.heads, head);
-        });
+        if (store.heads != nullptr) once(team, [&] { drop_link(*store.heads, place); });
     }
 
     /// Notes that apply will lock and write `seen.place`. Errc::retry if a place with the same

@@ -119,11 +119,7 @@ WARREN_HD const format::Block* hold_block(const Team& team, const Store& store, 
 }
 template <class Team>
 WARREN_HD void let_go_block(const Team& team, const Store& store, u64 place) {
-    once(team, [&] {
-        const u32 head = link_head(*store.heads, place);
-        unlink_head(*store.heads, head);
-        unlink_head(*store.heads, head);
-    });
+    once(team, [&] { drop_link(*store.heads, place); });
 }
 
 }  // namespace warren::ops
