@@ -255,6 +255,12 @@ WARREN_HD inline void let_go_slot(format::InodeBitmap& bitmap, const InodeBit& b
     device_atomic<u64>(bitmap.held[bit.word]).fetch_and(~bit.mask, hd::memory_order_release);
 }
 
+/// Ends the hold of a number that can be reused now. One lane.
+WARREN_HD inline void let_go_number(const Store& store, format::InodeBitmap& bitmap, u64 number) {
+    let_go_slot(bitmap, inode_bit(number));
+    set_bit(space_hints(store, FrameKind::inodes), number / format::inodes_per_frame);
+}
+
 /// Holds the number of an inode that is being removed, so that it is not reused; its used bit is
 /// still set. Spins while another worker holds the slot, for a moment in hold_slots() or until a
 /// run on a replica has ended. One lane.
@@ -439,14 +445,9 @@ WARREN_HD void free_inode(Operation<Team>& op, const InodeRef& inode, format::In
 template <class Team>
 WARREN_HD void finish_inode(Operation<Team>& op) {
     if (op.reserved_inode == 0) return;
-    const InodeBit bit = inode_bit(op.reserved_inode);
-    const Result<Block*> block = op.pin(bit.bitmap_place);
-    WARREN_CHECK(block);  // reserve_inode() pinned it and finish() has not run yet
-    once(op.team, [&] {
-        let_go_slot(*reinterpret_cast<format::InodeBitmap*>(*block), bit);
-        set_bit(space_hints(op.store, FrameKind::inodes),
-                op.reserved_inode / format::inodes_per_frame);
-    });
+    const Result<format::InodeBitmap*> bitmap = pin_bitmap(op, op.reserved_inode);
+    WARREN_CHECK(bitmap);  // reserve_inode() pinned it and finish() has not run yet
+    once(op.team, [&] { let_go_number(op.store, **bitmap, op.reserved_inode); });
     op.reserved_inode = 0;
 }
 

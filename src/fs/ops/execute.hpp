@@ -63,12 +63,6 @@ WARREN_HD inline void put(Reply& reply, bool answer) {
 WARREN_HD inline void get(const Reply& reply, bool& answer) {
     answer = reply.value != 0;
 }
-WARREN_HD inline void put(Reply& reply, const Released& answer) {
-    put(reply, answer.must_reclaim);
-}
-WARREN_HD inline void get(const Reply& reply, Released& answer) {
-    get(reply, answer.must_reclaim);
-}
 WARREN_HD inline void put(Reply& reply, const Reclaimed& answer) {
     put(reply, answer.is_done);
     put(reply, answer.removed);

@@ -29,11 +29,6 @@ WARREN_HD Errc open_file(Operation<Team>& op, Handle handle) {
     return Errc::ok;
 }
 
-/// What the caller must do after an open was released.
-struct Released {
-    bool must_reclaim = false;  // the inode is not open and has no name
-};
-
 /// Finds the slot of an inode that may have been removed while references to it were held. As
 /// find_inode(), but the generation of a removed inode is 0. Errc::stale if the slot belongs to
 /// another inode, or last belonged to another one.
@@ -63,22 +58,18 @@ WARREN_HD Result<u64> drop_references(Operation<Team>& op, const InodeRef& inode
     });
     op.mark_changed(inode.block_place());
     if (is_removed && before == count) {
-        const InodeBit bit = inode_bit(inode.number);
-        once(op.team, [&] {
-            let_go_slot(**bitmap, bit);
-            set_bit(space_hints(op.store, FrameKind::inodes),
-                    inode.number / format::inodes_per_frame);
-        });
-        op.drop_pinned(bit.bitmap_place);
+        once(op.team, [&] { let_go_number(op.store, **bitmap, inode.number); });
+        op.drop_pinned(inode_bit(inode.number).bitmap_place);
     }
     op.end_apply();
     return before - count;
 }
 
-/// Releases one open of a file or directory, which may have been removed meanwhile. If no open is
-/// counted the result is Errc::bad_handle, or Errc::stale if the inode was removed.
+/// Releases one open of a file or directory, which may have been removed meanwhile. True if the
+/// caller must free the inode, because it is not open and has no name. If no open is counted the
+/// result is Errc::bad_handle, or Errc::stale if the inode was removed.
 template <class Team>
-WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
+WARREN_HD Result<bool> release_file(Operation<Team>& op, Handle handle) {
     WARREN_LET(inode, find_held(op, handle));
     const bool is_removed = inode->generation == 0;
     const bool is_open = load(op.team, inode->at->references) >= one_open;
@@ -86,7 +77,7 @@ WARREN_HD Result<Released> release_file(Operation<Team>& op, Handle handle) {
     WARREN_TRY(op.confirm(inode->seen));
     if (!is_open) return is_removed ? Errc::stale : Errc::bad_handle;
     WARREN_LET(left, drop_references(op, *inode, one_open));
-    return Released{!is_removed && *left < one_open && links == 0};
+    return !is_removed && *left < one_open && links == 0;
 }
 
 /// Releases `count` lookups, or all if there are fewer. Errc::stale if the slot belongs to another

@@ -72,10 +72,10 @@ Errc Volume::release(Handle handle) {
 
 Errc VolumeImplementation::release(Handle handle) {
     if (is_read_only()) return Errc::ok;
-    const Result<ops::Released> released =
+    const Result<bool> must_reclaim =
         ask<Verb::release_file>([&](ops::Command& command) { command.handle = handle; });
-    if (!released) return released.code();
-    return released->must_reclaim ? reclaim(handle) : Errc::ok;
+    if (!must_reclaim) return must_reclaim.code();
+    return *must_reclaim ? reclaim(handle) : Errc::ok;
 }
 
 void Volume::forget(Handle handle, u64 count) {
