@@ -159,12 +159,6 @@ WARREN_HD inline Errc kill_empty(const InodeRef& directory) {
     return (expected & format::entries_dying) != 0 ? Errc::no_entry : Errc::not_empty;
 }
 
-/// Sets the times of a directory after a change of its names. One lane, within apply.
-WARREN_HD inline void touch_directory(const InodeRef& directory, i64 now) {
-    relaxed_store(directory.at->modified, now);
-    relaxed_store(directory.at->changed, now);
-}
-
 /// Blocks that apply_link() or apply_unlink() marks dirty: the leaf and the directory's inode.
 inline constexpr u32 entry_blocks_max = 2;
 
@@ -173,7 +167,7 @@ template <class Team>
 WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
                           const Entry& entry, u64 inode, u8 type, i64 now) {
     insert_in_leaf(op.team, *entry.leaf, name, entry.key, inode, type);
-    once(op.team, [&] { touch_directory(directory, now); });
+    once(op.team, [&] { touch(directory, now); });
     op.mark_dirty_all(
         2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
 }
@@ -181,7 +175,7 @@ WARREN_HD void apply_link(Operation<Team>& op, const InodeRef& directory, const 
 /// Updates the directory's counters and times for the removal of a name. One lane, within apply.
 WARREN_HD inline void count_unlink(const InodeRef& directory, i64 now) {
     count_entry(directory, -1);
-    touch_directory(directory, now);
+    touch(directory, now);
 }
 
 /// Removes the name; returns whether its leaf is empty and should be pruned. Only within apply.

@@ -127,6 +127,13 @@ WARREN_HD Result<InodeRef> find_directory(Operation<Team>& op, Handle handle) {
     return inode;
 }
 
+/// Sets the times of an inode after a change of its contents: bytes or names. One lane, within
+/// apply.
+WARREN_HD inline void touch(const InodeRef& inode, i64 now) {
+    relaxed_store(inode.at->modified, now);
+    relaxed_store(inode.at->changed, now);
+}
+
 /// The fields that stat(2) returns. Called by one lane; the caller confirms the version.
 WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
     const Inode& at = *inode.at;

@@ -56,21 +56,13 @@ WARREN_HD constexpr u32 change_dirties(const ContentChange& change) {
 }
 inline constexpr u32 apply_attempts = 64;
 
-/// Sets the times of a file after a change of contents; `now` = 0 leaves them. One lane, within
-/// apply.
-WARREN_HD inline void touch_contents(const InodeRef& inode, i64 now) {
-    if (now == 0) return;
-    relaxed_store(inode.at->modified, now);
-    relaxed_store(inode.at->changed, now);
-}
-
-/// Ends a change of contents: sets the file's times, and in its inode what set() sets, which one
-/// lane calls.
+/// Ends a change of contents: sets the file's times, unless `now` is 0, and in its inode what set()
+/// sets, which one lane calls.
 template <class Team, class Set>
 WARREN_HD void end_contents(Operation<Team>& op, const InodeRef& inode, i64 now, const Set& set) {
     once(op.team, [&] {
         set();
-        touch_contents(inode, now);
+        if (now != 0) touch(inode, now);
     });
     op.mark_dirty(inode.block_place());
     op.end_apply();

@@ -177,7 +177,7 @@ template <class Team>
 WARREN_HD void apply_retarget(Operation<Team>& op, const Found& where, const Entry& what, i64 now) {
     once(op.team, [&] {
         retarget_in_leaf(*where.entry.leaf, where.entry.slot, what.inode, what.type);
-        touch_directory(where.directory, now);
+        touch(where.directory, now);
     });
     op.mark_dirty(where.entry.leaf_seen.place);
     op.mark_dirty(where.directory.block_place());
