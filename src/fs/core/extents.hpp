@@ -126,16 +126,6 @@ WARREN_HD void change_extents(Operation<Team>& op, const InodeRef& inode, const 
     op.mark_dirty(home.is_tree ? home.seen.place : inode.block_place());
 }
 
-/// Updates the inode's block count for data blocks that the file gained or lost. Only within apply.
-template <class Team>
-WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 blocks) {
-    once(op.team, [&] {
-        device_atomic<u64>(inode.at->blocks)
-            .fetch_add(static_cast<u64>(blocks), hd::memory_order_relaxed);
-    });
-    op.mark_dirty(inode.block_place());
-}
-
 /// Tells the code for trees how extent leaves are split.
 struct ExtentLeafType {
     static constexpr TreeKinds kinds = extent_tree;

@@ -192,20 +192,26 @@ WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKi
     start_block(op, fresh, identity_of(kind, owner));
 }
 
-/// Updates the block counts of `inode` for blocks that its tree gained or lost. Only within apply.
+/// Updates the inode's block count for blocks that it gained or lost. Only within apply.
 template <class Team>
-WARREN_HD void count_tree_blocks(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
-                                 i64 blocks) {
+WARREN_HD void count_blocks(Operation<Team>& op, const InodeRef& inode, i64 blocks) {
     once(op.team, [&] {
         device_atomic<u64>(inode.at->blocks)
             .fetch_add(static_cast<u64>(blocks), hd::memory_order_relaxed);
-        if (kinds.leaf == BlockKind::directory_leaf) {
-            device_atomic<u64>(inode.at->size)
-                .fetch_add(static_cast<u64>(blocks * static_cast<i64>(format::block_size)),
-                           hd::memory_order_relaxed);
-        }
     });
     op.mark_dirty(inode.block_place());
+}
+
+/// As above, for blocks of its tree: the size of a directory is that of its tree.
+template <class Team>
+WARREN_HD void count_tree_blocks(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                                 i64 blocks) {
+    count_blocks(op, inode, blocks);
+    if (kinds.leaf != BlockKind::directory_leaf) return;
+    once(op.team, [&] {
+        device_atomic<u64>(inode.at->size)
+            .fetch_add(static_cast<u64>(blocks) * format::block_size, hd::memory_order_relaxed);
+    });
 }
 
 /// Sets the number of pairs of a root or node. One lane, within apply.
