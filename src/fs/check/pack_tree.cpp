@@ -32,8 +32,7 @@ class Packing {
                            {kind, owner_.generation, owner_.number});
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
         // The first pair of a level has key 0, so keys below the first entry lead to it as well.
-        level.push_back(
-            {level.empty() ? 0 : key, BlockPointer::to(*place, format::SizeClass::kib_4, is_node)});
+        level.push_back({level.empty() ? 0 : key, BlockPointer::to(*place, is_node)});
         ++tree_.blocks;
         return sink_.put(*place, block);
     }

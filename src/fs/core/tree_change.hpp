@@ -55,7 +55,7 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
         relaxed_store(node->count, root.count);
         relaxed_store(node->height, root.height);
         store_pair(root.pairs[0], 0,
-                   BlockPointer::to(block->place, format::SizeClass::kib_4, true));
+                   BlockPointer::to(block->place, true));
         relaxed_store(inode.at->area_count, 1);
         relaxed_store(inode.at->height, static_cast<u8>(root.height + 1));
     });
@@ -84,7 +84,7 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
         relaxed_store(fresh->count, child.count - keep);
         relaxed_store(fresh->height, child.height);
         insert_pair(inode, above, index + 1, relaxed_load(fresh->pairs[0].key),
-                    BlockPointer::to(block->place, format::SizeClass::kib_4, true));
+                    BlockPointer::to(block->place, true));
         store_count(inode, child, keep);
     });
     op.mark_dirty(child.seen.place);

@@ -31,9 +31,8 @@ enum class SizeClass : u8 { bytes_256 = 0, kib_4 = 1, mib_2 = 2, gib_1 = 3 };
 struct BlockPointer {
     u64 raw = 0;
 
-    static WARREN_HD constexpr BlockPointer to(u64 offset, SizeClass size = SizeClass::kib_4,
-                                               bool indirect = false) {
-        return {offset << 7 | (indirect ? 8u : 0u) | 4u | static_cast<u64>(size)};
+    static WARREN_HD constexpr BlockPointer to(u64 offset, bool indirect = false) {
+        return {offset << 7 | (indirect ? 8u : 0u) | 4u | static_cast<u64>(SizeClass::kib_4)};
     }
     WARREN_HD constexpr u64 offset() const { return raw >> 7; }
     WARREN_HD constexpr bool is_valid() const { return (raw & 0x74) == 4; }

@@ -258,7 +258,7 @@ struct WriteEdits : EditPhase {
         relaxed_store(leaf.heap_used, edits.bytes_in);
         relaxed_store(leaf.heap_live, edits.bytes_in);
         Inode& at = inode_at(of);
-        store_pair(at.area.pairs[0], 0, BlockPointer::to(place, format::SizeClass::kib_4, false));
+        store_pair(at.area.pairs[0], 0, BlockPointer::to(place));
         resize(of, 1);
     }
 

@@ -57,7 +57,7 @@ struct StartLeaves : Phase {
     /// Stores the pair for child number `index` in the node above it, or in the root.
     WARREN_HD void hang(const BatchDirectory& of, u32 index, u64 place, u64 key, u32 first_above,
                         u32 above, bool is_node) const {
-        const BlockPointer child = BlockPointer::to(place, format::SizeClass::kib_4, is_node);
+        const BlockPointer child = BlockPointer::to(place, is_node);
         TreePair* pairs = root_of(of);
         u32 at = index;
         if (above > 0) {

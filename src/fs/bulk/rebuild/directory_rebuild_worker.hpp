@@ -317,7 +317,7 @@ class RebuildWorker : private RebuildReader<Team> {
         const bool is_node = level > 1;
         const u64 place = is_node ? ref_.nodes[state_.level_begin[level - 1] + index]
                                   : ref_.leaves[old_leaf(index)];
-        return {key, format::BlockPointer::to(place, format::SizeClass::kib_4, is_node)};
+        return {key, format::BlockPointer::to(place, is_node)};
     }
 
     WARREN_HD void write_pairs(format::TreePair* pairs, u32 level, u32 begin, u32 end) const {
