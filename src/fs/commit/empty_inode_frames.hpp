@@ -12,12 +12,9 @@ inline bool is_empty_inode_frame(MetaLoader& loader, u64 frame) {
     const u64 place = frame * format::frame_size;
     const format::Block* block = loader.pin(place);
     if (block == nullptr) return false;
-    const auto& bitmap = *reinterpret_cast<const format::InodeBitmap*>(block);
-    u32 w = 0;
-    while (w < ops::bitmap_words && (relaxed_load(bitmap.used[w]) & ops::inode_bits(w)) == 0)
-        ++w;
+    const bool is_empty = ops::holds_no_inode(*reinterpret_cast<const format::InodeBitmap*>(block));
     loader.unpin(place);
-    return w == ops::bitmap_words;
+    return is_empty;
 }
 
 /// Whether there are so few inodes that an inode frame may be empty.

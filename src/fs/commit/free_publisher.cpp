@@ -72,10 +72,8 @@ Errc FreePublisher::note_bitmap(const CommitCopy& copy) {
     const auto& bitmap = reinterpret_cast<const format::InodeBitmap&>(*copy.block);
     if (copy.place % format::frame_size != 0) return Errc::ok;
     if (bitmap.header.kind != static_cast<u16>(format::BlockKind::inode_bitmap)) return Errc::ok;
-    u64 used = 0;
-    for (u32 w = 0; w < ops::bitmap_words; ++w)
-        used |= bitmap.used[w] & ops::inode_bits(w);
-    return used == 0 ? end_inode_frame(copy.place / format::frame_size) : Errc::ok;
+    if (!ops::holds_no_inode(bitmap)) return Errc::ok;
+    return end_inode_frame(copy.place / format::frame_size);
 }
 
 Errc FreePublisher::end_inode_frame(u64 frame) {

@@ -72,6 +72,14 @@ WARREN_HD constexpr u64 inode_bits(u32 w) {
     return w == 0 ? ~((u64{1} << format::inodes_per_block) - 1) : ~u64{0};
 }
 
+/// Whether no inode of the frame is in use.
+WARREN_HD inline bool holds_no_inode(const format::InodeBitmap& bitmap) {
+    for (u32 w = 0; w < bitmap_words; ++w) {
+        if ((relaxed_load(bitmap.used[w]) & inode_bits(w)) != 0) return false;
+    }
+    return true;
+}
+
 /// Ends the holds of all slots in the first `words` words.
 WARREN_HD inline void let_go_slots(format::InodeBitmap& bitmap, u32 words) {
     for (u32 w = 0; w < words; ++w) {
@@ -93,10 +101,7 @@ WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
             break;
         }
     }
-    bool is_empty = held == bitmap_words;
-    for (u32 w = 0; w < bitmap_words && is_empty; ++w) {
-        is_empty = (relaxed_load(bitmap.used[w]) & inode_bits(w)) == 0;
-    }
+    const bool is_empty = held == bitmap_words && holds_no_inode(bitmap);
     if (!is_empty) let_go_slots(bitmap, held);
     return is_empty;
 }
