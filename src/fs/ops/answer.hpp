@@ -114,13 +114,6 @@ WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) 
     }
 }
 
-/// The attributes of the inode with this number, whatever its generation is.
-template <class Team>
-WARREN_HD Result<Attributes> attributes_of_number(Operation<Team>& op, u64 number) {
-    WARREN_LET(inode, find_inode(op, number));
-    return attributes_of(op, *inode);
-}
-
 template <Verb verb, class Team>
 WARREN_HD inline auto answer_inodes(Operation<Team>& op, const Command& command) {
     if constexpr (verb == Verb::get_attributes) {
@@ -133,7 +126,8 @@ WARREN_HD inline auto answer_inodes(Operation<Team>& op, const Command& command)
     } else if constexpr (verb == Verb::handle_of) {
         return handle_of(op, command.from);
     } else if constexpr (verb == Verb::attributes_of) {
-        return attributes_of_number(op, command.from);
+        const Result<InodeRef> inode = find_inode(op, command.from);
+        return inode ? attributes_of(op, *inode) : Result<Attributes>(inode.code());
     } else if constexpr (verb == Verb::check_access) {
         return check_access(op, caller_of(command), command.handle, command.mode);
     } else if constexpr (verb == Verb::open_file) {

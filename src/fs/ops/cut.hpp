@@ -115,15 +115,12 @@ static_assert(cut_dirties_max <= journal_room_min);
 /// Finds the list that covers `key`, on which a step works, and the path to its leaf.
 template <class Team>
 WARREN_HD Errc find_cut(Operation<Team>& op, const File& file, u64 key, Cut& cut) {
-    if (file.kind != AreaKind::tree) {
-        const Result<ExtentHome> home = inline_home(op, file.inode, file.kind);
-        if (home) cut.home = *home;
-        return home.code();
-    }
-    WARREN_TRY(find_path(op, file.inode, extent_tree, key, cut.path));
-    const Result<ExtentHome> home = leaf_home(op, file.inode, cut.path.descent);
-    if (home) cut.home = *home;
-    return home.code();
+    const bool is_tree = file.kind == AreaKind::tree;
+    if (is_tree) WARREN_TRY(find_path(op, file.inode, extent_tree, key, cut.path));
+    WARREN_LET(home, is_tree ? leaf_home(op, file.inode, cut.path.descent)
+                             : inline_home(op, file.inode, file.kind));
+    cut.home = *home;
+    return Errc::ok;
 }
 
 /// Pins the counts of the shared blocks in `range`, once for each change from one frame to another.
