@@ -15,8 +15,6 @@
 namespace warren::core {
 
 inline constexpr u32 acl_version = 2;
-inline constexpr u32 acl_header_bytes = 4;
-inline constexpr u32 acl_entry_bytes = 8;
 inline constexpr u32 acl_id_none = ~u32{0};
 inline constexpr u32 permission_bits = 0777;
 
@@ -25,34 +23,16 @@ struct AclValue {
     const std::byte* bytes = nullptr;
     u32 length = 0;
 
+    WARREN_HD u32 size() const { return length; }
     WARREN_HD u32 byte(u32 index) const { return static_cast<u32>(bytes[index]); }
-    WARREN_HD u32 word(u32 index) const {
-        return byte(index) | byte(index + 1) << 8 | byte(index + 2) << 16 | byte(index + 3) << 24;
-    }
-    WARREN_HD u32 count() const {
-        return length < acl_header_bytes ? 0 : (length - acl_header_bytes) / acl_entry_bytes;
-    }
-    WARREN_HD AclEntry entry(u32 index) const {
-        const u32 at = acl_header_bytes + index * acl_entry_bytes;
-        return {word(at) & 0xffff, word(at) >> 16, word(at + 4)};
-    }
-};
-
-/// An ACL in a record of an attribute block. One lane reads it.
-struct AclInBlock {
-    const AttributeBlock& block;
-    AttributeRecord record;
-
-    WARREN_HD u32 count() const { return acl_count(record); }
-    WARREN_HD AclEntry entry(u32 index) const { return acl_entry(block, record, index); }
 };
 
 /// Whether an entry before `index` has the same tag and id as the one at `index`.
 template <class Acl>
 WARREN_HD bool acl_repeats(const Acl& acl, u32 index) {
-    const AclEntry entry = acl.entry(index);
+    const AclEntry entry = acl_entry(acl, index);
     for (u32 i = index; i > 0; --i) {
-        const AclEntry other = acl.entry(i - 1);
+        const AclEntry other = acl_entry(acl, i - 1);
         if (other.tag != entry.tag) return false;  // the caller has checked that tags are in order
         if (other.id == entry.id) return true;
     }
@@ -67,8 +47,8 @@ WARREN_HD bool acl_is_sound(const Acl& acl) {
     u32 seen = 0;
     u32 last_tag = 0;
     u32 greatest_id = 0;
-    for (u32 i = 0; i < acl.count(); ++i) {
-        const AclEntry entry = acl.entry(i);
+    for (u32 i = 0; i < acl_count(acl); ++i) {
+        const AclEntry entry = acl_entry(acl, i);
         const bool is_named = entry.tag == acl_user || entry.tag == acl_group;
         const bool is_known = is_named || entry.tag == acl_user_object ||
                               entry.tag == acl_group_object || entry.tag == acl_mask ||
@@ -91,15 +71,17 @@ WARREN_HD bool acl_is_sound(const Acl& acl) {
 
 /// Whether `value` means "no ACL": it is empty, or a header without entries.
 WARREN_HD inline bool acl_is_empty(const AclValue& value) {
-    return value.length == 0 || (value.length == acl_header_bytes && value.word(0) == acl_version);
+    return value.length == 0 ||
+           (value.length == acl_header_bytes && acl_word(value, 0) == acl_version);
 }
 
 /// Errc::invalid for a malformed ACL, Errc::not_supported for one of another version.
-WARREN_HD inline Errc check_acl(const AclValue& value) {
-    if (value.length < acl_header_bytes) return Errc::invalid;
-    if (value.word(0) != acl_version) return Errc::not_supported;
-    if ((value.length - acl_header_bytes) % acl_entry_bytes != 0) return Errc::invalid;
-    return acl_is_sound(value) ? Errc::ok : Errc::invalid;
+template <class Acl>
+WARREN_HD Errc check_acl(const Acl& acl) {
+    if (acl.size() < acl_header_bytes) return Errc::invalid;
+    if (acl_word(acl, 0) != acl_version) return Errc::not_supported;
+    if ((acl.size() - acl_header_bytes) % acl_entry_bytes != 0) return Errc::invalid;
+    return acl_is_sound(acl) ? Errc::ok : Errc::invalid;
 }
 
 /// Whether the record, if its name is that of an ACL, holds a valid one.
@@ -109,13 +91,7 @@ WARREN_HD inline bool acl_record_is_sound(const AttributeBlock& block,
         !has_name(block, record, acl_default_name, acl_default_length)) {
         return true;
     }
-    if (record.value_length < acl_header_bytes) return false;
-    const u32 at = record.value_offset();
-    const u32 version = read_byte(block, at) | read_byte(block, at + 1) << 8 |
-                        read_byte(block, at + 2) << 16 | read_byte(block, at + 3) << 24;
-    return version == acl_version &&
-           (record.value_length - acl_header_bytes) % acl_entry_bytes == 0 &&
-           acl_is_sound(AclInBlock{block, record});
+    return check_acl(AclInBlock{block, record}) == Errc::ok;
 }
 
 /// Whether the records fill the used bytes of the block without gaps, have different names, and
@@ -140,8 +116,8 @@ template <class Acl>
 WARREN_HD AclMode mode_of_acl(const Acl& acl) {
     AclMode mode;
     u32 group_class = 0;
-    for (u32 i = 0; i < acl.count(); ++i) {
-        const AclEntry entry = acl.entry(i);
+    for (u32 i = 0; i < acl_count(acl); ++i) {
+        const AclEntry entry = acl_entry(acl, i);
         const u32 bits = entry.permissions & 7;
         if (entry.tag == acl_user_object) mode.bits |= bits << 6;
         if (entry.tag == acl_other) mode.bits |= bits;
@@ -160,12 +136,12 @@ WARREN_HD inline void store_acl_mode(AttributeBlock& block, const AttributeRecor
                                      u32 mode) {
     const AclInBlock acl{block, record};
     bool has_mask = false;
-    for (u32 i = 0; i < acl.count(); ++i) {
-        has_mask = has_mask || acl.entry(i).tag == acl_mask;
+    for (u32 i = 0; i < acl_count(acl); ++i) {
+        has_mask = has_mask || acl_entry(acl, i).tag == acl_mask;
     }
     const u32 group_class = has_mask ? acl_mask : acl_group_object;
-    for (u32 i = 0; i < acl.count(); ++i) {
-        const u32 tag = acl.entry(i).tag;
+    for (u32 i = 0; i < acl_count(acl); ++i) {
+        const u32 tag = acl_entry(acl, i).tag;
         u32 shift = 0;
         if (tag == acl_user_object) {
             shift = 6;

@@ -60,31 +60,46 @@ inline constexpr const char* acl_default_name = "system.posix_acl_default";
 inline constexpr u32 acl_access_length = 23;
 inline constexpr u32 acl_default_length = 24;
 
-/// Entry `index` of the ACL in `record`, which has the form of Linux's attribute (see
-/// core/acl.hpp).
-WARREN_HD inline AclEntry acl_entry(const AttributeBlock& block, const AttributeRecord& record,
-                                    u32 index) {
-    const u32 at = record.value_offset() + 4 + index * 8;
-    const auto byte = [&](u32 i) { return read_byte(block, at + i); };
-    return {byte(0) | byte(1) << 8, byte(2) | byte(3) << 8,
-            byte(4) | byte(5) << 8 | byte(6) << 16 | byte(7) << 24};
-}
+inline constexpr u32 acl_header_bytes = 4;
+inline constexpr u32 acl_entry_bytes = 8;
 
-WARREN_HD inline u32 acl_count(const AttributeRecord& record) {
-    return record.value_length < 4 ? 0 : (record.value_length - 4) / 8;
+/// An ACL in a record of an attribute block. One lane reads it.
+struct AclInBlock {
+    const AttributeBlock& block;
+    AttributeRecord record;
+
+    WARREN_HD u32 size() const { return record.value_length; }
+    WARREN_HD u32 byte(u32 index) const { return read_byte(block, record.value_offset() + index); }
+};
+
+// An ACL has the form of Linux's attribute (see core/acl.hpp), wherever its bytes are.
+
+template <class Acl>
+WARREN_HD u32 acl_word(const Acl& acl, u32 at) {
+    return acl.byte(at) | acl.byte(at + 1) << 8 | acl.byte(at + 2) << 16 | acl.byte(at + 3) << 24;
+}
+template <class Acl>
+WARREN_HD u32 acl_count(const Acl& acl) {
+    return acl.size() < acl_header_bytes ? 0 : (acl.size() - acl_header_bytes) / acl_entry_bytes;
+}
+template <class Acl>
+WARREN_HD AclEntry acl_entry(const Acl& acl, u32 index) {
+    const u32 at = acl_header_bytes + index * acl_entry_bytes;
+    const u32 head = acl_word(acl, at);
+    return {head & 0xffff, head >> 16, acl_word(acl, at + 4)};
 }
 
 /// Whether an ACL grants `wanted` to a caller that is not the owner. One lane.
-WARREN_HD inline bool acl_allows(const AttributeBlock& block, const AttributeRecord& record,
-                                 const Credentials& caller, u32 owning_group, u32 wanted) {
+WARREN_HD inline bool acl_allows(const AclInBlock& acl, const Credentials& caller, u32 owning_group,
+                                 u32 wanted) {
     u32 mask = 7;
     u32 other = 0;
     bool in_some_group = false;
     bool group_allows = false;
     u32 user_bits = 0;
     bool is_named = false;
-    for (u32 i = 0; i < acl_count(record); ++i) {
-        const AclEntry entry = acl_entry(block, record, i);
+    for (u32 i = 0; i < acl_count(acl); ++i) {
+        const AclEntry entry = acl_entry(acl, i);
         if (entry.tag == acl_mask) mask = entry.permissions;
         if (entry.tag == acl_other) other = entry.permissions;
         if (entry.tag == acl_user && entry.id == caller.user) {
@@ -137,7 +152,7 @@ WARREN_HD Errc check_permission(Operation<Team>& op, const InodeRef& inode,
         const u32 verdict = once(op.team, [&] {
             const AttributeRecord acl = find_record(**block, acl_access_name, acl_access_length);
             if (acl.offset == attribute_none) return 2u;
-            return acl_allows(**block, acl, caller, group, wanted) ? 1u : 0u;
+            return acl_allows({**block, acl}, caller, group, wanted) ? 1u : 0u;
         });
         WARREN_TRY(op.confirm(inode.seen));
         if (verdict != 2) return verdict == 1 ? Errc::ok : Errc::access;

@@ -80,8 +80,8 @@ struct BlockWithAcl {
 Entries unpack(const AttributeBlock& block, const AttributeRecord& record) {
     Entries entries;
     const AclInBlock acl{block, record};
-    for (u32 i = 0; i < acl.count(); ++i)
-        entries.push_back(acl.entry(i));
+    for (u32 i = 0; i < acl_count(acl); ++i)
+        entries.push_back(acl_entry(acl, i));
     return entries;
 }
 
@@ -96,7 +96,7 @@ TEST(Acl, FormIsChecked) {
     EXPECT_EQ(check(extended), Errc::ok);
     EXPECT_EQ(check_acl(value_of(pack(minimal, 1))), Errc::not_supported);
     for (u32 length = 0; length < 4; ++length) {
-        EXPECT_EQ(check_acl({pack(minimal).data(), length}), Errc::invalid);
+        EXPECT_EQ(check_acl(AclValue{pack(minimal).data(), length}), Errc::invalid);
     }
     Bytes cut = pack(minimal);
     cut.pop_back();
@@ -307,7 +307,7 @@ TEST(Acl, RandomAgreesWithTheModel) {
                                      .groups = groups,
                                      .group_count = static_cast<u32>(random.below(3))};
             const u32 asked = static_cast<u32>(random.below(8));
-            ASSERT_EQ(acl_allows(*stored.block, stored.record, caller, 3, asked),
+            ASSERT_EQ(acl_allows({*stored.block, stored.record}, caller, 3, asked),
                       model.allows(caller, 3, asked))
                 << "round " << round;
         }
