@@ -106,6 +106,31 @@ WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
     });
 }
 
+/// Ends a step at `key` that has moved what comes first in `right` to the block of `descent`.
+/// `rest` is the lowest key that `right` keeps; if that is key_end, `right` is empty and is freed.
+template <class Team>
+WARREN_HD Packed end_pack(Operation<Team>& op, const InodeRef& directory, Descent& descent,
+                          const Neighbour& right, u64 key, u64 rest) {
+    const bool is_empty = rest == key_end;
+    once(op.team, [&] {
+        if (is_empty) {
+            erase_pairs(directory, descent.above, right.index, right.index + 1);
+        } else {
+            relaxed_store(descent.above.pairs[right.index].key, rest);
+        }
+    });
+    op.mark_dirty(descent.leaf_seen.place);
+    op.mark_dirty(place_of(directory, descent.above));
+    if (is_empty) {
+        free_metadata(op, right.seen.place);
+        count_tree_blocks(op, directory, directory_tree, -1);
+    } else {
+        op.mark_dirty(right.seen.place);
+    }
+    op.end_apply();
+    return {is_empty ? key : rest, false};
+}
+
 /// Fills the leaf that covers `key` from the next leaf below the same node.
 template <class Team>
 WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& directory, u64 key) {
@@ -131,26 +156,7 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
     const u64 rest = once(op.team, [&] { return move_lowest(right_leaf, left_leaf); });
-    once(op.team, [&] {
-        if (rest == key_end) {
-            erase_pairs(directory, descent.above, right.index, right.index + 1);
-        } else {
-            relaxed_store(descent.above.pairs[right.index].key, rest);
-        }
-    });
-    op.mark_dirty(descent.leaf_seen.place);
-    op.mark_dirty(place_of(directory, descent.above));
-    if (rest == key_end) {
-        free_metadata(op, right.seen.place);
-        count_tree_blocks(op, directory, directory_tree, -1);
-        packed.next_key = key;
-        packed.is_done = false;
-    } else {
-        op.mark_dirty(right.seen.place);
-        packed.next_key = rest;
-    }
-    op.end_apply();
-    return packed;
+    return end_pack(op, directory, descent, right, key, rest);
 }
 
 /// Descends to the node at `height` that covers `key`: `descent.leaf` is its block, `descent.above`
@@ -202,32 +208,17 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     WARREN_TRY(op.will_write(right->seen));
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
-    const bool empties = moved == right->count;
-    once(op.team, [&] {
+    const u64 rest = once(op.team, [&] {
         for (u32 i = 0; i < moved; ++i)
             copy_pair(left->pairs[left->count + i], right->pairs[i]);
         store_count(directory, *left, left->count + moved);
-        if (empties) {
-            erase_pairs(directory, descent.above, beside.index, beside.index + 1);
-            return;
-        }
-        const u64 key_left = relaxed_load(right->pairs[moved].key);
+        if (moved == right->count) return key_end;
+        const u64 first = relaxed_load(right->pairs[moved].key);
         erase_pairs(directory, *right, 0, moved);
-        relaxed_store(right->pairs[0].key, key_left);
-        relaxed_store(descent.above.pairs[beside.index].key, key_left);
+        relaxed_store(right->pairs[0].key, first);
+        return first;
     });
-    op.mark_dirty(left->seen.place);
-    op.mark_dirty(place_of(directory, descent.above));
-    if (empties) {
-        free_metadata(op, right->seen.place);
-        count_tree_blocks(op, directory, directory_tree, -1);
-        packed = {key, false};
-    } else {
-        op.mark_dirty(right->seen.place);
-        packed = {relaxed_load(descent.above.pairs[beside.index].key), false};
-    }
-    op.end_apply();
-    return packed;
+    return end_pack(op, directory, descent, beside, key, rest);
 }
 
 /// If the root has only one node below it and room for that node's pairs, moves them into the root
