@@ -165,30 +165,17 @@ struct ExtentLeafType {
     }
 };
 
-/// Blocks that start_tree() marks dirty: those of start_block() for the leaf, and the inode.
-inline constexpr u32 start_tree_blocks_max = start_blocks_max + 1;
-
 /// Moves the extents that lie in the inode into the first leaf of a new tree.
 template <class Team>
 WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const ExtentHome& home) {
-    WARREN_LET(block, reserve_block(op));
-    WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(start_tree_blocks_max)));
-    start_block(op, *block, extent_tree.leaf, inode);
-    once(op.team, [&] {
-        auto* leaf = reinterpret_cast<ExtentLeaf*>(block->at);
+    return put_under_root(op, inode, extent_tree, 1, [&](Block* block) {
+        auto* leaf = reinterpret_cast<ExtentLeaf*>(block);
         for (u32 i = 0; i < home.list.count; ++i) {
             write_extent(leaf->extents[i], read_extent(home.list.at[i]));
         }
         relaxed_store(leaf->count, home.list.count);
         clear_area(inode, AreaKind::tree);
-        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(block->place));
-        relaxed_store(inode.at->area_count, 1);
-        relaxed_store(inode.at->height, 1);
     });
-    count_tree_blocks(op, inode, extent_tree, 1);
-    op.end_apply();
-    return Errc::ok;
 }
 
 /// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. After

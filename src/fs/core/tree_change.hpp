@@ -15,6 +15,27 @@ inline constexpr u32 taller_blocks_max = start_blocks_max + 1;
 /// inode.
 inline constexpr u32 split_blocks_max = start_blocks_max + 3;
 
+/// Puts a new block below the root, which then points to nothing else; `height` is the new height
+/// of the root. `fill(block)`, which one lane calls, moves into the block what the root held.
+template <class Team, class Fill>
+WARREN_HD Errc put_under_root(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                              u32 height, const Fill& fill) {
+    const bool is_node = height > 1;
+    WARREN_LET(block, reserve_block(op));
+    WARREN_TRY(op.will_write(inode.seen));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
+    start_block(op, *block, is_node ? kinds.node : kinds.leaf, inode);
+    once(op.team, [&] {
+        fill(block->at);
+        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(block->place, is_node));
+        relaxed_store(inode.at->area_count, 1);
+        relaxed_store(inode.at->height, static_cast<u8>(height));
+    });
+    count_tree_blocks(op, inode, kinds, 1);
+    op.end_apply();
+    return Errc::ok;
+}
+
 /// Gives an empty tree its first leaf. Errc::no_entry for a directory that is being deleted: during
 /// bulk reclaim (bulk/remove_tree/reclaim_tree.hpp) its root may look empty while it still has
 /// leaves.
@@ -25,18 +46,7 @@ WARREN_HD Errc plant_leaf(Operation<Team>& op, const InodeRef& inode, TreeKinds 
         WARREN_TRY(op.confirm(inode.seen));
         if ((names & format::entries_dying) != 0) return Errc::no_entry;
     }
-    WARREN_LET(leaf, reserve_block(op));
-    WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
-    start_block(op, *leaf, kinds.leaf, inode);
-    once(op.team, [&] {
-        store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(leaf->place));
-        relaxed_store(inode.at->area_count, 1);
-        relaxed_store(inode.at->height, 1);
-    });
-    count_tree_blocks(op, inode, kinds, 1);
-    op.end_apply();
-    return Errc::ok;
+    return put_under_root(op, inode, kinds, 1, [](Block*) {});
 }
 
 /// Moves the pairs of a full root into a new node below it.
@@ -44,21 +54,33 @@ template <class Team>
 WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
                          const Pairs& root) {
     if (root.height >= tree_height_max) return Errc::no_space;
-    WARREN_LET(block, reserve_block(op));
-    WARREN_TRY(op.will_write(inode.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
-    start_block(op, *block, kinds.node, inode);
-    once(op.team, [&] {
-        auto* node = reinterpret_cast<TreeNode*>(block->at);
+    return put_under_root(op, inode, kinds, root.height + 1, [&](Block* block) {
+        auto* node = reinterpret_cast<TreeNode*>(block);
         for (u32 i = 0; i < root.count; ++i)
             copy_pair(node->pairs[i], root.pairs[i]);
         relaxed_store(node->count, root.count);
         relaxed_store(node->height, root.height);
-        store_pair(root.pairs[0], 0,
-                   BlockPointer::to(block->place, true));
-        relaxed_store(inode.at->area_count, 1);
-        relaxed_store(inode.at->height, static_cast<u8>(root.height + 1));
     });
+}
+
+/// Puts a new block behind the block that pair `index` of `above` leads to and `lower` guards.
+/// `move(block)` moves the upper part of `lower` into the new block and returns its lowest key.
+/// Requires: the array above has room.
+template <class Team, class Move>
+WARREN_HD Errc put_behind(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
+                          u32 index, const Seen& lower, const Move& move) {
+    const bool is_node = above.height > 1;
+    WARREN_LET(block, reserve_block(op));
+    WARREN_TRY(op.will_write(above.seen));
+    WARREN_TRY(op.will_write(lower));
+    WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
+    start_block(op, *block, is_node ? kinds.node : kinds.leaf, inode);
+    const u64 key = move(block->at);
+    once(op.team, [&] {
+        insert_pair(inode, above, index + 1, key, BlockPointer::to(block->place, is_node));
+    });
+    op.mark_dirty(lower.place);
+    op.mark_dirty(place_of(inode, above));
     count_tree_blocks(op, inode, kinds, 1);
     op.end_apply();
     return Errc::ok;
@@ -67,31 +89,22 @@ WARREN_HD Errc grow_root(Operation<Team>& op, const InodeRef& inode, TreeKinds k
 /// Moves the upper half of the full node `child` into a new node beside it. If `key` is not below
 /// the last key, only the last pair moves: insertions in ascending order then leave full nodes.
 template <class Team>
-WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, Pairs above,
-                          u32 index, const Pairs& child, u64 key) {
-    WARREN_LET(block, reserve_block(op));
+WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                          const Pairs& above, u32 index, const Pairs& child, u64 key) {
     const u64 last = load(op.team, child.pairs[child.count - 1].key);
     const u32 keep = key >= last ? child.count - 1 : child.count / 2;
-    WARREN_TRY(op.will_write(above.seen));
-    WARREN_TRY(op.will_write(child.seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
-    start_block(op, *block, kinds.node, inode);
-    auto* fresh = reinterpret_cast<TreeNode*>(block->at);
-    for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width)
-        copy_pair(fresh->pairs[i - keep], child.pairs[i]);
-    op.team.sync();
-    once(op.team, [&] {
-        relaxed_store(fresh->count, child.count - keep);
-        relaxed_store(fresh->height, child.height);
-        insert_pair(inode, above, index + 1, relaxed_load(fresh->pairs[0].key),
-                    BlockPointer::to(block->place, true));
-        store_count(inode, child, keep);
+    return put_behind(op, inode, kinds, above, index, child.seen, [&](Block* block) {
+        auto* fresh = reinterpret_cast<TreeNode*>(block);
+        for (u32 i = keep + op.team.lane(); i < child.count; i += Team::width)
+            copy_pair(fresh->pairs[i - keep], child.pairs[i]);
+        op.team.sync();
+        return once(op.team, [&] {
+            relaxed_store(fresh->count, child.count - keep);
+            relaxed_store(fresh->height, child.height);
+            store_count(inode, child, keep);
+            return relaxed_load(fresh->pairs[0].key);
+        });
     });
-    op.mark_dirty(child.seen.place);
-    op.mark_dirty(place_of(inode, above));
-    count_tree_blocks(op, inode, kinds, 1);
-    op.end_apply();
-    return Errc::ok;
 }
 
 /// Splits the leaf of `descent` at the key that `leaf_type` chooses for `key`. If that is key_end,
@@ -100,24 +113,14 @@ WARREN_HD Errc split_node(Operation<Team>& op, const InodeRef& inode, TreeKinds 
 template <class Team, class Leaf>
 WARREN_HD Errc split_leaf(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type,
                           Descent& descent, u64 key) {
-    WARREN_LET(block, reserve_block(op));
     WARREN_LET(pivot, leaf_type.pivot(op, descent, key));
     WARREN_TRY(op.confirm(descent.leaf_seen));
     if (*pivot == key_end) return Errc::ok;
-    WARREN_TRY(op.will_write(descent.above.seen));
-    WARREN_TRY(op.will_write(descent.leaf_seen));
-    WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
-    start_block(op, *block, Leaf::kinds.leaf, inode);
-    leaf_type.move_upper(op, descent.leaf, block->at, *pivot);
-    once(op.team, [&] {
-        insert_pair(inode, descent.above, descent.index + 1, *pivot,
-                    BlockPointer::to(block->place));
-    });
-    op.mark_dirty(descent.leaf_seen.place);
-    op.mark_dirty(place_of(inode, descent.above));
-    count_tree_blocks(op, inode, Leaf::kinds, 1);
-    op.end_apply();
-    return Errc::ok;
+    return put_behind(op, inode, Leaf::kinds, descent.above, descent.index, descent.leaf_seen,
+                      [&](Block* block) {
+                          leaf_type.move_upper(op, descent.leaf, block, *pivot);
+                          return *pivot;
+                      });
 }
 
 /// Makes room for `key`: each call adds a first leaf, makes the root taller or splits one node,
