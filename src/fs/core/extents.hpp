@@ -12,6 +12,7 @@
 
 #include "fs/core/extent_list.hpp"
 #include "fs/core/tree_change.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::core {
 
@@ -30,15 +31,9 @@ struct ExtentHome {
 /// Whether the extent can be valid: its bounds are legal, and it begins and ends in data frames of
 /// this volume. One lane.
 WARREN_HD inline bool is_sound(const Store& store, const Extent& extent) {
-    const u64 place = extent.start.offset();
-    if (!extent.start.is_valid() || place % format::block_size != 0 || extent.length == 0 ||
-        extent.length > format::extent_length_max || place >= store.size_bytes ||
-        extent.length > (store.size_bytes - place) / format::block_size ||
-        extent.file_block > format::file_size_max / format::block_size) {
-        return false;
-    }
+    if (!format::extent_is_sound(extent, store.size_bytes)) return false;
     const u64 last = place_at(extent, end_of(extent) - 1);
-    return kind_of(store, place / format::frame_size) == FrameKind::data &&
+    return kind_of(store, extent.start.offset() / format::frame_size) == FrameKind::data &&
            kind_of(store, last / format::frame_size) == FrameKind::data;
 }
 
