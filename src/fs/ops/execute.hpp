@@ -25,52 +25,47 @@ struct PieceRecorder {
     }
 };
 
-// How each type of result is stored in a reply; get() is the inverse of put().
+/// Says how each type of result is stored in a reply: calls `match(in_reply, in_answer)` for each two
+/// fields that have the same value.
+template <class InReply, class InAnswer, class Match>
+WARREN_HD void match_fields(InReply& reply, InAnswer& answer, const Match& match) {
+    using Answer = std::remove_const_t<InAnswer>;
+    if constexpr (std::is_same_v<Answer, Attributes>) {
+        match(reply.attributes, answer);
+    } else if constexpr (std::is_same_v<Answer, Handle>) {
+        match(reply.attributes.handle, answer);
+    } else if constexpr (std::is_same_v<Answer, Removed>) {
+        match(reply.removed, answer);
+    } else if constexpr (std::is_same_v<Answer, Mapping>) {
+        match(reply.mapping, answer);
+    } else if constexpr (std::is_same_v<Answer, Reclaimed>) {
+        match(reply.value, answer.is_done);
+        match(reply.removed, answer.removed);
+    } else if constexpr (std::is_same_v<Answer, Sought>) {
+        match(reply.value, answer.offset);
+        match(reply.length, answer.is_found);
+    } else if constexpr (std::is_same_v<Answer, Packed>) {
+        match(reply.value, answer.next_key);
+        match(reply.length, answer.is_done);
+    } else if constexpr (std::is_same_v<Answer, TreeBeforeCheck>) {
+        match(reply.attributes.handle, answer.root);
+        match(reply.value, answer.rights_changes);
+    } else {
+        static_assert(std::is_same_v<Answer, u64> || std::is_same_v<Answer, bool>);
+        match(reply.value, answer);
+    }
+}
+template <class Answer>
+WARREN_HD void put(Reply& reply, const Answer& answer) {
+    match_fields(reply, answer, [](auto& to, const auto& from) { to = from; });
+}
+template <class Answer>
+WARREN_HD void get(const Reply& reply, Answer& answer) {
+    match_fields(reply, answer, [](const auto& from, auto& to) { to = from; });
+}
 
-WARREN_HD inline void put(Reply& reply, const Attributes& answer) {
-    reply.attributes = answer;
-}
-WARREN_HD inline void get(const Reply& reply, Attributes& answer) {
-    answer = reply.attributes;
-}
-WARREN_HD inline void put(Reply& reply, const Handle& answer) {
-    reply.attributes.handle = answer;
-}
-WARREN_HD inline void get(const Reply& reply, Handle& answer) {
-    answer = reply.attributes.handle;
-}
-WARREN_HD inline void put(Reply& reply, const Removed& answer) {
-    reply.removed = answer;
-}
-WARREN_HD inline void get(const Reply& reply, Removed& answer) {
-    answer = reply.removed;
-}
-WARREN_HD inline void put(Reply& reply, const Mapping& answer) {
-    reply.mapping = answer;
-}
-WARREN_HD inline void get(const Reply& reply, Mapping& answer) {
-    answer = reply.mapping;
-}
-WARREN_HD inline void put(Reply& reply, u64 answer) {
-    reply.value = answer;
-}
-WARREN_HD inline void get(const Reply& reply, u64& answer) {
-    answer = reply.value;
-}
-WARREN_HD inline void put(Reply& reply, bool answer) {
-    reply.value = answer ? 1 : 0;
-}
-WARREN_HD inline void get(const Reply& reply, bool& answer) {
-    answer = reply.value != 0;
-}
-WARREN_HD inline void put(Reply& reply, const Reclaimed& answer) {
-    put(reply, answer.is_done);
-    put(reply, answer.removed);
-}
-WARREN_HD inline void get(const Reply& reply, Reclaimed& answer) {
-    get(reply, answer.is_done);
-    get(reply, answer.removed);
-}
+// The same for types whose fields share a word of the reply; get() is the inverse of put().
+
 WARREN_HD inline void put(Reply& reply, const Gap& answer) {
     reply.value = answer.place;
     reply.length = answer.file_block << 13 | u64{answer.is_shared} << 12 | answer.length;
@@ -80,14 +75,6 @@ WARREN_HD inline void get(const Reply& reply, Gap& answer) {
     answer.length = static_cast<u32>(reply.length % format::block_size);
     answer.is_shared = (reply.length >> 12 & 1) != 0;
     answer.file_block = reply.length >> 13;
-}
-WARREN_HD inline void put(Reply& reply, const Sought& answer) {
-    reply.value = answer.offset;
-    reply.length = answer.is_found ? 1 : 0;
-}
-WARREN_HD inline void get(const Reply& reply, Sought& answer) {
-    answer.offset = reply.value;
-    answer.is_found = reply.length != 0;
 }
 WARREN_HD inline void put(Reply& reply, const SharedCount& answer) {
     reply.value = answer.passed;
@@ -106,22 +93,6 @@ WARREN_HD inline void get(const Reply& reply, Cloned& answer) {
     get(reply, answer.handle);
     answer.lacks_contents = (reply.value & 1) != 0;
     answer.lacks_attributes = (reply.value & 2) != 0;
-}
-WARREN_HD inline void put(Reply& reply, const Packed& answer) {
-    reply.value = answer.next_key;
-    reply.length = answer.is_done ? 1 : 0;
-}
-WARREN_HD inline void get(const Reply& reply, Packed& answer) {
-    answer.next_key = reply.value;
-    answer.is_done = reply.length != 0;
-}
-WARREN_HD inline void put(Reply& reply, const TreeBeforeCheck& answer) {
-    put(reply, answer.root);
-    reply.value = answer.rights_changes;
-}
-WARREN_HD inline void get(const Reply& reply, TreeBeforeCheck& answer) {
-    get(reply, answer.root);
-    answer.rights_changes = reply.value;
 }
 
 /// Stores a result, if there is one, in the reply; returns the code.
