@@ -7,6 +7,8 @@
 // result is an error. Its pointers and their lengths are trusted, because the engine has set them.
 #pragma once
 
+#include <cstddef>
+
 #include "fs/ops/allocate.hpp"
 #include "fs/ops/attributes.hpp"
 #include "fs/ops/change_structure.hpp"
@@ -265,26 +267,20 @@ WARREN_HD inline auto answer_parts(Operation<Team>& op, const Command& command) 
 }
 
 /// One attempt of `verb` with the arguments of `command`, whose own verb is ignored. Returns an
-/// Errc or a Result.
-template <Verb verb, class Team>
-WARREN_HD inline auto answer(Operation<Team>& op, const Command& command) {
+/// Errc or a Result. Verbs that write data need a `writer`.
+template <Verb verb, class Team, class Writer = std::nullptr_t>
+WARREN_HD inline auto answer(Operation<Team>& op, const Command& command,
+                             [[maybe_unused]] const Writer& writer = nullptr) {
     op.may_use_reserve = command.may_use_reserve;
     if constexpr (is_name_verb(verb)) {
         return answer_names<verb>(op, command);
     } else if constexpr (is_inode_verb(verb)) {
         return answer_inodes<verb>(op, command);
     } else if constexpr (is_content_verb(verb)) {
-        return answer_contents<verb>(op, command, nullptr);  // these verbs write no data
+        return answer_contents<verb>(op, command, writer);
     } else {
         return answer_parts<verb>(op, command);
     }
-}
-
-/// As above, for the verbs that write data through `writer`.
-template <Verb verb, class Team, class Writer>
-WARREN_HD inline auto answer(Operation<Team>& op, const Command& command, const Writer& writer) {
-    op.may_use_reserve = command.may_use_reserve;
-    return answer_contents<verb>(op, command, writer);
 }
 
 }  // namespace warren::ops

@@ -69,6 +69,11 @@ enum class Verb : u8 {
     pack,  // how, mode: a height, from: a key -> value: the next key, length: 1 if done
 };
 
+WARREN_HD constexpr Verb verb_after(Verb verb) {
+    return static_cast<Verb>(static_cast<u8>(verb) + 1);
+}
+inline constexpr Verb verb_end = verb_after(Verb::pack);
+
 /// What a step of packing a directory's tree works on (Verb::pack).
 enum class Pack : u8 { leaves, nodes, root };
 

@@ -25,8 +25,8 @@ struct PieceRecorder {
     }
 };
 
-/// Says how each type of result is stored in a reply: calls `match(in_reply, in_answer)` for each two
-/// fields that have the same value.
+/// Says how each type of result is stored in a reply: calls `match(in_reply, in_answer)` for each
+/// two fields that have the same value.
 template <class InReply, class InAnswer, class Match>
 WARREN_HD void match_fields(InReply& reply, InAnswer& answer, const Match& match) {
     using Answer = std::remove_const_t<InAnswer>;
@@ -117,147 +117,43 @@ WARREN_HD void get_answer(const Reply& reply, Result<T>& answer) {
     get(reply, *answer);
 }
 
-// One function for each verb, not inlined on a GPU.
-
-template <Verb verb, class Team>
-WARREN_HD WARREN_NOINLINE Errc execute_name(Operation<Team>& op, const Command& command,
-                                            Reply& reply) {
-    return put_answer(reply, answer_names<verb>(op, command));
-}
-template <Verb verb, class Team>
-WARREN_HD WARREN_NOINLINE Errc execute_inode(Operation<Team>& op, const Command& command,
-                                             Reply& reply) {
-    return put_answer(reply, answer_inodes<verb>(op, command));
-}
-template <Verb verb, class Team, class Writer>
-WARREN_HD WARREN_NOINLINE Errc execute_content(Operation<Team>& op, const Command& command,
-                                               Reply& reply, const Writer& writer) {
-    return put_answer(reply, answer_contents<verb>(op, command, writer));
-}
-template <Verb verb, class Team>
-WARREN_HD WARREN_NOINLINE Errc execute_part(Operation<Team>& op, const Command& command,
-                                            Reply& reply) {
-    return put_answer(reply, answer_parts<verb>(op, command));
+/// One attempt of one verb: a function of its own on a GPU.
+template <Verb verb, class Team, class... Writer>
+WARREN_HD WARREN_NOINLINE Errc execute_verb(Operation<Team>& op, const Command& command,
+                                            Reply& reply, const Writer&... writer) {
+    return put_answer(reply, answer<verb>(op, command, writer...));
 }
 
-// The switch over verbs, in four groups so that a program may compile each into a kernel of its
-// own. Each function returns Errc::not_supported for a verb of another group.
+/// One attempt of a command whose verb lies in [first, end); Errc::not_supported for another verb.
+template <Verb first, Verb end, class Team, class... Writer>
+WARREN_HD Errc execute_between(Operation<Team>& op, const Command& command, Reply& reply,
+                               const Writer&... writer) {
+    if constexpr (first == end) {
+        return Errc::not_supported;
+    } else {
+        if (command.verb == first) return execute_verb<first>(op, command, reply, writer...);
+        return execute_between<verb_after(first), end>(op, command, reply, writer...);
+    }
+}
+
+// The four groups of verbs, so that a program may compile each into a kernel of its own.
 
 template <class Team>
 WARREN_HD Errc execute_names(Operation<Team>& op, const Command& command, Reply& reply) {
-    switch (command.verb) {
-        case Verb::lookup:
-            return execute_name<Verb::lookup>(op, command, reply);
-        case Verb::create:
-            return execute_name<Verb::create>(op, command, reply);
-        case Verb::create_unnamed:
-            return execute_name<Verb::create_unnamed>(op, command, reply);
-        case Verb::link:
-            return execute_name<Verb::link>(op, command, reply);
-        case Verb::unlink:
-            return execute_name<Verb::unlink>(op, command, reply);
-        case Verb::remove_directory:
-            return execute_name<Verb::remove_directory>(op, command, reply);
-        case Verb::rename:
-            return execute_name<Verb::rename>(op, command, reply);
-        case Verb::read_leaf:
-            return execute_name<Verb::read_leaf>(op, command, reply);
-        case Verb::read_link:
-            return execute_name<Verb::read_link>(op, command, reply);
-        default:
-            return Errc::not_supported;
-    }
+    return execute_between<Verb::lookup, Verb::get_attributes>(op, command, reply);
 }
-
 template <class Team>
 WARREN_HD Errc execute_inodes(Operation<Team>& op, const Command& command, Reply& reply) {
-    switch (command.verb) {
-        case Verb::get_attributes:
-            return execute_inode<Verb::get_attributes>(op, command, reply);
-        case Verb::set_attributes:
-            return execute_inode<Verb::set_attributes>(op, command, reply);
-        case Verb::handle_of:
-            return execute_inode<Verb::handle_of>(op, command, reply);
-        case Verb::attributes_of:
-            return execute_inode<Verb::attributes_of>(op, command, reply);
-        case Verb::check_access:
-            return execute_inode<Verb::check_access>(op, command, reply);
-        case Verb::open_file:
-            return execute_inode<Verb::open_file>(op, command, reply);
-        case Verb::release_file:
-            return execute_inode<Verb::release_file>(op, command, reply);
-        case Verb::forget:
-            return execute_inode<Verb::forget>(op, command, reply);
-        case Verb::get_attribute:
-            return execute_inode<Verb::get_attribute>(op, command, reply);
-        case Verb::list_attributes:
-            return execute_inode<Verb::list_attributes>(op, command, reply);
-        case Verb::set_attribute:
-            return execute_inode<Verb::set_attribute>(op, command, reply);
-        case Verb::remove_attribute:
-            return execute_inode<Verb::remove_attribute>(op, command, reply);
-        default:
-            return Errc::not_supported;
-    }
+    return execute_between<Verb::get_attributes, Verb::map>(op, command, reply);
 }
-
 template <class Team, class Writer>
 WARREN_HD Errc execute_contents(Operation<Team>& op, const Command& command, Reply& reply,
                                 const Writer& writer) {
-    switch (command.verb) {
-        case Verb::map:
-            return execute_content<Verb::map>(op, command, reply, writer);
-        case Verb::tail_to_zero:
-            return execute_content<Verb::tail_to_zero>(op, command, reply, writer);
-        case Verb::store_inline:
-            return execute_content<Verb::store_inline>(op, command, reply, writer);
-        case Verb::fill:
-            return execute_content<Verb::fill>(op, command, reply, writer);
-        case Verb::truncate:
-            return execute_content<Verb::truncate>(op, command, reply, writer);
-        case Verb::allocate:
-            return execute_content<Verb::allocate>(op, command, reply, writer);
-        case Verb::seek:
-            return execute_content<Verb::seek>(op, command, reply, writer);
-        case Verb::unshare:
-            return execute_content<Verb::unshare>(op, command, reply, writer);
-        case Verb::share:
-            return execute_content<Verb::share>(op, command, reply, writer);
-        case Verb::count_shared:
-            return execute_content<Verb::count_shared>(op, command, reply, writer);
-        default:
-            return Errc::not_supported;
-    }
+    return execute_between<Verb::map, Verb::reclaim_step>(op, command, reply, writer);
 }
-
 template <class Team>
 WARREN_HD Errc execute_parts(Operation<Team>& op, const Command& command, Reply& reply) {
-    switch (command.verb) {
-        case Verb::reclaim_step:
-            return execute_part<Verb::reclaim_step>(op, command, reply);
-        case Verb::count_names:
-            return execute_part<Verb::count_names>(op, command, reply);
-        case Verb::change_structure:
-            return execute_part<Verb::change_structure>(op, command, reply);
-        case Verb::claim_inode_frame:
-            return execute_part<Verb::claim_inode_frame>(op, command, reply);
-        case Verb::start_inode_frame:
-            return execute_part<Verb::start_inode_frame>(op, command, reply);
-        case Verb::unclaim_frame:
-            return execute_part<Verb::unclaim_frame>(op, command, reply);
-        case Verb::look_at_tree:
-            return execute_part<Verb::look_at_tree>(op, command, reply);
-        case Verb::detach_tree:
-            return execute_part<Verb::detach_tree>(op, command, reply);
-        case Verb::start_dying:
-            return execute_part<Verb::start_dying>(op, command, reply);
-        case Verb::clone:
-            return execute_part<Verb::clone>(op, command, reply);
-        case Verb::pack:
-            return execute_part<Verb::pack>(op, command, reply);
-        default:
-            return Errc::not_supported;
-    }
+    return execute_between<Verb::reclaim_step, verb_end>(op, command, reply);
 }
 
 /// Completes the reply of an attempt that ended with `code`.
@@ -281,7 +177,6 @@ WARREN_HD void end_attempt(const Operation<Team>& op, Errc code, Reply& reply) {
 template <class Team, class Writer>
 WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply,
                        const Writer& writer) {
-    op.may_use_reserve = command.may_use_reserve;
     reply.has_piece = false;
     Errc code = Errc::not_supported;
     if (is_name_verb(command.verb)) {
