@@ -103,6 +103,16 @@ WARREN_HD Result<Pairs> node_pairs(Operation<Team>& op, Block* block, const Seen
     return here;
 }
 
+/// Observes the block to which `child` leads, which was read from the array that `above` guards.
+template <class Team>
+WARREN_HD Errc observe_child(Operation<Team>& op, const Seen& above, BlockPointer child,
+                             Seen& seen) {
+    WARREN_TRY(op.confirm(above));
+    if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
+    WARREN_TRY(op.observe(child.offset(), seen));
+    return op.confirm(above);
+}
+
 /// Descends one level: finds the child of `above` that covers `key`, observes and pins it, and
 /// narrows the key bounds.
 template <class Team>
@@ -112,10 +122,7 @@ WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Desce
     pair.key = load(op.team, above.pairs[index].key);
     pair.child.raw = load(op.team, above.pairs[index].child.raw);
     const u64 next = index + 1 < above.count ? load(op.team, above.pairs[index + 1].key) : key_end;
-    WARREN_TRY(op.confirm(above.seen));
-    if (!pair.child.is_valid() || pair.child.offset() >= op.store.size_bytes) return Errc::corrupt;
-    WARREN_TRY(op.observe(pair.child.offset(), descent.leaf_seen));
-    WARREN_TRY(op.confirm(above.seen));
+    WARREN_TRY(observe_child(op, above.seen, pair.child, descent.leaf_seen));
     WARREN_LET(block, op.pin(pair.child.offset()));
     descent.above = above;
     descent.index = index;
@@ -123,6 +130,14 @@ WARREN_HD Errc step_down(Operation<Team>& op, const Pairs& above, u64 key, Desce
     descent.lower = pair.key;
     if (index + 1 < above.count) descent.upper = next;
     return Errc::ok;
+}
+
+/// The pairs of the node to which step_down() has led.
+template <class Team>
+WARREN_HD Result<Pairs> pairs_below(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds,
+                                    const Descent& descent) {
+    return node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(kinds.node, inode),
+                      descent.above.height - 1);
 }
 
 /// Descends from the root to the leaf that covers `key`.
@@ -139,10 +154,8 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
     }
     for (;;) {
         WARREN_TRY(step_down(op, *here, key, descent));
-        const u32 height = here->height;
-        if (height == 1) break;
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(kinds.node, inode),
-                          height - 1);
+        if (here->height == 1) break;
+        here = pairs_below(op, inode, kinds, descent);
         if (!here) return here.code();
     }
     return require_own_block(op, descent.leaf, descent.leaf_seen, identity_of(kinds.leaf, inode));

@@ -137,14 +137,12 @@ WARREN_HD Errc make_room(Operation<Team>& op, const InodeRef& inode, Leaf leaf_t
     Descent descent;
     for (;;) {
         WARREN_TRY(step_down(op, *here, key, descent));
-        const u32 height = here->height;
-        if (height == 1) {
+        if (here->height == 1) {
             WARREN_TRY(require_own_block(op, descent.leaf, descent.leaf_seen,
                                          identity_of(Leaf::kinds.leaf, inode)));
             return split_leaf(op, inode, leaf_type, descent, key);
         }
-        here = node_pairs(op, descent.leaf, descent.leaf_seen, identity_of(Leaf::kinds.node, inode),
-                          height - 1);
+        here = pairs_below(op, inode, Leaf::kinds, descent);
         if (!here) return here.code();
         if (here->count == here->max) {
             WARREN_TRY(

@@ -45,10 +45,8 @@ WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds k
             path.chain_length = 0;
         }
         path.chain[path.chain_length++] = path.descent.leaf_seen;
-        const u32 height = here->height;
-        if (height == 1) break;
-        here = node_pairs(op, path.descent.leaf, path.descent.leaf_seen,
-                          identity_of(kinds.node, inode), height - 1);
+        if (here->height == 1) break;
+        here = pairs_below(op, inode, kinds, path.descent);
         if (!here) return here.code();
     }
     return require_own_block(op, path.descent.leaf, path.descent.leaf_seen,
@@ -68,8 +66,7 @@ WARREN_HD Errc find_edge(Operation<Team>& op, const InodeRef& inode, TreeKinds k
     Descent beside;
     while (above.height > 1) {
         WARREN_TRY(step_down(op, above, key, beside));
-        WARREN_LET(node, node_pairs(op, beside.leaf, beside.leaf_seen,
-                                    identity_of(kinds.node, inode), above.height - 1));
+        WARREN_LET(node, pairs_below(op, inode, kinds, beside));
         above = *node;
         path.edge[path.edge_length] = above.seen;
         path.edge_pairs[path.edge_length++] = above.pairs;

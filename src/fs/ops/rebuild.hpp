@@ -48,13 +48,10 @@ WARREN_HD Errc right_neighbour(Operation<Team>& op, const Pairs& above, u32 inde
     right.key = load(op.team, above.pairs[right.index].key);
     const BlockPointer left{load(op.team, above.pairs[index].child.raw)};
     const BlockPointer child{load(op.team, above.pairs[right.index].child.raw)};
-    WARREN_TRY(op.confirm(above.seen));
-    if (!child.is_valid() || child.offset() >= op.store.size_bytes) return Errc::corrupt;
+    WARREN_TRY(observe_child(op, above.seen, child, right.seen));
     // If both pairs lead to the same block, the volume is damaged, and packing would move the block
     // into itself.
     if (child.offset() == left.offset()) return Errc::corrupt;
-    WARREN_TRY(op.observe(child.offset(), right.seen));
-    WARREN_TRY(op.confirm(above.seen));
     WARREN_LET(block, op.pin(child.offset()));
     right.block = *block;
     return Errc::ok;
@@ -168,8 +165,7 @@ WARREN_HD Result<Pairs> descend_to(Operation<Team>& op, const InodeRef& director
     Result<Pairs> here = root_pairs(op, directory);
     while (here && here->height > height) {
         WARREN_TRY(step_down(op, *here, key, descent));
-        here = node_pairs(op, descent.leaf, descent.leaf_seen,
-                          identity_of(directory_tree.node, directory), here->height - 1);
+        here = pairs_below(op, directory, directory_tree, descent);
     }
     return here;
 }
@@ -229,8 +225,7 @@ WARREN_HD Result<bool> lower_root(Operation<Team>& op, const InodeRef& directory
     if (root->height < 2 || root->count != 1) return false;
     Descent descent;
     WARREN_TRY(step_down(op, *root, 0, descent));
-    WARREN_LET(node, node_pairs(op, descent.leaf, descent.leaf_seen,
-                                identity_of(directory_tree.node, directory), root->height - 1));
+    WARREN_LET(node, pairs_below(op, directory, directory_tree, descent));
     WARREN_TRY(require_first_key(op, *node, 0));
     if (node->count > root->max) return false;
     WARREN_TRY(op.will_write(directory.seen));

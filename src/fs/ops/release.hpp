@@ -32,11 +32,8 @@ WARREN_HD Result<bool> note_leaves(Operation<Team>& op, const InodeRef& inode) {
     if (!op.has_lock_room(root->count + locks_beside_leaves)) return false;
     for (u32 i = 0; i < root->count; ++i) {
         const BlockPointer leaf{load(op.team, root->pairs[i].child.raw)};
-        WARREN_TRY(op.confirm(inode.seen));
-        if (!leaf.is_valid() || leaf.offset() >= op.store.size_bytes) return Errc::corrupt;
         Seen seen;
-        WARREN_TRY(op.observe(leaf.offset(), seen));
-        WARREN_TRY(op.confirm(inode.seen));
+        WARREN_TRY(observe_child(op, inode.seen, leaf, seen));
         WARREN_TRY(op.will_write(seen));
     }
     return true;
@@ -116,11 +113,8 @@ WARREN_HD Result<bool> release_leaves(Operation<Team>& op, const InodeRef& inode
     // The first pair of a node stays: its leaf is freed together with the node.
     while (count + 1 < above.count && op.has_lock_room(1)) {
         const BlockPointer leaf{load(op.team, above.pairs[above.count - 1 - count].child.raw)};
-        WARREN_TRY(op.confirm(above.seen));
-        if (!leaf.is_valid() || leaf.offset() >= op.store.size_bytes) return Errc::corrupt;
         Seen seen;
-        WARREN_TRY(op.observe(leaf.offset(), seen));
-        WARREN_TRY(op.confirm(above.seen));
+        WARREN_TRY(observe_child(op, above.seen, leaf, seen));
         WARREN_TRY(op.will_write(seen));
         places[count++] = leaf.offset();
     }
