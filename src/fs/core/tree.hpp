@@ -140,10 +140,11 @@ WARREN_HD Result<Pairs> pairs_below(Operation<Team>& op, const InodeRef& inode, 
                       descent.above.height - 1);
 }
 
-/// Descends from the root to the leaf that covers `key`.
-template <class Team>
+/// Descends from the root to the leaf that covers `key`. Calls `visit()` after each step, when
+/// `descent` says where it has led.
+template <class Team, class Visit>
 WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
-                       Descent& descent) {
+                       Descent& descent, const Visit& visit) {
     descent = Descent{};
     Result<Pairs> here = root_pairs(op, inode);
     if (!here) return here.code();
@@ -154,11 +155,17 @@ WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kin
     }
     for (;;) {
         WARREN_TRY(step_down(op, *here, key, descent));
+        visit();
         if (here->height == 1) break;
         here = pairs_below(op, inode, kinds, descent);
         if (!here) return here.code();
     }
     return require_own_block(op, descent.leaf, descent.leaf_seen, identity_of(kinds.leaf, inode));
+}
+template <class Team>
+WARREN_HD Errc descend(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
+                       Descent& descent) {
+    return descend(op, inode, kinds, key, descent, [] {});
 }
 
 /// A reserved metadata block and its memory, pinned.

@@ -31,26 +31,15 @@ template <class Team>
 WARREN_HD Errc find_path(Operation<Team>& op, const InodeRef& inode, TreeKinds kinds, u64 key,
                          TreePath& path) {
     path = TreePath{};
-    Result<Pairs> here = root_pairs(op, inode);
-    if (!here) return here.code();
-    path.cut = *here;
-    path.descent.above = *here;
-    path.descent.empty = here->count == 0;
-    if (path.descent.empty) return Errc::ok;
-    for (;;) {
-        WARREN_TRY(step_down(op, *here, key, path.descent));
-        if (here->count > 1 || here->is_root) {
-            path.cut = *here;
-            path.cut_index = path.descent.index;
+    const Descent& here = path.descent;
+    return descend(op, inode, kinds, key, path.descent, [&] {
+        if (here.above.count > 1 || here.above.is_root) {
+            path.cut = here.above;
+            path.cut_index = here.index;
             path.chain_length = 0;
         }
-        path.chain[path.chain_length++] = path.descent.leaf_seen;
-        if (here->height == 1) break;
-        here = pairs_below(op, inode, kinds, path.descent);
-        if (!here) return here.code();
-    }
-    return require_own_block(op, path.descent.leaf, path.descent.leaf_seen,
-                             identity_of(kinds.leaf, inode));
+        path.chain[path.chain_length++] = here.leaf_seen;
+    });
 }
 
 /// If the first pair of path.cut will be removed: records the nodes on the left edge of the next
