@@ -24,6 +24,13 @@ constexpr u64 block_size = format::block_size;
 constexpr u64 step_bytes = anchored_blocks_max * block_size;
 constexpr u64 piece_bytes = 16 * block_size;  // read and compared at once
 
+/// Whether `source` has the same element at these two offsets.
+bool has_twice(std::span<const std::byte> source, u64 one, u64 other) {
+    const u64 length = std::min(block_size, source.size() - other);
+    return one < source.size() && length <= source.size() - one &&
+           std::memcmp(&source[one], &source[other], length) == 0;
+}
+
 u64 default_index_bytes(u64 volume_bytes) {
     const auto memory =
         static_cast<u64>(::sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(::sysconf(_SC_PAGESIZE));
@@ -75,14 +82,13 @@ class InlineDedup::Writing {
     Errc take(const DedupStep::Candidate& candidate) {
         if (candidate.at < written_) return Errc::ok;
         if (candidate.is_zero) return zero_from(candidate.at);
-        // Once more: an earlier candidate may have replaced the entry. A right entry stays even if
-        // its run is too short: that of a later block would be shorter.
+        // Once more: an earlier candidate may have replaced the entry.
         FileBlock found;
         if (!dedup_.index_.find(candidate.digest, found)) return Errc::ok;
-        const Result<bool> is_right = share_around(candidate.at, found);
-        if (is_right && !*is_right)
+        const Result<bool> is_kept = share_around(candidate.at, found);
+        if (is_kept && !*is_kept)
             dedup_.index_.put(candidate.digest, {file_.inode, candidate.at / block_size});
-        return is_right.code();
+        return is_kept.code();
     }
 
     Errc zero_from(u64 from) {
@@ -107,8 +113,9 @@ class InlineDedup::Writing {
         return to;
     }
 
-    /// Shares the run around byte `at` with the file that contains `found`, if it is long enough.
-    /// False if the block is not there, or if that file is in use.
+    /// Shares the run around byte `at` with the file that contains `found`. False if there is no
+    /// run to share; but true if this write has the same block at `found`, which has a longer run
+    /// behind it than the one at `at`.
     Result<bool> share_around(u64 at, const FileBlock& found) {
         const Result<Attributes> now = volume_.attributes_of(found.inode);
         // The index may be out of date, here and below.
@@ -127,7 +134,7 @@ class InlineDedup::Writing {
         const u64 stop = range.target_offset + range.length;
         const bool is_whole = range.target_offset == 0 && ends_file() && stop == end() &&
                               range.offset == 0 && source->size == stop;
-        if (range.length < run_bytes_min && !is_whole) return true;
+        if (range.length < run_bytes_min && !is_whole) return false;
         WARREN_TRY(write_until(range.target_offset));
         u64 shared = 0;
         const Errc code = share_blocks(volume_, range, shared);
@@ -139,12 +146,16 @@ class InlineDedup::Writing {
     }
 
     /// Extends an empty range to the elements before and behind it that are equal in the write and
-    /// in the part of its source that can be shared. False if the first one is not equal.
+    /// in the part of its source that can be shared. False if the first one is not equal. The range
+    /// stays empty if that one is in this write.
     bool find_run(SharedRange& range, u64 source_size) const {
         // In the file itself, only bytes before the write can be shared.
         const bool is_own = range.source.inode == file_.inode;
         const u64 source_end = is_own ? offset_ / block_size * block_size : source_size;
-        if (range.offset >= source_end) return is_own;
+        if (range.offset >= source_end) {
+            return is_own &&
+                   has_twice(source_, range.offset - offset_, range.target_offset - offset_);
+        }
         u64 limit = std::min(end() - range.target_offset, source_end - range.offset);
         // A part of a block is shared only if both files end with it.
         const bool ends_both = ends_file() && range.target_offset + limit == end() &&
@@ -265,11 +276,13 @@ bool InlineDedup::look_up(Handle file, u64 offset, std::span<const std::byte> so
         if (i < count && at == anchors[i] * block_size) {
             next.digest = digests[i++];
             FileBlock found;
+            const bool is_found = index_.find(next.digest, found);
             // In the file itself, only bytes before the write can be shared.
-            if (!index_.find(next.digest, found))
-                index_.put(next.digest, {file.inode, next.at / block_size});
-            else if (found.inode != file.inode || found.block < begin / block_size)
+            if (is_found && (found.inode != file.inode || found.block < begin / block_size)) {
                 ++step.count;
+            } else if (!is_found || !has_twice(piece, found.block * block_size - begin, at)) {
+                index_.put(next.digest, {file.inode, next.at / block_size});
+            }
         } else if (at >= zeros_end && is_all_zero(block(at))) {
             for (zeros_end = at; zeros_end < piece.size() && is_all_zero(block(zeros_end));)
                 zeros_end += block_size;

@@ -126,6 +126,41 @@ TEST_P(Deduplicated, EqualBlocksAreSharedInOneRun) {
     volume_.close_and_check();
 }
 
+/// A block of another file with which only a short run begins does not keep longer runs from being
+/// found.
+TEST_P(Deduplicated, AShortRunElsewhereHidesNothing) {
+    const Bytes one(block_bytes, std::byte{1});
+    open_with("one block", one);
+    const Bytes equal(32 * run, std::byte{1});
+    open_with("equal blocks", equal);
+    EXPECT_EQ(contents(*volume_, open_with("their copy", equal)), equal);
+    EXPECT_GE(shared(), equal.size());
+
+    Bytes mixed = random_bytes(random_, 4 * run);
+    open_with("mixed", mixed);
+    const Bytes part(&mixed[3 * block_bytes], &mixed[4 * block_bytes]);
+    open_with("part", part);
+    const u64 before = shared();
+    open_with("copy of the part", part);
+    EXPECT_EQ(shared() - before, part.size());
+    volume_.close_and_check();
+}
+
+/// The index still names where the blocks of the file were before.
+TEST_P(Deduplicated, BlocksThatMoveWithinTheirFileAreFoundThere) {
+    const Bytes bytes = random_bytes(random_, 4 * run);
+    const Handle file = open_new("file");
+    put(*volume_, file, bytes.size(), bytes);
+    AttributeChange change;
+    change.which = AttributeChange::size;
+    change.new_size = 0;
+    ASSERT_TRUE(volume_->set_attributes({}, file, change));
+    put(*volume_, file, 0, bytes);
+    EXPECT_EQ(contents(*volume_, open_with("copy", bytes)), bytes);
+    EXPECT_EQ(shared(), bytes.size());
+    volume_.close_and_check();
+}
+
 TEST_P(Deduplicated, ShortRunsAreWrittenAndShortFilesShared) {
     const Bytes bytes = random_bytes(random_, run);
     open_with("first", bytes);
