@@ -11,6 +11,7 @@
 
 #include "fs/core/block_identity.hpp"
 #include "fs/core/search_keys.hpp"
+#include "fs/format/check_structure.hpp"
 
 namespace warren::core {
 
@@ -69,9 +70,7 @@ WARREN_HD Result<Pairs> root_pairs(Operation<Team>& op, const InodeRef& inode) {
     root.height = load(op.team, inode.at->height);
     const u8 kind = load(op.team, inode.at->area_kind);
     WARREN_TRY(op.confirm(inode.seen));
-    const bool sound = kind == static_cast<u8>(AreaKind::tree) && root.count <= root.max &&
-                       root.height <= tree_height_max && (root.count == 0 || root.height > 0);
-    if (!sound) return Errc::corrupt;
+    if (!format::can_be_root(kind, root.count, root.height)) return Errc::corrupt;
     return root;
 }
 

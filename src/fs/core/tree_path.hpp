@@ -15,7 +15,7 @@
 namespace warren::core {
 
 struct TreePath {
-    Pairs cut;  // the lowest array that keeps other pairs, or else the root
+    Pairs cut;  // the lowest array that keeps other pairs, or else the root; none in an empty tree
     u32 cut_index = 0;
     Seen chain[tree_height_max + 1];  // the blocks from below `cut` down to the leaf
     u32 chain_length = 0;

@@ -103,17 +103,16 @@ WARREN_HD bool wants_more(Operation<Team>& op, const DirectoryLeaf& left,
     });
 }
 
-/// Ends a step at `key` that has moved what comes first in `right` to the block of `descent`.
-/// `rest` is the lowest key that `right` keeps; if that is key_end, `right` is empty and is freed.
+/// Ends a step that has moved what comes first in `right` to the block of `descent`. If `right` is
+/// empty now, it is freed; otherwise `next` is its lowest key. The next step begins at `next`.
 template <class Team>
 WARREN_HD Packed end_pack(Operation<Team>& op, const InodeRef& directory, Descent& descent,
-                          const Neighbour& right, u64 key, u64 rest) {
-    const bool is_empty = rest == key_end;
+                          const Neighbour& right, bool is_empty, u64 next) {
     once(op.team, [&] {
         if (is_empty) {
             erase_pairs(directory, descent.above, right.index, right.index + 1);
         } else {
-            relaxed_store(descent.above.pairs[right.index].key, rest);
+            relaxed_store(descent.above.pairs[right.index].key, next);
         }
     });
     op.mark_dirty(descent.leaf_seen.place);
@@ -125,7 +124,7 @@ WARREN_HD Packed end_pack(Operation<Team>& op, const InodeRef& directory, Descen
         op.mark_dirty(right.seen.place);
     }
     op.end_apply();
-    return {is_empty ? key : rest, false};
+    return {next, false};
 }
 
 /// Fills the leaf that covers `key` from the next leaf below the same node.
@@ -153,7 +152,8 @@ WARREN_HD Result<Packed> pack_leaves(Operation<Team>& op, const InodeRef& direct
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
     const u64 rest = once(op.team, [&] { return move_lowest(right_leaf, left_leaf); });
-    return end_pack(op, directory, descent, right, key, rest);
+    const bool is_empty = rest == key_end;
+    return end_pack(op, directory, descent, right, is_empty, is_empty ? key : rest);
 }
 
 /// Descends to the node at `height` that covers `key`: `descent.leaf` is its block, `descent.above`
@@ -204,17 +204,18 @@ WARREN_HD Result<Packed> pack_nodes(Operation<Team>& op, const InodeRef& directo
     WARREN_TRY(op.will_write(right->seen));
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(pack_blocks_max)));
-    const u64 rest = once(op.team, [&] {
+    const bool is_empty = moved == right->count;
+    const u64 next = once(op.team, [&] {
         for (u32 i = 0; i < moved; ++i)
             copy_pair(left->pairs[left->count + i], right->pairs[i]);
         store_count(directory, *left, left->count + moved);
-        if (moved == right->count) return key_end;
+        if (is_empty) return key;
         const u64 first = relaxed_load(right->pairs[moved].key);
         erase_pairs(directory, *right, 0, moved);
         relaxed_store(right->pairs[0].key, first);
         return first;
     });
-    return end_pack(op, directory, descent, beside, key, rest);
+    return end_pack(op, directory, descent, beside, is_empty, next);
 }
 
 /// If the root has only one node below it and room for that node's pairs, moves them into the root

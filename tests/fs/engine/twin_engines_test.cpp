@@ -277,7 +277,7 @@ void run_long(Dedup dedup) {
         test_engine_name("commands").c_str(), with_replica.data(),
         static_cast<unsigned long long>(by_replica),
         static_cast<unsigned long long>(deduplicated / mib));
-    EXPECT_GT(by_replica, 0u);
+    EXPECT_TRUE(by_replica > 0 || operations < operations_each);
     EXPECT_GE(done, operations);
     EXPECT_EQ(deduplicated > 0, dedup == Dedup::on);
 }

@@ -46,6 +46,8 @@ Errc DirectoryRebuild::open(const RebuildShape& shape) {
                    "cudaFuncSetAttribute"));
     WARREN_TRY(fit_device(static_cast<u32>(shared_bytes)));
     WARREN_TRY(stream_.open());
+    WARREN_TRY(begin_.open());
+    WARREN_TRY(end_.open());
     WARREN_TRY(room_.open());
     WARREN_TRY(groups_.allocate(core::groups_max));
     WARREN_TRY(report_.allocate(1));
@@ -82,6 +84,11 @@ Errc DirectoryRebuild::fit_device(u32 shared_bytes) {
     return Errc::ok;
 }
 
+float DirectoryRebuild::kernel_ms() const {
+    const Result<float> taken = end_.milliseconds_since(begin_);
+    return taken ? *taken : 0;
+}
+
 Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& caller,
                            Handle directory, u64 tree_blocks, const RebuildWindows& windows) {
     if (caller.group_count > core::groups_max) return Errc::invalid;
@@ -95,11 +102,13 @@ Errc DirectoryRebuild::run(const core::Store& store, const core::Credentials& ca
     who.groups = groups_.data();
     void* arguments[] = {&device_store, &shared, &who, &directory};
     WARREN_TRY(stream_.copy(groups_.data(), caller.groups, u64{caller.group_count} * sizeof(u32)));
+    WARREN_TRY(begin_.record(stream_));
     const cudaError_t launched =
         cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(rebuild_directory), dim3(blocks),
                                     dim3(shape_.warps_per_block * WarpTeam::width), arguments,
                                     shape_.warps_per_block * sizeof(RebuildScratch), stream_.get());
     WARREN_TRY(gpu::check(launched, "rebuild_directory"));
+    WARREN_TRY(end_.record(stream_));
     return stream_.wait();
 }
 

@@ -49,6 +49,8 @@ class DirectoryRebuild {
 
     /// Whether all work on the device so far has succeeded.
     bool is_sound() const { return stream_.wait() == Errc::ok; }
+    /// How many milliseconds the last kernel took, by the device's clock.
+    float kernel_ms() const;
 
  private:
     Errc fit_device(u32 shared_bytes);
@@ -56,6 +58,8 @@ class DirectoryRebuild {
     MemoryShare share_;  // before the memory
     RebuildShape shape_;
     gpu::Stream stream_;
+    gpu::Event begin_;
+    gpu::Event end_;
     RebuildRoom<gpu::DeviceBuffer> room_;
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedBuffer<RebuildState> report_;

@@ -14,6 +14,8 @@ constexpr u32 threads_per_block = 256;
 __global__ void publish_kernel(core::Store store, u64 place, const format::Block* from) {
     __shared__ bool is_due;
     if (threadIdx.x == 0) {
+        // The host may have loaded the block for another kind. That does no harm: all blocks of a
+        // frame of inodes are resident, and those of others are written before they are used.
         const format::FrameKind kind = core::kind_of(store, place / format::frame_size);
         is_due = ops::begin_showing(store, place, kind);
     }
