@@ -47,21 +47,21 @@ class Twin {
         const bool has_replica = engine == with_replica;
         OpenOptions options{.workers = 2, .dedup = plan_.dedup};
         if (has_replica && is_on_gpu) options.device_memory_bytes = gib;
+        replica_ = nullptr;
+        const auto adjust = [&](VolumeImplementation& volume) {
+            if (!has_replica) return;
+            if (!is_on_gpu) host_replica_ = std::make_unique<HostReplicaOf>(volume);
+            replica_ = volume.replica();
+            if (replica_ != nullptr) replica_->use_only(Side::replica);
+        };
         Failure failure;
-        VolumeImplementation* inside = nullptr;
-        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_),
-                                 !has_replica ? engine
-                                 : is_on_gpu  ? "auto"
-                                              : "cpu",
-                                 options, failure, plan_.hash_mask,
-                                 [&](VolumeImplementation& volume) { inside = &volume; });
+        const std::string_view beside = is_on_gpu ? "auto" : "cpu";
+        volume_ = open_on_engine(std::make_unique<FaultDisk>(*disk_), has_replica ? beside : engine,
+                                 options, failure, plan_.hash_mask, adjust);
         EXPECT_TRUE(volume_) << failure.message;
         if (volume_ == nullptr) return false;
-        if (has_replica && !is_on_gpu) host_replica_ = std::make_unique<HostReplicaOf>(*inside);
-        replica_ = has_replica ? inside->replica() : nullptr;
-        EXPECT_EQ(replica_ != nullptr, has_replica) << inside->engine_note();
+        EXPECT_EQ(replica_ != nullptr, has_replica) << volume_->engine_note();
         if (has_replica == (replica_ == nullptr)) return false;
-        if (has_replica) replica_->use_only(Side::replica);
         if (driver_ != nullptr) driver_->set_volume(*volume_);
         return true;
     }
