@@ -5,7 +5,7 @@
 // Invariant: the memory grows only between two runs, and loses its contents then.
 #pragma once
 
-#include "base/places.hpp"
+#include "base/array_layout.hpp"
 #include "fs/bulk/rebuild/directory_rebuild_work.hpp"
 
 namespace warren::bulk {
@@ -35,7 +35,7 @@ struct RebuildRoom {
     /// How much memory such room takes.
     static u64 bytes_for(u64 blocks) {
         RebuildRef ref{};
-        Places count;
+        ArrayLayout count;
         lay_out(ref, blocks, count);
         return count.bytes();
     }
@@ -43,7 +43,7 @@ struct RebuildRoom {
     /// The reference for `workers` workers in the next window. They store their result in `report`.
     RebuildRef ref(u64 workers, const RebuildWindows& windows, RebuildState* report) const {
         RebuildRef ref{};
-        lay_out(ref, tree_blocks, Places(arrays.data()));
+        lay_out(ref, tree_blocks, ArrayLayout(arrays.data()));
         ref.state = state.data();
         ref.wanted = wanted.data();
         ref.report = report;

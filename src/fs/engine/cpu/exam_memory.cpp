@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/places.hpp"
+#include "base/array_layout.hpp"
 
 namespace warren {
 namespace {
@@ -26,7 +26,7 @@ Errc ExamMemory::open(const ExamTables& tables) {
     exam_.facts = tables.facts;
     exam_.inode_frames = tables.inode_frames;
     exam_.frames = static_cast<u32>(tables.frame_numbers.size());
-    Places count;
+    ArrayLayout count;
     lay_out(exam_, count);
     const u64 bytes = count.bytes();
     memory_ = ReservedRange(bytes);
@@ -34,7 +34,7 @@ Errc ExamMemory::open(const ExamTables& tables) {
     if (bytes >= huge_bytes_min) {
         static_cast<void>(::madvise(memory_.data(), bytes, MADV_HUGEPAGE));
     }
-    lay_out(exam_, Places(memory_.data()));
+    lay_out(exam_, ArrayLayout(memory_.data()));
     copy_table(exam_.frame_numbers, tables.frame_numbers);
     copy_table(exam_.slots, tables.slots);
     copy_table(exam_.kinds, tables.kinds);

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/array_layout.hpp"
 #include "base/crc32c_parts.hpp"
-#include "base/places.hpp"
 #include "base/processors.hpp"
 #include "base/stopwatch.hpp"
 #include "fs/bulk/quick_check/examine_run.hpp"
@@ -215,11 +215,11 @@ class DeviceExamination {
  private:
     Errc lay_out_memory() {
         const u64 loaded = exam_.frames * frame_size;
-        Places count;
+        ArrayLayout count;
         lay_out(exam_, count);
         WARREN_TRY(memory_.allocate(count.bytes()));
         WARREN_TRY(seen_.allocate(1));
-        lay_out(exam_, Places(memory_.data()));
+        lay_out(exam_, ArrayLayout(memory_.data()));
         return stream_.fill(memory_.data() + loaded, 0, count.bytes() - loaded);
     }
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/places.hpp"
+#include "base/array_layout.hpp"
 #include "fs/bulk/batch/batch_frames.hpp"
 #include "fs/bulk/batch/batch_run.hpp"
 #include "fs/engine/cuda/launch/grid_executor.cuh"
@@ -19,7 +19,7 @@ namespace {
 /// those that the caller has are copied.
 u64 lay_out_input(const ops::BatchShape& shape, std::byte* base, ops::BatchMemory& in,
                   u32*& groups) {
-    Places take(base);
+    ArrayLayout take(base);
     take(in.operands, shape.operands());
     if (shape.has_modes) take(in.modes, shape.items);
     if (shape.kind == ops::BatchKind::clone) take(in.sources, shape.items);
@@ -29,7 +29,7 @@ u64 lay_out_input(const ops::BatchShape& shape, std::byte* base, ops::BatchMemor
 }
 
 u64 lay_out_answers(const ops::BatchShape& shape, std::byte* base, ops::BatchMemory& out) {
-    Places take(base);
+    ArrayLayout take(base);
     take(out.codes, shape.items);
     if (shape.makes_inodes()) take(out.made, shape.items);
     if (shape.kind == ops::BatchKind::look_up) take(out.attributes, shape.items);
@@ -50,7 +50,7 @@ u64 answer_bytes(const ops::BatchShape& shape) {
 u64 array_bytes(const ops::BatchShape& shape) {
     ops::Batch batch;
     batch.shape = shape;
-    Places count;
+    ArrayLayout count;
     ops::batch::lay_out(batch, ops::batch::records_for(shape), count);
     return count.bytes();
 }
@@ -158,10 +158,10 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
 
 /// Lays out the arrays of the phases.
 Errc ItemBatch::lay_out(u64 records_max) {
-    Places count;
+    ArrayLayout count;
     ops::batch::lay_out(batch_, records_max, count);
     WARREN_TRY(room_.arrays.reserve(count.bytes()));
-    ops::batch::lay_out(batch_, records_max, Places(room_.arrays.data()));
+    ops::batch::lay_out(batch_, records_max, ArrayLayout(room_.arrays.data()));
     return Errc::ok;
 }
 

@@ -9,9 +9,9 @@
 namespace warren {
 
 /// Lays out arrays, or only computes how much memory they take if `base` is null.
-class Places {
+class ArrayLayout {
  public:
-    explicit Places(std::byte* base = nullptr) : base_(base) {}
+    explicit ArrayLayout(std::byte* base = nullptr) : base_(base) {}
 
     /// Sets `at` to memory for `count` values.
     template <class T>
