@@ -58,6 +58,8 @@ CUmemLocation location_of(int device) {
 
 ReservedRange::~ReservedRange() {
     if (address_ == 0) return;
+    // Unlike cudaFree(), cuMemUnmap() does not wait for kernels that use the memory.
+    static_cast<void>(check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"));
     const Driver& call = *driver();
     for (const Piece& piece : pieces_) {
         static_cast<void>(

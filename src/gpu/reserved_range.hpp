@@ -19,6 +19,8 @@ class ReservedRange {
     static constexpr u64 granularity = 2 * mib;
 
     ReservedRange() = default;
+    /// Waits for all kernels, because any of them may use the memory. Requires: the calling thread
+    /// uses the range's GPU.
     ~ReservedRange();
     ReservedRange(const ReservedRange&) = delete;
     ReservedRange& operator=(const ReservedRange&) = delete;

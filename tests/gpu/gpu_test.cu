@@ -147,6 +147,25 @@ TEST_F(Gpu, RangesHaveMemoryWhereTheyAreMapped) {
     }
 }
 
+/// Writes to the words for so many cycles.
+__global__ void write_on(u32* words, long long cycles) {
+    const long long begin = clock64();
+    do {
+        atomicAdd(&words[threadIdx.x], 1u);
+    } while (clock64() - begin < cycles);
+}
+
+TEST_F(Gpu, RangesStayUntilKernelsThatUseThemEnd) {
+    {
+        ReservedRange range;
+        ASSERT_EQ(range.reserve(2 * mib), Errc::ok) << last_failure().message;
+        ASSERT_EQ(range.map(0, 2 * mib), Errc::ok) << last_failure().message;
+        write_on<<<1, 32, 0, stream.get()>>>(reinterpret_cast<u32*>(range.data()), 100'000'000);
+        ASSERT_EQ(check(cudaGetLastError(), "write_on"), Errc::ok) << last_failure().message;
+    }
+    EXPECT_EQ(stream.wait(), Errc::ok) << last_failure().message;
+}
+
 TEST_F(Gpu, MemoryThatIsNotThereIsAnError) {
     DeviceBuffer<std::byte> buffer;
     EXPECT_EQ(buffer.allocate(64 * tib), Errc::no_memory);

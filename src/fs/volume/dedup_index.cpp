@@ -35,8 +35,7 @@ DedupIndex::Entry* DedupIndex::touch(const DedupDigest& digest) const {
     Entry* const group = group_of(digest);
     u64 zero = 0;
     // Changes nothing, but counts as a write.
-    device_atomic<u64>(group->words[0])
-        .compare_exchange_strong(zero, 0, std::memory_order_relaxed, std::memory_order_relaxed);
+    device_atomic<u64>(group->words[0]).compare_exchange_strong(zero, 0, hd::memory_order_relaxed);
     return group;
 }
 

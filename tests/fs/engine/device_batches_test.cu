@@ -345,26 +345,34 @@ TEST_F(DeviceRebuildTest, isDoneByTheCpuIfACallFails) {
     fail_each_call(20, pack_while_a_call_fails);
 }
 
+/// Packs a directory with a replica that may take so much memory.
+ReplicaStatistics pack_within(u64 bytes) {
+    SCOPED_TRACE(bytes);
+    VolumeWithGpu volume(64 * mib, bytes);
+    const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
+    const auto names = list_names(*volume, directory);
+    EXPECT_EQ(pack(*volume, directory), Errc::ok);
+    EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) + 1);
+    const ReplicaStatistics counts = volume.inside().replica()->statistics();
+    EXPECT_EQ(volume.warnings().empty(), counts.is_on);
+    volume.close_and_check();
+    return counts;
+}
+
 /// With little memory the copy of the metadata does not fit, with some more only the rebuild.
 TEST_F(DeviceRebuildTest, isLeftToTheCpuIfItFindsNoMemory) {
-    bool had_room_for_the_copy_alone = false;
-    for (u64 bytes = 8 * mib;; bytes += mib) {
-        SCOPED_TRACE(bytes);
-        ASSERT_LE(bytes, 64 * mib);
-        VolumeWithGpu volume(64 * mib, bytes);
-        ASSERT_NE(volume.inside().replica(), nullptr) << volume->engine_note();
-        const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
-        const auto names = list_names(*volume, directory);
-        EXPECT_EQ(pack(*volume, directory), Errc::ok);
-        EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) + 1);
-        const ReplicaStatistics counts = volume.inside().replica()->statistics();
-        EXPECT_EQ(volume.warnings().empty(), counts.is_on);
-        volume.close_and_check();
-        if (counts.left == 0) break;
-        EXPECT_EQ(counts.left, 1u);
-        had_room_for_the_copy_alone = had_room_for_the_copy_alone || counts.is_on;
+    constexpr u64 step = 64 * kib;  // much less than a rebuild takes
+    u64 too_little = 1 * mib;
+    u64 enough = 64 * mib;
+    EXPECT_FALSE(pack_within(too_little).is_on);
+    EXPECT_EQ(pack_within(enough).left, 0u);
+    while (enough - too_little > step) {
+        const u64 bytes = (too_little + enough) / 2;
+        (pack_within(bytes).is_on ? enough : too_little) = bytes;
     }
-    EXPECT_TRUE(had_room_for_the_copy_alone);
+    const ReplicaStatistics counts = pack_within(enough);
+    EXPECT_TRUE(counts.is_on);
+    EXPECT_EQ(counts.left, 1u);
 }
 
 }  // namespace
