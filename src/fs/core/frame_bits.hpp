@@ -15,6 +15,10 @@ WARREN_HD inline bool set_bit(u64* words, u64 index) {
     if ((word.load(hd::memory_order_relaxed) & bit) != 0) return false;
     return (word.fetch_or(bit, hd::memory_order_relaxed) & bit) == 0;
 }
+/// Sets `bits` of word `index`; returns those that were not set.
+WARREN_HD inline u64 set_bits(u64* words, u64 index, u64 bits) {
+    return bits & ~device_atomic<u64>(words[index]).fetch_or(bits, hd::memory_order_relaxed);
+}
 WARREN_HD inline bool clear_bit(u64* words, u64 index) {
     const u64 bit = u64{1} << index % 64;
     device_atomic<u64> word(words[index / 64]);
@@ -30,10 +34,15 @@ WARREN_HD inline bool test_bit(const u64* words, u64 index) {
     return (relaxed_load(words[index / 64]) >> index % 64 & 1) != 0;
 }
 
-/// Makes the filled block at `place` resident in a fully resident store.
+/// Makes the filled blocks of the bits `blocks` of word `word` resident in a fully resident store.
+WARREN_HD inline void make_word_resident(const Store& store, u64 word, u64 blocks) {
+    // Release: pairs with the acquire in is_resident().
+    device_atomic<u64>(store.resident[word]).fetch_or(blocks, hd::memory_order_release);
+}
+/// As above for the block at `place`.
 WARREN_HD inline void make_resident(const Store& store, u64 place) {
-    // Pairs with the acquire in is_resident().
-    release_bit(store.resident, place / format::block_size);
+    const u64 block = place / format::block_size;
+    make_word_resident(store, block / 64, u64{1} << block % 64);
 }
 /// Whether the block at `place` is resident in a fully resident store; then the caller also sees
 /// its contents.

@@ -263,6 +263,14 @@ class Operation {
         return true;
     }
 
+    /// Marks the blocks of the bits `blocks` of word `word` dirty, without telling a replica, which
+    /// has them as they are. By one lane.
+    WARREN_HD void mark_word_dirty(u64 word, u64 blocks) {
+        const u64 newly = set_bits(store.dirty, word, blocks);
+        if (newly == 0) return;
+        count_dirty(word * 64 * format::block_size, static_cast<u32>(hd::popcount(newly)));
+    }
+
     /// Takes a freed block out of the next commit, because its place may be reused for something
     /// else.
     WARREN_HD void clear_dirty(u64 place) {
@@ -302,9 +310,10 @@ class Operation {
         u64 version;
     };
 
-    WARREN_HD void count_dirty(u64 place) {
-        ++dirtied_;
-        device_atomic<u64>(store.state->dirty_blocks).fetch_add(1, hd::memory_order_relaxed);
+    /// Counts `blocks` newly dirty blocks of the frame at `place`.
+    WARREN_HD void count_dirty(u64 place, u32 blocks = 1) {
+        dirtied_ += blocks;
+        device_atomic<u64>(store.state->dirty_blocks).fetch_add(blocks, hd::memory_order_relaxed);
         set_bit(store.dirty_frames, place / format::frame_size);
     }
 

@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/out_of_memory.hpp"
-#include "base/workers.hpp"
+#include "base/phase.hpp"
 #include "fs/bulk/scan/scan_output.hpp"
 #include "fs/core/clear_inodes.hpp"
 #include "fs/core/frozen_stripes.hpp"
@@ -58,31 +57,6 @@ std::vector<u64> note_versions(const Store& store) {
         versions[stripe] = relaxed_load(store.versions[stripe]);
     return versions;
 }
-
-/// Work that threads share: none of them goes on before all of it is done. Any number of them may
-/// take part, even one.
-class Phase {
- public:
-    Phase(u64 count, u64 step) : counter_(count, step), left_(count) {}
-
-    /// Calls `work(i)` for a share of the numbers below the count; returns when the other threads
-    /// have ended theirs, and sees what they did.
-    template <class Work>
-    void run(const Work& work) {
-        static_assert(noexcept(work(u64{0})), "the others would wait forever");
-        for (u64 first = 0, last = 0; counter_.take(first, last);) {
-            for (u64 i = first; i < last; ++i)
-                work(i);
-            left_.fetch_sub(last - first, std::memory_order_release);
-        }
-        while (left_.load(std::memory_order_acquire) != 0)
-            std::this_thread::yield();
-    }
-
- private:
-    Counter counter_;
-    std::atomic<u64> left_;
-};
 
 class ListedTree {
  public:
@@ -217,7 +191,7 @@ class ListedTree {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
             end_shared_extents(op, row, w);
-            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
+            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w], true);
         }
         fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <functional>
 
+#include "base/phase.hpp"
+#include "fs/core/clear_inodes.hpp"
 #include "fs/core/frozen_stripes.hpp"
 #include "fs/core/permission.hpp"
 
@@ -18,7 +20,10 @@ namespace {
 
 using LoneOperation = core::Operation<ThreadTeam>;
 
-constexpr u64 blocks_at_once = 16;
+constexpr u64 blocks_at_once = 64;
+constexpr u64 threads_max = 256;  // at least as many as there may be: late ones find nothing to do
+constexpr u32 bitmap_parts = 4;   // of a bitmap, each of which a thread takes
+static_assert(core::bitmap_words % bitmap_parts == 0);
 
 const format::InodeBitmap& as_bitmap(const Block& block) {
     return reinterpret_cast<const format::InodeBitmap&>(block);
@@ -38,15 +43,6 @@ void Adoption::each_entry(u64 place, const Block& block, const Action& action) c
         (place - store_.frame_table_offset) / format::block_size * format::frames_per_table_block;
     for (u64 i = 0; i < format::frames_per_table_block && first + i < store_.frame_count; ++i)
         action(first + i, table.entries[i]);
-}
-
-bool Adoption::fits(const Replica::ForEach& for_each) const {
-    std::atomic<bool> fit{true};
-    for_parts(for_each, changes_.places.size(), blocks_at_once, [&](u64 i) {
-        if (!fits(changes_.places[i], changes_.blocks[i]))
-            fit.store(false, std::memory_order_relaxed);
-    });
-    return fit.load(std::memory_order_relaxed);
 }
 
 bool Adoption::fits(u64 place, const Block& block) const {
@@ -82,22 +78,87 @@ bool Adoption::fits(u64 place, const Block& block) const {
     return true;
 }
 
-void Adoption::apply(const Replica::ForEach& for_each) const {
+bool Adoption::apply(const Replica::ForEach& for_each) const {
     const u64 count = changes_.places.size();
-    if (count == 0) return;
-    for_parts(for_each, core::version_stripes, core::stripes_at_once,
-              [&](u64 stripe) { core::lock_frozen_stripe(store_, stripe); });
-    core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
-    // Before their blocks are copied, in which their generations have ended.
-    for_each(count, [&](u64 i) {
-        core::fence_release();  // as above
-        if (is_bitmap(changes_.places[i])) remove_inodes(changes_.places[i], changes_.blocks[i]);
-    });
-    for_parts(for_each, count, blocks_at_once, [&](u64 i) {
-        core::fence_release();  // as above
-        take_block(i);
-    });
-    for (u64 i = 0; i < count; ++i) {
+    if (count == 0) return true;
+    std::atomic<bool> fit{true};
+    Phase fitting(count, blocks_at_once);
+    Phase locking(core::version_stripes, core::stripes_at_once);
+    Phase removing(count * bitmap_parts, blocks_at_once);
+    Phase taking(count, blocks_at_once);
+    Phase ending(1, 1);
+    Phase unlocking(core::version_stripes, core::stripes_at_once);
+    const auto take_part = [&](u64) {
+        fitting.run([&](u64 i) noexcept {
+            if (!fits(changes_.places[i], changes_.blocks[i]))
+                fit.store(false, std::memory_order_relaxed);
+        });
+        if (!fit.load(std::memory_order_relaxed)) return;
+        locking.run([&](u64 stripe) noexcept { core::lock_frozen_stripe(store_, stripe); });
+        core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
+        // Before their blocks are copied, in which their generations have ended. The parts of a
+        // bitmap are far from each other, for different threads.
+        removing.run([&](u64 i) noexcept {
+            const u64 place = changes_.places[i % count];
+            if (!is_bitmap(place)) return;
+            remove_inodes(place, changes_.blocks[i % count], static_cast<u32>(i / count));
+        });
+        taking.run_ranges([&](u64 first, u64 last) noexcept { take_blocks(first, last); });
+        ending.run([&](u64) noexcept { take_the_rest(); });
+        unlocking.run([&](u64 stripe) noexcept { core::unlock_frozen_stripe(store_, stripe); });
+    };
+    for_each(threads_max, std::ref(take_part));
+    if (!fit.load(std::memory_order_relaxed)) return false;
+    core::check_step_credits(*store_.state);
+    return true;
+}
+
+/// Removes the inodes that the run has removed, those of a part of the bitmap. The run has held the
+/// numbers of those with references.
+void Adoption::remove_inodes(u64 place, const Block& block, u32 part) const {
+    const u64 frame = place / format::frame_size;
+    const auto& bitmap = core::block_at<format::InodeBitmap>(store_, place);
+    const format::InodeBitmap& there = as_bitmap(block);
+    constexpr u32 words = core::bitmap_words / bitmap_parts;
+    bool has_removed = false;
+    for (u32 w = part * words; w < (part + 1) * words; ++w) {
+        const u64 removed = bits_of(relaxed_load(bitmap.used[w]), there.used[w]).freed;
+        if (removed == 0) continue;
+        has_removed = true;
+        // Whole lines would differ from those of the image.
+        core::clear_inodes_alone(store_, frame, w, removed, there.held[w] & removed, false);
+        for (u64 slot = 0; slot < 64; slot += format::inodes_per_block)
+            unmark(place + (u64{w} * 64 + slot) * format::inode_size);
+    }
+    if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
+}
+
+/// Takes over blocks, except where only some of their words are taken, and marks them dirty: those
+/// of a word of the bitmaps, which follow each other, at once, so that threads seldom change the
+/// same cache line.
+void Adoption::take_blocks(u64 begin, u64 end) const {
+    const auto block_of = [&](u64 i) { return changes_.places[i] / format::block_size; };
+    for (u64 i = begin; i < end;) {
+        const u64 word = block_of(i) / 64;
+        u64 dirty = 0;
+        u64 filled = 0;
+        for (; i < end && block_of(i) / 64 == word; ++i) {
+            const u64 place = changes_.places[i];
+            const u64 bit = u64{1} << block_of(i) % 64;
+            dirty |= bit;
+            if (is_table(place) || is_bitmap(place)) continue;
+            auto& target = core::block_at<Block>(store_, place);
+            ops::CopyWords()(ThreadTeam{}, changes_.blocks[i], target);
+            filled |= bit;
+        }
+        if (filled != 0) core::make_word_resident(store_, word, filled);
+        LoneOperation(ThreadTeam{}, store_).mark_word_dirty(word, dirty);
+    }
+}
+
+/// Takes over the words of bitmaps and of the frame table, and the counters.
+void Adoption::take_the_rest() const {
+    for (u64 i = 0; i < changes_.places.size(); ++i) {
         const u64 place = changes_.places[i];
         if (is_bitmap(place)) take_bitmap(place, changes_.blocks[i]);
         if (is_table(place)) {
@@ -107,43 +168,6 @@ void Adoption::apply(const Replica::ForEach& for_each) const {
         }
     }
     take_counters();
-    unmark();
-    for_parts(for_each, core::version_stripes, core::stripes_at_once,
-              [&](u64 stripe) { core::unlock_frozen_stripe(store_, stripe); });
-    core::check_step_credits(*store_.state);
-}
-
-/// Removes the inodes that the run has removed. It has held the numbers of those with references.
-void Adoption::remove_inodes(u64 place, const Block& block) const {
-    const u64 frame = place / format::frame_size;
-    auto& bitmap = core::block_at<format::InodeBitmap>(store_, place);
-    bool has_removed = false;
-    for (u32 w = 0; w < core::bitmap_words; ++w) {
-        u64 left = bits_of(relaxed_load(bitmap.used[w]), as_bitmap(block).used[w]).freed;
-        has_removed = has_removed || left != 0;
-        for (; left != 0; left &= left - 1) {
-            const auto slot = static_cast<u64>(hd::countr_zero(left));
-            const core::InodeRef inode =
-                core::inode_at(store_, frame * format::inodes_per_frame + w * 64 + slot);
-            const bool is_held = (as_bitmap(block).held[w] >> slot & 1) != 0;
-            core::clear_inode_alone(store_, inode, relaxed_load(inode.at->generation), bitmap,
-                                    is_held);
-            // The image has the same.
-            core::clear_bit(store_.changed, inode.block_place() / format::block_size);
-        }
-    }
-    if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
-}
-
-/// Takes over a block, unless only some of its words are taken, and marks it dirty.
-void Adoption::take_block(u64 index) const {
-    const u64 place = changes_.places[index];
-    if (!is_table(place) && !is_bitmap(place)) {
-        auto& target = core::block_at<Block>(store_, place);
-        ops::CopyWords()(ThreadTeam{}, changes_.blocks[index], target);
-        core::make_resident(store_, place);
-    }
-    LoneOperation(ThreadTeam{}, store_).mark_dirty(place);
 }
 
 void Adoption::take_bitmap(u64 place, const Block& block) const {
@@ -183,13 +207,14 @@ void Adoption::take_counters() const {
     relaxed_store(state.blocks_used, there.blocks_used);
     relaxed_store(state.inodes_used, there.inodes_used);
     relaxed_store(state.generation, there.generation);
-    if (there.rights_changes != 0) core::note_rights_change(store_, changes_.places[0]);
+    if (there.rights_changes == 0) return;
+    core::note_rights_change(store_, changes_.places[0]);
+    unmark(changes_.places[0]);
 }
 
-/// The image has these changes already.
-void Adoption::unmark() const {
-    for (const u64 place : changes_.places)
-        core::clear_bit(store_.changed, place / format::block_size);
+/// The image has the change of the block at `place` already.
+void Adoption::unmark(u64 place) const {
+    core::clear_bit(store_.changed, place / format::block_size);
 }
 
 }  // namespace warren

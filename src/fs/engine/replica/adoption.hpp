@@ -23,11 +23,9 @@ class Adoption {
     Adoption(const core::Store& store, const TakenRoom& room, const ImageChanges& changes)
         : store_(store), room_(room), changes_(changes) {}
 
-    /// Whether the changes can be those of such a run. If not, the image is damaged. `for_each`
-    /// divides the work among threads, here and below.
-    bool fits(const Replica::ForEach& for_each) const;
-    /// Requires: fits().
-    void apply(const Replica::ForEach& for_each) const;
+    /// False, and nothing has changed, if the changes cannot be those of such a run: the image is
+    /// damaged. `for_each` divides the work among threads.
+    bool apply(const Replica::ForEach& for_each) const;
 
  private:
     struct Bits {
@@ -44,12 +42,13 @@ class Adoption {
     template <class Action>
     void each_entry(u64 place, const format::Block& block, const Action& action) const;
 
-    void remove_inodes(u64 place, const format::Block& block) const;
-    void take_block(u64 index) const;
+    void remove_inodes(u64 place, const format::Block& block, u32 part) const;
+    void take_blocks(u64 begin, u64 end) const;
+    void take_the_rest() const;
     void take_bitmap(u64 place, const format::Block& block) const;
     void take_entry(u64 frame, const format::FrameEntry& entry) const;
     void take_counters() const;
-    void unmark() const;
+    void unmark(u64 place) const;
 
     const core::Store& store_;
     const TakenRoom& room_;

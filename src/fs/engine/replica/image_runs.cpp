@@ -49,10 +49,7 @@ Errc ImageRuns::run_on(ReplicaMemory& memory, const TakenRoom& room, const Body&
     if (status != Errc::ok) return Errc::ok;
     ImageChanges changes;
     WARREN_TRY(memory.fetch_changes(changes));
-    const Adoption adoption(store_, room, changes);
-    if (!adoption.fits(for_each_)) return Errc::corrupt;
-    adoption.apply(for_each_);
-    return Errc::ok;
+    return Adoption(store_, room, changes).apply(for_each_) ? Errc::ok : Errc::corrupt;
 }
 
 }  // namespace warren
