@@ -41,6 +41,8 @@ CUDA_ONLY = [
 VOLATILE = re.compile(r"(?<!asm )(?<!__asm__ )\bvolatile\b")
 RAW_ATOMIC = re.compile(
     r"\batomic(Add|Sub|Exch|Min|Max|Inc|Dec|CAS|And|Or|Xor)(_block|_system)?\s*\(")
+# Compiles in a build without CUDA, where both orders are the same type.
+HOST_ORDER = re.compile(r"\bdevice_atomic<[^;{}]*?\bstd::memory_order")
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 COMMENT_OR_LITERAL = re.compile(
     r"//[^\n]*|/\*.*?\*/|R\"(\w*)\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])+'",
@@ -93,6 +95,7 @@ class Checker:
             self.check_purpose(name, lines)
             self.check_includes(name, lines)
             self.check_words(name, code.splitlines())
+            self.check_orders(name, code)
             self.check_functions(name, code)
             self.check_own_namespace(path, name, code)
 
@@ -181,6 +184,11 @@ class Checker:
                 self.report(name, number, "volatile orders nothing: use an atomic")
             if RAW_ATOMIC.search(line):
                 self.report(name, number, "a raw atomic: use device_atomic or system_atomic")
+
+    def check_orders(self, name, code):
+        for match in HOST_ORDER.finditer(code):
+            number = code.count("\n", 0, match.end()) + 1
+            self.report(name, number, "the order of a device_atomic is hd::memory_order")
 
     def check_functions(self, name, code):
         code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/host_device.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -151,7 +152,7 @@ TEST_F(Gpu, RangesHaveMemoryWhereTheyAreMapped) {
 __global__ void write_on(u32* words, long long cycles) {
     const long long begin = clock64();
     do {
-        atomicAdd(&words[threadIdx.x], 1u);
+        device_atomic<u32>(words[threadIdx.x]).fetch_add(1, hd::memory_order_relaxed);
     } while (clock64() - begin < cycles);
 }
 
