@@ -156,13 +156,14 @@ class HostReader final : public ImageReader {
             return fails_at_last;
         });
     }
-    ImageBatch& batch() override { return batches; }
+    ImageBatch& batch(u32 number) override { return number == 0 ? batches : other_batches; }
     ImageRebuild& rebuild() override { return rebuilds; }
     std::string name() const override { return "the host's memory"; }
     std::string failure() const override { return "a test wants it"; }
     void drop_idle() override { drops.fetch_add(1, std::memory_order_relaxed); }
 
     HostImageBatch batches;
+    HostImageBatch other_batches;  // packed while the first runs
     HostImageRebuild rebuilds;
     std::function<void()> at_open;
     std::atomic<u64> opened{0};

@@ -66,6 +66,11 @@ class ItemBatches {
     /// reason means that nothing has changed; on another error, run the items as single commands.
     virtual Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) = 0;
     virtual void close_batch() = 0;
+
+    /// Has the next run call `work` once on another thread while the caller's waits. `work` may
+    /// open a second batch: run_batch() and close_batch() are for the one that was opened first,
+    /// send_batch() is for the last. It throws nothing. False if the engine does not do this.
+    virtual bool call_beside(std::function<void()> /*work*/) { return false; }
 };
 
 }  // namespace warren

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -87,86 +89,151 @@ void answer_some(const Request<Item, Answer>& request, const std::vector<u64>& s
         request.answers[some[i]] = answers[i];
 }
 
-/// Opens a batch of this shape, whose names `packer` has measured, and runs it. `pack(memory, i,
-/// word)` writes item i; `answer(memory, i)` returns its result on success. `hold`: see
-/// run_windows().
-template <class Item, class Answer, class Pack, class AnswerOf, class Hold>
-Progress run_measured(ItemBatches& batches, const Request<Item, Answer>& request,
-                      BatchPacker& packer, ops::BatchShape shape, const ops::BatchHeader& header,
-                      const Pack& pack, const AnswerOf& answer, const Hold& hold) {
-    shape.items = request.items.size();
-    shape.call_items = std::min(request.call_items, ops::batch_items_max);
-    const Result<ops::BatchMemory> opened = batches.open_batch(shape);
-    if (!opened) return {0, shape.items};
-    const OnExit close([&] { batches.close_batch(); });
-    const ops::BatchMemory& memory = *opened;
-    packer.pack([&](u64 i, u64& word) { pack(memory, i, word); },
-                [&](const ops::BatchPart& part) { batches.send_batch(part); });
-    const auto finish = [&](u64 begin, u64 end) {
-        packer.for_each_chunk([&](u64, u64 first, u64 last) {
+/// A batch that is open and packed. It is closed when this ends.
+class PackedBatch {
+ public:
+    virtual ~PackedBatch() = default;
+    virtual Progress run() = 0;
+};
+
+/// `answer(memory, i)` returns the result of item i on success. `hold`: see run_windows().
+template <class Item, class Answer, class AnswerOf, class Hold>
+class PackedItems final : public PackedBatch {
+ public:
+    PackedItems(ItemBatches& batches, const Request<Item, Answer>& request, BatchPacker packer,
+                const ops::BatchHeader& header, AnswerOf answer, Hold hold)
+        : batches_(batches),
+          request_(request),
+          packer_(std::move(packer)),
+          header_(header),
+          answer_(std::move(answer)),
+          hold_(std::move(hold)) {}
+    ~PackedItems() override {
+        if (is_open_) batches_.close_batch();
+    }
+
+    /// Opens a batch and packs it: `pack(memory, i, word)` writes item i. Once.
+    template <class Pack>
+    Errc open(const ops::BatchShape& shape, const Pack& pack) {
+        WARREN_LET(memory, batches_.open_batch(shape));
+        memory_ = *memory;
+        is_open_ = true;
+        packer_.pack([&](u64 i, u64& word) { pack(memory_, i, word); },
+                     [&](const ops::BatchPart& part) { batches_.send_batch(part); });
+        return Errc::ok;
+    }
+
+    Progress run() override {
+        const auto finish = [this](u64 begin, u64 end) { finish_window(begin, end); };
+        return run_windows(request_.volume, batches_, header_, request_.items.size(), finish,
+                           hold_);
+    }
+
+ private:
+    void finish_window(u64 begin, u64 end) {
+        std::atomic<bool> has_left{false};
+        packer_.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                const Errc code = memory.codes[i];
+                const Errc code = memory_.codes[i];
                 if (code == Errc::ok) {
-                    request.answers[i] = answer(memory, i);
+                    request_.answers[i] = answer_(memory_, i);
+                } else if (code == Errc::retry) {
+                    has_left.store(true, std::memory_order_relaxed);
+                    request_.answers[i] = Errc::no_memory;  // in case the command runs out of it
                 } else {
-                    // The command for this item may run out of memory.
-                    request.answers[i] = code == Errc::retry ? Errc::no_memory : code;
+                    request_.answers[i] = code;
                 }
             }
         });
-        request.answered += end - begin;
+        request_.answered += end - begin;
+        if (!has_left.load(std::memory_order_relaxed)) return;
         std::vector<u64> left;
         for (u64 i = begin; i < end; ++i) {
-            if (memory.codes[i] == Errc::retry) left.push_back(i);
+            if (memory_.codes[i] == Errc::retry) left.push_back(i);
         }
-        answer_some(request, left, request.by_commands);
-    };
-    return run_windows(request.volume, batches, header, shape.items, finish, hold);
+        answer_some(request_, left, request_.by_commands);
+    }
+
+    ItemBatches& batches_;
+    const Request<Item, Answer> request_;
+    BatchPacker packer_;
+    const ops::BatchHeader header_;
+    ops::BatchMemory memory_;
+    bool is_open_ = false;
+    const AnswerOf answer_;
+    const Hold hold_;
+};
+
+/// Opens a batch of this shape, whose names `packer` has measured, and packs it; null if it cannot
+/// be opened. For `pack`, `answer` and `hold` see PackedItems, which keeps the last two.
+template <class Item, class Answer, class Pack, class AnswerOf, class Hold>
+std::unique_ptr<PackedBatch> pack_measured(ItemBatches& batches,
+                                           const Request<Item, Answer>& request, BatchPacker packer,
+                                           ops::BatchShape shape, const ops::BatchHeader& header,
+                                           const Pack& pack, const AnswerOf& answer,
+                                           const Hold& hold) {
+    shape.items = request.items.size();
+    shape.call_items = std::min(request.call_items, ops::batch_items_max);
+    auto packed = std::make_unique<PackedItems<Item, Answer, AnswerOf, Hold>>(
+        batches, request, std::move(packer), header, answer, hold);
+    if (packed->open(shape, pack) != Errc::ok) return nullptr;
+    return packed;
 }
 
-/// As run_measured(); `words(i)` returns the number of words for the names of item i.
+/// As pack_measured(); `words(i)` returns the number of words for the names of item i.
 template <class Item, class Answer, class Words, class Pack, class AnswerOf, class Hold = NoLocks>
-Progress run_batch(ItemBatches& batches, const Request<Item, Answer>& request, ops::BatchKind kind,
-                   const ops::BatchHeader& header, const Words& words, const Pack& pack,
-                   const AnswerOf& answer, const Hold& hold = {}) {
+std::unique_ptr<PackedBatch> pack_batch(ItemBatches& batches, const Request<Item, Answer>& request,
+                                        ops::BatchKind kind, const ops::BatchHeader& header,
+                                        const Words& words, const Pack& pack,
+                                        const AnswerOf& answer, const Hold& hold = {}) {
     BatchPacker packer(request.volume.thread_pool(), request.items.size());
     const ops::BatchShape shape{.kind = kind, .name_words = packer.measure(words)};
-    return run_measured(batches, request, packer, shape, header, pack, answer, hold);
+    return pack_measured(batches, request, std::move(packer), shape, header, pack, answer, hold);
 }
 
 /// Runs the first items by batches of at most `part` items, until fewer than `items_min` are left
-/// or batches cannot continue; makes `part` smaller if one run cannot handle as many. Returns how
-/// many are done.
-template <class Item, class Answer, class ByBatch>
-u64 run_batches(ItemBatches& batches, const Request<Item, Answer>& request, const ByBatch& by_batch,
-                u64 items_min, u64& part) {
+/// or batches cannot continue; makes `part` smaller if one run cannot handle as many. While a batch
+/// runs the next one is packed, where the engine does that. `pack_part(batches, part)` returns the
+/// packed batch, or null. Returns how many are done.
+template <class Item, class Answer, class PackPart>
+u64 run_batches(ItemBatches& batches, const Request<Item, Answer>& request,
+                const PackPart& pack_part, u64 items_min, u64& part) {
     const u64 items = request.items.size();
     u64 done = 0;
+    std::unique_ptr<PackedBatch> next;
     while (items - done >= items_min) {
         const u64 count = std::min(part, items - done);
-        const Progress progress = by_batch(batches, request.part(done, count));
+        std::unique_ptr<PackedBatch> packed = std::move(next);
+        if (packed == nullptr) packed = pack_part(batches, request.part(done, count));
+        if (packed == nullptr) break;
+        const u64 end = done + count;
+        const auto pack_next = [&, end] {
+            const Request after = request.part(end, std::min(part, items - end));
+            static_cast<void>(or_no_memory([&] { next = pack_part(batches, after); }));
+        };
+        if (items - end >= items_min) static_cast<void>(batches.call_beside(pack_next));
+        const Progress progress = packed->run();
+        packed.reset();
         done += progress.done;
         if (progress.done == count) continue;
+        next.reset();
         if (progress.span >= count || progress.span < items_min) break;
         part = progress.span;
     }
     return done;
 }
 
-/// Nothing else is applied while the replica runs a batch.
-inline constexpr u64 replica_items_max = 131'072;
-
 /// Runs all items on the side that is predicted to be faster: the replica or the CPU.
-template <class Item, class Answer, class ByBatch>
-void on_either_side(const Request<Item, Answer>& request, QueryKind kind, const ByBatch& by_batch,
+template <class Item, class Answer, class PackPart>
+void on_either_side(const Request<Item, Answer>& request, QueryKind kind, const PackPart& pack_part,
                     u64 part) {
     const u64 before = request.answered;
-    part = std::min(part, replica_items_max);
+    part = std::min(part, request.volume.replica()->window_items());
     const u64 items_min = request.volume.replica()->changes_min();
     const auto by_batches = [&](ItemBatches& batches) {
         // If memory runs out, the items that have a result are counted.
         static_cast<void>(
-            or_no_memory([&] { run_batches(batches, request, by_batch, items_min, part); }));
+            or_no_memory([&] { run_batches(batches, request, pack_part, items_min, part); }));
     };
     const auto by_cpu = [&] {
         const u64 done = request.answered - before;
@@ -177,18 +244,18 @@ void on_either_side(const Request<Item, Answer>& request, QueryKind kind, const 
 
 /// Runs all items: by batches as large as possible, and by commands where batches cannot continue.
 /// An engine may have none: one with its own memory, if a buffer limits that.
-/// `by_batch(batches, part)` returns its progress with a part of at most `part` items.
-template <class Item, class Answer, class ByBatch>
-void in_parts(const Request<Item, Answer>& request, QueryKind kind, const ByBatch& by_batch,
+/// `pack_part`: see run_batches(); parts have at most `part` items.
+template <class Item, class Answer, class PackPart>
+void in_parts(const Request<Item, Answer>& request, QueryKind kind, const PackPart& pack_part,
               u64 part = ops::batch_items_max) {
     ItemBatches* const batches = request.volume.engine().batches();
     if (may_ask_replica(request.volume, request.items.size())) {
-        return on_either_side(request, kind, by_batch, part);
+        return on_either_side(request, kind, pack_part, part);
     }
     const u64 items = request.items.size();
     for (u64 begin = 0; begin < items;) {
         if (batches != nullptr) {
-            begin += run_batches(*batches, request.part(begin, items - begin), by_batch,
+            begin += run_batches(*batches, request.part(begin, items - begin), pack_part,
                                  batch_items_min, part);
         }
         if (begin == items) return;

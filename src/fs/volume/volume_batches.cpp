@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ bool is_plain(const CreateOptions& one, const CreateOptions& first) {
            !format::is_symlink(one.mode);
 }
 
-Progress create_batch(ItemBatches& batches, const Creations& request) {
+std::unique_ptr<PackedBatch> pack_creations(ItemBatches& batches, const Creations& request) {
     const std::span<const Creation> creations = request.items;
     BatchPacker packer(request.volume.thread_pool(), creations.size());
     const CreateOptions& options = creations[0].options;
@@ -49,7 +50,7 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
         if (one.options.mode != options.mode) note(has_modes);
         return words_of(one.name);
     });
-    if (has_others.load(std::memory_order_relaxed)) return {0, creations.size()};
+    if (has_others.load(std::memory_order_relaxed)) return nullptr;
     shape.has_modes = has_modes.load(std::memory_order_relaxed);
     ops::BatchHeader header = header_of(request.caller);
     header.mode = options.mode;
@@ -59,13 +60,14 @@ Progress create_batch(ItemBatches& batches, const Creations& request) {
         memory.operands[i] = pack_operand(memory.names, one.directory, one.name, word);
         if (shape.has_modes) memory.modes[i] = static_cast<u16>(one.options.mode);
     };
-    const auto answer = [&](const ops::BatchMemory& memory, u64 i) {
+    const auto answer = [creations, header](const ops::BatchMemory& memory, u64 i) {
         return ops::made_attributes(memory.made[i], header, creations[i].directory.inode);
     };
-    return run_measured(batches, request, packer, shape, header, pack, answer, NoLocks());
+    return pack_measured(batches, request, std::move(packer), shape, header, pack, answer,
+                         NoLocks());
 }
 
-Progress move_batch(ItemBatches& batches, const Moves& request) {
+std::unique_ptr<PackedBatch> pack_moves(ItemBatches& batches, const Moves& request) {
     const std::span<const Move> moves = request.items;
     const auto second_name = [&](u64 i) {
         return moves[i].name == moves[i].new_name ? std::string_view() : moves[i].new_name;
@@ -80,30 +82,30 @@ Progress move_batch(ItemBatches& batches, const Moves& request) {
         operands[1].name = operands[0].name;
         operands[1].where |= u64{length_of(one.name)} << 48;
     };
-    return run_batch(batches, request, ops::BatchKind::move, header_of(request.caller), words, pack,
-                     [](const ops::BatchMemory&, u64) { return Errc::ok; });
+    return pack_batch(batches, request, ops::BatchKind::move, header_of(request.caller), words,
+                      pack, [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-/// Runs a batch of items with one name each. `answer`: see run_batch().
+/// Packs a batch of items with one name each. `answer`: see PackedItems.
 template <class Item, class Answer, class AnswerOf>
-Progress named_batch(ItemBatches& batches, const Request<Item, Answer>& request,
-                     ops::BatchKind kind, const AnswerOf& answer) {
+std::unique_ptr<PackedBatch> pack_named(ItemBatches& batches, const Request<Item, Answer>& request,
+                                        ops::BatchKind kind, const AnswerOf& answer) {
     const std::span<const Item> items = request.items;
     const auto words = [&](u64 i) { return words_of(items[i].name); };
     const auto pack = [&](const ops::BatchMemory& memory, u64 i, u64& word) {
         memory.operands[i] = pack_operand(memory.names, items[i].directory, items[i].name, word);
     };
-    return run_batch(batches, request, kind, header_of(request.caller), words, pack, answer);
+    return pack_batch(batches, request, kind, header_of(request.caller), words, pack, answer);
 }
 
-Progress remove_batch(ItemBatches& batches, const Unlinks& request) {
-    return named_batch(batches, request, ops::BatchKind::remove,
-                       [](const ops::BatchMemory&, u64) { return Errc::ok; });
+std::unique_ptr<PackedBatch> pack_removals(ItemBatches& batches, const Unlinks& request) {
+    return pack_named(batches, request, ops::BatchKind::remove,
+                      [](const ops::BatchMemory&, u64) { return Errc::ok; });
 }
 
-Progress look_up_batch(ItemBatches& batches, const Lookups& request) {
-    return named_batch(batches, request, ops::BatchKind::look_up,
-                       [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
+std::unique_ptr<PackedBatch> pack_lookups(ItemBatches& batches, const Lookups& request) {
+    return pack_named(batches, request, ops::BatchKind::look_up,
+                      [](const ops::BatchMemory& memory, u64 i) { return memory.attributes[i]; });
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -119,7 +121,8 @@ template <class Answer>
 using Clones = Request<const CloneEntry*, Answer>;
 
 template <class Answer>
-Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 now) {
+std::unique_ptr<PackedBatch> pack_clones(ItemBatches& batches, const Clones<Answer>& request,
+                                         i64 now) {
     const std::span<const CloneEntry* const> entries = request.items;
     ops::BatchHeader header = header_of(request.caller);
     header.now = now;
@@ -135,14 +138,14 @@ Progress clone_batch(ItemBatches& batches, const Clones<Answer>& request, i64 no
         else
             return Handle{memory.made[i].inode, memory.made[i].generation};
     };
-    const auto hold = [&](u64 begin, u64 end) {
+    const auto hold = [&volume = request.volume, entries](u64 begin, u64 end) {
         auto locks =
-            lock_data<std::unique_lock>(request.volume, entries.subspan(begin, end - begin),
+            lock_data<std::unique_lock>(volume, entries.subspan(begin, end - begin),
                                         [](const CloneEntry* entry) { return entry->inode; });
-        request.volume.note_shared_data();
+        volume.note_shared_data();
         return locks;
     };
-    return run_batch(batches, request, ops::BatchKind::clone, header, words, pack, answer, hold);
+    return pack_batch(batches, request, ops::BatchKind::clone, header, words, pack, answer, hold);
 }
 
 template <class Answer>
@@ -156,7 +159,7 @@ void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
     in_parts(
         Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
         [&](ItemBatches& batches, const Clones<Answer>& part) {
-            return clone_batch(batches, part, now);
+            return pack_clones(batches, part, now);
         },
         clones_at_once);
 }
@@ -188,14 +191,14 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
 void look_up_part(const Lookups& request) {
     std::vector<u64> left;
     if (request.items.size() < streamed_items_min || !look_up_by_stream(request, left)) {
-        return in_parts(request, QueryKind::look_up, look_up_batch);
+        return in_parts(request, QueryKind::look_up, pack_lookups);
     }
     const auto by_batches = [&](std::span<const Lookup> items,
                                 std::span<Result<Attributes>> answers) {
         u64 answered = 0;  // not used: the other items have their results
         in_parts(
             Lookups{request.volume, request.caller, items, answers, request.by_commands, answered},
-            QueryKind::look_up, look_up_batch);
+            QueryKind::look_up, pack_lookups);
     };
     if (or_no_memory([&] { answer_some(request, left, by_batches); }) != Errc::ok) {
         for (const u64 i : left)
@@ -207,18 +210,18 @@ void look_up_part(const Lookups& request) {
 }  // namespace
 
 void run_in_batches(const Creations& all) {
-    in_parts(all, QueryKind::create_items, create_batch);
+    in_parts(all, QueryKind::create_items, pack_creations);
 }
 
 void run_in_batches(const Moves& all) {
-    in_parts(all, QueryKind::move_items, move_batch);
+    in_parts(all, QueryKind::move_items, pack_moves);
 }
 
 void run_in_batches(const Unlinks& all) {
     for_each_kind(all.items, [&](u64 begin, u64 count) {
         const Unlinks alike = all.part(begin, count);
         if (all.items[begin].is_directory) return alike.give();
-        in_parts(alike, QueryKind::remove_items, remove_batch);
+        in_parts(alike, QueryKind::remove_items, pack_removals);
     });
 }
 

@@ -41,12 +41,13 @@ class ChangingReader final : public ImageReader {
     Errc look_up(const core::Credentials&, const WithImage&, const UseStream&) override {
         return Errc::not_supported;
     }
-    ImageBatch& batch() override { return batches; }
+    ImageBatch& batch(u32 number) override { return number == 0 ? batches : other_batches; }
     ImageRebuild& rebuild() override { return rebuilds; }
     std::string name() const override { return "a GPU"; }
     std::string failure() const override { return gpu::last_failure().message; }
     void drop_idle() override {
         batches.drop_idle();
+        other_batches.drop_idle();
         rebuilds.drop_idle();
     }
 
@@ -56,6 +57,7 @@ class ChangingReader final : public ImageReader {
 
  public:
     CountedBatch batches{budget_, device_};
+    CountedBatch other_batches{budget_, device_};  // packed while the first runs
     cuda_engine::DeviceRebuild rebuilds{budget_, device_};
 };
 
@@ -103,7 +105,7 @@ TEST_F(DeviceBatchesTest, doWhatTheirItemsDoOneByOne) {
 }
 
 TEST_F(DeviceBatchesTest, doSoWithManyItems) {
-    expect_equal_twins<Many>(512 * mib, 20, 100'000, 20'000, 4);
+    expect_equal_twins<ReplicatedMany<DeviceReplicaOf, 4096>>(512 * mib, 20, 100'000, 20'000, 4);
 }
 
 TEST_F(DeviceBatchesTest, doSoWhenHashesCollide) {

@@ -187,11 +187,12 @@ TEST(ReplicaBatches, AfterRandomOperationsEqualTheModel) {
 }
 
 /// Whatever fails on the replica: the CPU does it, once.
-TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFails) {
+void leave_failing_runs_to_the_cpu(u64 window) {
     for (const FailingRun& one : failing_runs()) {
         for (const bool is_first : {true, false}) {
             SCOPED_TRACE(testing::Message() << one << ' ' << is_first);
             ListingVolume volume;
+            volume.replica.queries->use_windows_of(window);
             const Handle some = make_directory(*volume, volume->root(), "some");
             Names early(some, is_first ? 0 : 500, "early");
             EXPECT_EQ(early.create(*volume), early.names.size());
@@ -215,11 +216,20 @@ TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFails) {
     }
 }
 
+TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFails) {
+    leave_failing_runs_to_the_cpu(1000);
+}
+
+TEST(ReplicaBatches, AreLeftToTheCpuIfTheReplicaFailsWhileTheNextIsPacked) {
+    leave_failing_runs_to_the_cpu(100);
+}
+
 /// An allocation that fails, whichever it is: each item is made or not made, as its result says.
-TEST(ReplicaBatches, SurviveFailedAllocations) {
+void survive_failed_allocations(u64 window) {
     u64 nth = 1;
-    for (bool has_failed = true; has_failed && !HasFailure(); nth += 1 + nth / 8) {
+    for (bool has_failed = true; has_failed && !testing::Test::HasFailure(); nth += 1 + nth / 8) {
         ListingVolume volume;
+        volume.replica.queries->use_windows_of(window);
         const Handle some = make_directory(*volume, volume->root(), "some");
         Names files(some, 100);
         std::vector<Creation> items;
@@ -239,6 +249,14 @@ TEST(ReplicaBatches, SurviveFailedAllocations) {
         volume.close_and_check();
     }
     EXPECT_GT(nth, 10u);
+}
+
+TEST(ReplicaBatches, SurviveFailedAllocations) {
+    survive_failed_allocations(1000);
+}
+
+TEST(ReplicaBatches, SurviveFailedAllocationsWhileTheNextIsPacked) {
+    survive_failed_allocations(32);
 }
 
 TEST(ReplicaBatches, EndWhereTheVolumeIsFull) {
@@ -305,6 +323,7 @@ void live_through(ListingVolume& volume, Handle shared, Handle other, u64 i,
 /// Threads that make, look up, move, remove and commit in the same directories meanwhile.
 TEST(ReplicaBatches, RunBesideOthers) {
     ListingVolume volume(512 * mib);
+    volume.replica.queries->use_windows_of(128);
     const Handle shared = make_directory(*volume, volume->root(), "shared");
     const Handle other = make_directory(*volume, volume->root(), "other");
     std::atomic<bool> is_over{false};

@@ -13,8 +13,9 @@
 
 namespace warren {
 
-/// `ReplicaOf` makes the replica of a volume, as HostReplicaOf does.
-template <class ReplicaOf>
+/// `ReplicaOf` makes the replica of a volume, as HostReplicaOf does. Calls for more than `window`
+/// items take several batches.
+template <class ReplicaOf, u64 window = 64>
 class ReplicatedMany {
  public:
     explicit ReplicatedMany(u64 size_bytes, const OpenOptions& = {}, u64 hash_mask = ~u64{0})
@@ -30,6 +31,7 @@ class ReplicatedMany {
         volume_ = std::make_unique<InsideVolume>(*disk_, OpenOptions{.workers = 2}, hash_mask_);
         replica_ = std::make_unique<ReplicaOf>(volume_->inside());
         replica_->queries->use_only(Side::replica);
+        replica_->queries->use_windows_of(window);
     }
     void close_and_check() {
         EXPECT_TRUE(replica_->reports.empty());

@@ -10,13 +10,13 @@
 
 namespace warren {
 
-Errc ImageRuns::run(const TakenRoom& room, const Body& body) {
+Errc ImageRuns::run(const TakenRoom& room, const Body& body, const std::function<void()>& beside) {
     if (failure_ != Errc::ok) return Errc::not_supported;
     Errc status = Errc::retry;
     failure_ = replica_.change(
         blocks_max,
         [&](ReplicaMemory& memory) {
-            return or_no_memory([&] { return run_on(memory, room, body, status); });
+            return or_no_memory([&] { return run_on(memory, room, body, beside, status); });
         },
         may_load_);
     if (failure_ != Errc::ok) return Errc::not_supported;
@@ -26,7 +26,7 @@ Errc ImageRuns::run(const TakenRoom& room, const Body& body) {
 
 /// Within Replica::change().
 Errc ImageRuns::run_on(ReplicaMemory& memory, const TakenRoom& room, const Body& body,
-                       Errc& status) {
+                       const std::function<void()>& beside, Errc& status) {
     core::StoreState& state = *store_.state;
     const u64 room_left = core::JournalRoom::now(state).left();
     had_journal_ = room_left > blocks_max;
@@ -44,11 +44,27 @@ Errc ImageRuns::run_on(ReplicaMemory& memory, const TakenRoom& room, const Body&
     there.generation = relaxed_load(state.generation);
     there.generation_limit = relaxed_load(state.generation_limit);
     there.journal_room = credits_wanted;
-    WARREN_TRY(memory.open_run(run_room));
-    WARREN_TRY(body(memory.image(), status));
-    if (status != Errc::ok) return Errc::ok;
     ImageChanges changes;
-    WARREN_TRY(memory.fetch_changes(changes));
+    const auto change = [&]() -> Errc {
+        WARREN_TRY(memory.open_run(run_room));
+        WARREN_TRY(body(memory.image(), status));
+        return status == Errc::ok ? memory.fetch_changes(changes) : Errc::ok;
+    };
+    Errc changed = Errc::ok;
+    const auto share = [&](u32 worker) {
+        if (worker == 0) {
+            changed = or_no_memory(change);
+        } else {
+            beside();
+        }
+    };
+    if (beside == nullptr) {
+        changed = change();
+    } else {
+        pair_.run(share);
+    }
+    WARREN_TRY(changed);
+    if (status != Errc::ok) return Errc::ok;
     return Adoption(store_, room, changes).apply(for_each_) ? Errc::ok : Errc::corrupt;
 }
 

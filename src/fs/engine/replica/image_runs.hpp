@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "base/workers.hpp"
 #include "fs/engine/replica/replica.hpp"
 
 namespace warren {
@@ -29,8 +30,10 @@ class ImageRuns {
         : store_(store), replica_(replica), for_each_(for_each), may_load_(may_load) {}
 
     /// Runs `body` on an image that equals the Store, where it finds `room`, and adopts what it has
-    /// changed. Returns its status; Errc::not_supported after a failure.
-    Errc run(const TakenRoom& room, const Body& body);
+    /// changed. Returns its status; Errc::not_supported after a failure. `beside`, unless empty, is
+    /// called by another thread while the body runs and its changes are brought back, if a thread
+    /// can be had.
+    Errc run(const TakenRoom& room, const Body& body, const std::function<void()>& beside = {});
 
     const core::Store& store() const { return store_; }
     const Replica::ForEach& for_each() const { return for_each_; }
@@ -43,12 +46,14 @@ class ImageRuns {
     void note_failure(Errc code) { failure_ = code; }
 
  private:
-    Errc run_on(ReplicaMemory& memory, const TakenRoom& room, const Body& body, Errc& status);
+    Errc run_on(ReplicaMemory& memory, const TakenRoom& room, const Body& body,
+                const std::function<void()>& beside, Errc& status);
 
     const core::Store& store_;
     Replica& replica_;
     const Replica::ForEach& for_each_;
     const bool may_load_;
+    Workers pair_{2};
     bool had_journal_ = false;
     u64 adopted_ = 0;
     Errc failure_ = Errc::ok;

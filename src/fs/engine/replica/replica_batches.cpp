@@ -20,21 +20,31 @@ constexpr u32 attempts_max = 6;
 
 Result<ops::BatchMemory> ReplicaBatches::open_batch(const ops::BatchShape& shape) {
     if (runs_.failure() != Errc::ok) return Errc::not_supported;
-    // Not waited for: its holder may wait for the thread pool, in which the caller may be.
-    std::unique_lock lock(turn_, std::try_to_lock);
-    if (!lock) return Errc::busy;
-    shape_ = shape;
-    const Result<ops::BatchMemory> memory = batch_.open(shape);
+    if (open_ == batches_.size()) return Errc::busy;
+    std::unique_lock<std::mutex> lock;
+    if (open_ == 0) {
+        // Not waited for: its holder may wait for the thread pool, in which the caller may be.
+        lock = std::unique_lock(turn_, std::try_to_lock);
+        if (!lock) return Errc::busy;
+    }
+    Open& next = batches_[(first_ + open_) % batches_.size()];
+    next.shape = shape;
+    const Result<ops::BatchMemory> memory = next.batch.open(shape);
     if (memory) {
+        ++open_;
         lock.release();
-    } else if (memory.code() != Errc::no_space) {
+    } else if (open_ == 0 && memory.code() != Errc::no_space) {
+        // A second one is opened again as the first.
         runs_.note_failure(memory.code());
     }
     return memory;
 }
 
 void ReplicaBatches::close_batch() {
-    batch_.close();
+    first().batch.close();
+    first_ = (first_ + 1) % batches_.size();
+    if (--open_ != 0) return;
+    beside_ = nullptr;
     turn_.unlock();
 }
 
@@ -57,13 +67,14 @@ Errc ReplicaBatches::run_window(const ops::BatchHeader& header, ops::BatchWindow
     const u64 items = window.end - window.begin;
     blocks_wanted_ = std::max(blocks_wanted_, items / items_a_block + blocks_min);
     TakenRoom room(runs_.store(), runs_.for_each());
-    WARREN_TRY(room.take(blocks_wanted_, shape_.makes_inodes() ? items : 0, window));
+    WARREN_TRY(room.take(blocks_wanted_, first().shape.makes_inodes() ? items : 0, window));
     window.wanted_blocks = 0;
-    const Errc status = runs_.run(room, [&](const core::Store& image, Errc& result) {
-        WARREN_TRY(batch_.run(image, header, window, result));
+    const auto run = [&](const core::Store& image, Errc& result) -> Errc {
+        WARREN_TRY(first().batch.run(image, header, window, result));
         result = settle(result, window);
         return Errc::ok;
-    });
+    };
+    const Errc status = runs_.run(room, run, std::exchange(beside_, nullptr));
     blocks_wanted_ = std::max(blocks_wanted_, window.wanted_blocks + window.wanted_blocks / 8);
     return status;
 }

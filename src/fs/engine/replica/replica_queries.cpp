@@ -243,7 +243,7 @@ void ReplicaQueries::change_items(QueryKind kind, u64 items,
     };
     const auto on_replica = [&](Load load) {
         ImageRuns windows = runs(load);
-        ReplicaBatches batches(windows, reader_->batch(), batch_turn_);
+        ReplicaBatches batches(windows, reader_->batch(0), reader_->batch(1), batch_turn_);
         by_batches(batches);
         give_up_after_runs(windows);
         return windows.adopted() == 0 ? Errc::not_supported : finish();

@@ -52,7 +52,8 @@ class ImageReader {
     /// by many threads.
     virtual Errc look_up(const core::Credentials& caller, const WithImage& with_image,
                          const UseStream& use) = 0;
-    virtual ImageBatch& batch() = 0;
+    /// One of two, numbered 0 and 1.
+    virtual ImageBatch& batch(u32 number) = 0;
     virtual ImageRebuild& rebuild() = 0;
     /// What keeps the image, for users.
     virtual std::string name() const = 0;
@@ -152,6 +153,10 @@ class ReplicaQueries {
     /// Fewer names to change or to pack are not worth a prediction. With use_only() tests are
     /// quick.
     u64 changes_min() const { return only_ ? 16 : 4096; }
+    /// Names that one batch changes: nothing else is applied while it runs.
+    u64 window_items() const { return window_items_; }
+    /// For tests. Requires: no query runs.
+    void use_windows_of(u64 items) { window_items_ = items; }
 
  private:
     /// Allowed if the memory was released before the query chose its side: then what loading takes
@@ -186,6 +191,7 @@ class ReplicaQueries {
     std::mutex batch_turn_;    // held while a batch is open
     std::mutex rebuild_turn_;  // held while a directory is packed
     Replica replica_;
+    u64 window_items_ = 131'072;
     SideChoice sides_;
     ScanSizes sizes_;
     ScanSizes removal_sizes_;

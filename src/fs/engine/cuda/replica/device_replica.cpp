@@ -68,7 +68,7 @@ class DeviceReader final : public ImageReader {
     DeviceReader(u32 device, u64 device_bytes)
         : wanted_(device),
           budget_(device_bytes),
-          batch_(budget_, info_.index),
+          batches_{{budget_, info_.index}, {budget_, info_.index}},
           rebuild_(budget_, info_.index) {
         budget_.on_shortage([this] { drop_idle(); });
     }
@@ -105,7 +105,7 @@ class DeviceReader final : public ImageReader {
         if (code == Errc::ok) idle_lookups_.keep(std::move(lookups));
         return code;
     }
-    ImageBatch& batch() override { return batch_; }
+    ImageBatch& batch(u32 number) override { return batches_[number]; }
     ImageRebuild& rebuild() override { return rebuild_; }
     std::string name() const override { return info_.name; }
     std::string failure() const override { return reason_of_failure(); }
@@ -113,7 +113,8 @@ class DeviceReader final : public ImageReader {
         const gpu::DeviceScope device(info_.index);
         reading_.drop_idle();
         idle_lookups_.drop();
-        batch_.drop_idle();
+        for (DeviceBatch& batch : batches_)
+            batch.drop_idle();
         rebuild_.drop_idle();
     }
 
@@ -135,7 +136,7 @@ class DeviceReader final : public ImageReader {
     const u32 wanted_;
     gpu::DeviceInfo info_;
     MemoryBudget budget_;
-    DeviceBatch batch_;
+    DeviceBatch batches_[2];
     DeviceRebuild rebuild_;
     std::mutex lookups_turn_;  // held while lookups run
     IdleSlot<DeviceLookups> idle_lookups_;
