@@ -88,6 +88,9 @@ class CloneShard {
         }
     }
 
+    /// No entry may be used any more.
+    void free_entries() { entries_ = {}; }
+
  private:
     static constexpr u64 bytes_max = 16 * gib;  // addresses, not memory
     static constexpr u64 step_min = 64 * kib;

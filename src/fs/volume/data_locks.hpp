@@ -14,13 +14,18 @@ namespace warren {
 inline constexpr u64 few_data_locks = 32;
 
 /// Takes the data locks of files, each once, in the order of their numbers, which prevents
-/// deadlock. `Lock`: std::shared_lock or std::unique_lock. Throws std::bad_alloc.
+/// deadlock. For as many files as there are locks it takes all of them: looking at a million files
+/// takes longer. `Lock`: std::shared_lock or std::unique_lock. Throws std::bad_alloc.
 template <template <class> class Lock, class Files, class InodeOf>
 std::vector<Lock<std::shared_mutex>> lock_data(VolumeImplementation& volume, const Files& files,
                                                const InodeOf& inode_of) {
     std::bitset<VolumeImplementation::data_lock_count> wanted;
-    for (const auto& file : files)
-        wanted.set(inode_of(file) % wanted.size());
+    if (files.size() >= wanted.size()) {
+        wanted.set();
+    } else {
+        for (const auto& file : files)
+            wanted.set(inode_of(file) % wanted.size());
+    }
     std::vector<Lock<std::shared_mutex>> locks;
     locks.reserve(wanted.count());
     for (u64 i = 0; i < wanted.size(); ++i) {

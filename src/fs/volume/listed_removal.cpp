@@ -82,7 +82,8 @@ class ListedTree {
             }
             inodes_ += inodes;
             blocks_ += count_bits(row.blocks);
-            shares_ = shares_ || count_bits(row.sharing) != 0;
+            shares_ =
+                shares_ || std::ranges::any_of(row.sharing, [](u64 word) { return word != 0; });
             bitmaps += inodes != 0 ? 1 : 0;
         }
         if (inodes_ > inodes_max) return Errc::not_supported;

@@ -22,6 +22,10 @@ Errc TreeCloner::clone_by_batches(Handle source) {
         clone_directories(std::move(depth));
     }
     if (!has_failed()) clone_others(entries);
+    // Most of the list's memory, by all cores.
+    volume_.thread_pool().for_each(CloneList::shard_count, [&](const ThreadTeam&, u64 i) {
+        entries.shards()[i].free_entries();
+    });
     return error_;
 }
 
@@ -102,15 +106,11 @@ void TreeCloner::clone_others(CloneList& entries) {
         left.insert(left.end(), some.begin(), some.end());
     std::vector<Errc> answers(all.size());
     clone_in_batches(volume_, caller_, now_, all, answers);
-    u64 cloned = 0;
-    for (std::size_t i = 0; i < answers.size() && !has_failed(); ++i) {
-        if (answers[i] == Errc::ok) {
-            ++cloned;
-        } else if (!is_skipped(answers[i], *all[i])) {
-            left.push_back(all[i]);
-        }
-    }
+    const auto cloned = static_cast<u64>(std::ranges::count(answers, Errc::ok));
     files_.fetch_add(cloned, std::memory_order_relaxed);
+    for (std::size_t i = 0; cloned < answers.size() && i < answers.size(); ++i) {
+        if (answers[i] != Errc::ok && !is_skipped(answers[i], *all[i])) left.push_back(all[i]);
+    }
     clone_left(left);
 }
 
