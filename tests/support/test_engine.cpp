@@ -102,18 +102,19 @@ class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches
         return Errc::ok;
     }
 
-    Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override {
+    Result<OpenBatch> open_batch(const ops::BatchShape& shape) override {
         std::unique_lock lock(batch_mutex_);
-        const Result<ops::BatchMemory> memory = batch_.open(shape);
-        if (memory) lock.release();
-        return memory;
+        WARREN_LET(memory, batch_.open(shape));
+        lock.release();
+        return OpenBatch{0, *memory};
     }
-    void send_batch(const ops::BatchPart& part) override { batch_.send(part); }
-    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override {
+    void send_batch(u32 /*number*/, const ops::BatchPart& part) override { batch_.send(part); }
+    Errc run_batch(u32 /*number*/, const ops::BatchHeader& header,
+                   ops::BatchWindow& window) override {
         const std::lock_guard alone(running_);
         return batch_.run(twin_.store(), header, window);
     }
-    void close_batch() override { batch_mutex_.unlock(); }
+    void close_batch(u32 /*number*/) override { batch_mutex_.unlock(); }
     Errc prepare_lookups() override { return Errc::ok; }
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
         lookups_mutex_.lock();

@@ -44,7 +44,7 @@ struct HeldFrames {
 /// The lowest `count` of the bits that are set, or all of them.
 WARREN_HD inline u64 lowest_bits(u64 bits, u32 count) {
     u64 rest = bits;
-    for (; count > 0; --count)
+    for (; count > 0 && rest != 0; --count)
         rest &= rest - 1;
     return bits & ~rest;
 }

@@ -49,27 +49,34 @@ class BulkCommands {
     virtual Errc rebuild(const core::Credentials& caller, Handle directory, u64 blocks) = 0;
 };
 
-/// Batches of items of one kind; see fs/bulk/batch/batch.hpp. One batch at a time: open_batch()
-/// waits until the previous one is closed.
+/// A batch of an engine: its number among those that are open, and the memory that the caller fills
+/// in before it is run, which stays valid until it is closed.
+struct OpenBatch {
+    u32 number;
+    ops::BatchMemory memory;
+};
+
+/// Batches of items of one kind; see fs/bulk/batch/batch.hpp.
 class ItemBatches {
  public:
     virtual ~ItemBatches() = default;
 
-    /// Returns the memory of a batch, which the caller fills in before run_batch() and which stays
-    /// valid until close_batch(). On an error, run the items as single commands.
-    virtual Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) = 0;
+    /// Opens a batch. One at a time, unless call_beside() says otherwise: waits until the previous
+    /// one is closed. On an error, run the items as single commands.
+    virtual Result<OpenBatch> open_batch(const ops::BatchShape& shape) = 0;
     /// Tells the engine that items [part.begin, part.end), whose names are the words of `part`, are
     /// filled in, so that it may start to copy them. Any thread may call it before run_batch(), for
     /// each item once or for none.
-    virtual void send_batch(const ops::BatchPart& part) = 0;
+    virtual void send_batch(u32 number, const ops::BatchPart& part) = 0;
     /// Runs items [window.begin, window.end), or the first of them up to window.done. A retry
     /// reason means that nothing has changed; on another error, run the items as single commands.
-    virtual Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) = 0;
-    virtual void close_batch() = 0;
+    virtual Errc run_batch(u32 number, const ops::BatchHeader& header,
+                           ops::BatchWindow& window) = 0;
+    virtual void close_batch(u32 number) = 0;
 
-    /// Has the next run call `work` once on another thread while the caller's waits. `work` may
-    /// open a second batch: run_batch() and close_batch() are for the one that was opened first,
-    /// send_batch() is for the last. It throws nothing. False if the engine does not do this.
+    /// Has the next run call `work` once on another thread, while the caller waits. `work` may
+    /// close a batch and open one, so that two are open; it throws nothing. False if the engine
+    /// does not do this.
     virtual bool call_beside(std::function<void()> /*work*/) { return false; }
 };
 

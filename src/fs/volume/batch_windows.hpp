@@ -5,8 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -34,11 +34,11 @@ struct NoLocks {
     int operator()(u64 /*begin*/, u64 /*end*/) const { return 0; }
 };
 
-/// Runs a batch of `items` items to its end, or for as long as that is efficient. `finish(begin,
-/// end)` processes the results of a window. What `hold(begin, end)` returns lives while the engine
-/// runs the window.
+/// Runs an open batch of `items` items to its end, or for as long as that is efficient.
+/// `finish(begin, end)` processes the results of a window. What `hold(begin, end)` returns lives
+/// while the engine runs the window.
 template <class Finish, class Hold>
-Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
+Progress run_windows(VolumeImplementation& volume, ItemBatches& batches, u32 batch,
                      const ops::BatchHeader& header, u64 items, const Finish& finish,
                      const Hold& hold) {
     Progress progress{0, items};
@@ -51,7 +51,7 @@ Progress run_windows(VolumeImplementation& volume, ItemBatches& batches,
         // Not held while a commit, a load or space is waited for.
         const auto run = [&] {
             [[maybe_unused]] const auto held = hold(window.begin, window.end);
-            return batches.run_batch(header, window);
+            return batches.run_batch(batch, header, window);
         };
         const Errc code = or_no_memory([&] { return volume.run_batch(run, window); });
         if (code == Errc::need_commit && progress.span > batch_items_min) {
@@ -89,10 +89,11 @@ void answer_some(const Request<Item, Answer>& request, const std::vector<u64>& s
         request.answers[some[i]] = answers[i];
 }
 
-/// A batch that is open and packed. It is closed when this ends.
+/// A batch that is open and packed. When this ends it is closed, and all results are written.
 class PackedBatch {
  public:
     virtual ~PackedBatch() = default;
+    /// Items that the batch leaves have become commands when this returns.
     virtual Progress run() = 0;
 };
 
@@ -109,57 +110,68 @@ class PackedItems final : public PackedBatch {
           answer_(std::move(answer)),
           hold_(std::move(hold)) {}
     ~PackedItems() override {
-        if (is_open_) batches_.close_batch();
+        if (!open_) return;
+        write_answers();
+        batches_.close_batch(open_->number);
     }
 
     /// Opens a batch and packs it: `pack(memory, i, word)` writes item i. Once.
     template <class Pack>
     Errc open(const ops::BatchShape& shape, const Pack& pack) {
-        WARREN_LET(memory, batches_.open_batch(shape));
-        memory_ = *memory;
-        is_open_ = true;
-        packer_.pack([&](u64 i, u64& word) { pack(memory_, i, word); },
-                     [&](const ops::BatchPart& part) { batches_.send_batch(part); });
+        WARREN_LET(opened, batches_.open_batch(shape));
+        open_ = *opened;
+        packer_.pack([&](u64 i, u64& word) { pack(open_->memory, i, word); },
+                     [&](const ops::BatchPart& part) { batches_.send_batch(open_->number, part); });
         return Errc::ok;
     }
 
     Progress run() override {
         const auto finish = [this](u64 begin, u64 end) { finish_window(begin, end); };
-        return run_windows(request_.volume, batches_, header_, request_.items.size(), finish,
-                           hold_);
+        return run_windows(request_.volume, batches_, open_->number, header_, request_.items.size(),
+                           finish, hold_);
     }
 
  private:
+    /// The results of the last window are written later.
     void finish_window(u64 begin, u64 end) {
-        std::atomic<bool> has_left{false};
+        write_answers();
+        unwritten_begin_ = begin;
+        unwritten_end_ = end;
+        request_.answered += end - begin;
+        const Errc* const codes = open_->memory.codes;
+        if (std::find(codes + begin, codes + end, Errc::retry) == codes + end) return;
+        write_answers();
+        std::vector<u64> left;
+        for (u64 i = begin; i < end; ++i) {
+            if (codes[i] == Errc::retry) left.push_back(i);
+        }
+        answer_some(request_, left, request_.by_commands);
+    }
+
+    void write_answers() {
+        const u64 begin = unwritten_begin_;
+        const u64 end = std::exchange(unwritten_end_, begin);
+        if (begin == end) return;
         packer_.for_each_chunk([&](u64, u64 first, u64 last) {
             for (u64 i = std::max(first, begin); i < std::min(last, end); ++i) {
-                const Errc code = memory_.codes[i];
+                const Errc code = open_->memory.codes[i];
                 if (code == Errc::ok) {
-                    request_.answers[i] = answer_(memory_, i);
-                } else if (code == Errc::retry) {
-                    has_left.store(true, std::memory_order_relaxed);
-                    request_.answers[i] = Errc::no_memory;  // in case the command runs out of it
+                    request_.answers[i] = answer_(open_->memory, i);
                 } else {
-                    request_.answers[i] = code;
+                    // The command for this item may run out of memory.
+                    request_.answers[i] = code == Errc::retry ? Errc::no_memory : code;
                 }
             }
         });
-        request_.answered += end - begin;
-        if (!has_left.load(std::memory_order_relaxed)) return;
-        std::vector<u64> left;
-        for (u64 i = begin; i < end; ++i) {
-            if (memory_.codes[i] == Errc::retry) left.push_back(i);
-        }
-        answer_some(request_, left, request_.by_commands);
     }
 
     ItemBatches& batches_;
     const Request<Item, Answer> request_;
     BatchPacker packer_;
     const ops::BatchHeader header_;
-    ops::BatchMemory memory_;
-    bool is_open_ = false;
+    std::optional<OpenBatch> open_;
+    u64 unwritten_begin_ = 0;
+    u64 unwritten_end_ = 0;
     const AnswerOf answer_;
     const Hold hold_;
 };
@@ -193,27 +205,35 @@ std::unique_ptr<PackedBatch> pack_batch(ItemBatches& batches, const Request<Item
 
 /// Runs the first items by batches of at most `part` items, until fewer than `items_min` are left
 /// or batches cannot continue; makes `part` smaller if one run cannot handle as many. While a batch
-/// runs the next one is packed, where the engine does that. `pack_part(batches, part)` returns the
-/// packed batch, or null. Returns how many are done.
+/// runs, the results of the one before are written and the next one is packed, where the engine
+/// does that. `pack_part(batches, part)` returns the packed batch, or null. Returns how many are
+/// done.
 template <class Item, class Answer, class PackPart>
 u64 run_batches(ItemBatches& batches, const Request<Item, Answer>& request,
                 const PackPart& pack_part, u64 items_min, u64& part) {
     const u64 items = request.items.size();
     u64 done = 0;
+    std::unique_ptr<PackedBatch> before;
+    std::unique_ptr<PackedBatch> packed;
     std::unique_ptr<PackedBatch> next;
     while (items - done >= items_min) {
         const u64 count = std::min(part, items - done);
-        std::unique_ptr<PackedBatch> packed = std::move(next);
-        if (packed == nullptr) packed = pack_part(batches, request.part(done, count));
+        packed = std::move(next);
+        if (packed == nullptr) {
+            before.reset();
+            packed = pack_part(batches, request.part(done, count));
+        }
         if (packed == nullptr) break;
         const u64 end = done + count;
         const auto pack_next = [&, end] {
+            before.reset();
+            if (items - end < items_min) return;
             const Request after = request.part(end, std::min(part, items - end));
             static_cast<void>(or_no_memory([&] { next = pack_part(batches, after); }));
         };
-        if (items - end >= items_min) static_cast<void>(batches.call_beside(pack_next));
+        static_cast<void>(batches.call_beside(pack_next));
         const Progress progress = packed->run();
-        packed.reset();
+        before = std::move(packed);
         done += progress.done;
         if (progress.done == count) continue;
         next.reset();

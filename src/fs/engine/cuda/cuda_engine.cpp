@@ -88,13 +88,13 @@ class CudaEngine final : public Engine,
     }
     Errc add_frames() override { return add_frames(1); }
     Errc refresh_counters() override;
-    Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
-    void send_batch(const ops::BatchPart& part) override {
+    Result<OpenBatch> open_batch(const ops::BatchShape& shape) override;
+    void send_batch(u32 /*number*/, const ops::BatchPart& part) override {
         const gpu::DeviceScope device = loss_.enter_device();
         if (device.code() == Errc::ok) item_batch_.send(part);
     }
-    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
-    void close_batch() override { item_batch_mutex_.unlock(); }
+    Errc run_batch(u32 number, const ops::BatchHeader& header, ops::BatchWindow& window) override;
+    void close_batch(u32 /*number*/) override { item_batch_mutex_.unlock(); }
     Errc prepare_lookups() override;
     Result<LookupStream*> open_lookups(const core::Credentials& caller) override;
     void close_lookups() override;
@@ -311,19 +311,20 @@ Errc CudaEngine::refresh_counters() {
     return Errc::ok;
 }
 
-Result<ops::BatchMemory> CudaEngine::open_batch(const ops::BatchShape& shape) {
+Result<OpenBatch> CudaEngine::open_batch(const ops::BatchShape& shape) {
     std::unique_lock lock(item_batch_mutex_);
     const gpu::DeviceScope device = loss_.enter_device();
     WARREN_TRY(device.code());
-    ops::BatchMemory memory;
-    WARREN_TRY(item_batch_.open(shape, memory));
+    OpenBatch batch{};
+    WARREN_TRY(item_batch_.open(shape, batch.memory));
     lock.release();  // close_batch() unlocks
-    return memory;
+    return batch;
 }
 
 /// Holds the engine exclusively and at rest, as a commit snapshot does, because the phases of a
 /// batch take no locks.
-Errc CudaEngine::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
+Errc CudaEngine::run_batch(u32 /*number*/, const ops::BatchHeader& header,
+                           ops::BatchWindow& window) {
     const std::lock_guard no_steps(steps_);
     const std::lock_guard alone(commands_);
     const gpu::DeviceScope device = loss_.enter_device();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "fs/engine/replica/taken_room.hpp"
 
 namespace warren {
@@ -18,40 +19,43 @@ constexpr u32 attempts_max = 6;
 
 }  // namespace
 
-Result<ops::BatchMemory> ReplicaBatches::open_batch(const ops::BatchShape& shape) {
+Result<OpenBatch> ReplicaBatches::open_batch(const ops::BatchShape& shape) {
     if (runs_.failure() != Errc::ok) return Errc::not_supported;
-    if (open_ == batches_.size()) return Errc::busy;
+    const bool is_first = is_idle();
     std::unique_lock<std::mutex> lock;
-    if (open_ == 0) {
+    if (is_first) {
         // Not waited for: its holder may wait for the thread pool, in which the caller may be.
         lock = std::unique_lock(turn_, std::try_to_lock);
         if (!lock) return Errc::busy;
     }
-    Open& next = batches_[(first_ + open_) % batches_.size()];
-    next.shape = shape;
-    const Result<ops::BatchMemory> memory = next.batch.open(shape);
-    if (memory) {
-        ++open_;
-        lock.release();
-    } else if (open_ == 0 && memory.code() != Errc::no_space) {
-        // A second one is opened again as the first.
-        runs_.note_failure(memory.code());
+    const u32 number = slots_[0].is_open ? 1 : 0;
+    Slot& slot = slots_[number];
+    WARREN_CHECK(!slot.is_open);
+    const Result<ops::BatchMemory> memory = slot.batch.open(shape);
+    if (!memory) {
+        // A second one may be opened again as the first.
+        if (is_first && memory.code() != Errc::no_space) runs_.note_failure(memory.code());
+        return memory.code();
     }
-    return memory;
+    lock.release();
+    slot.shape = shape;
+    slot.is_open = true;
+    return OpenBatch{number, *memory};
 }
 
-void ReplicaBatches::close_batch() {
-    first().batch.close();
-    first_ = (first_ + 1) % batches_.size();
-    if (--open_ != 0) return;
+void ReplicaBatches::close_batch(u32 number) {
+    slots_[number].batch.close();
+    slots_[number].is_open = false;
+    if (!is_idle()) return;
     beside_ = nullptr;
     turn_.unlock();
 }
 
-Errc ReplicaBatches::run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) {
+Errc ReplicaBatches::run_batch(u32 number, const ops::BatchHeader& header,
+                               ops::BatchWindow& window) {
     for (u32 i = 0; i < attempts_max && runs_.failure() == Errc::ok; ++i) {
         const u64 blocks_before = blocks_wanted_;
-        const Errc code = run_window(header, window);
+        const Errc code = run_window(slots_[number], header, window);
         if (code == Errc::overflow) {
             window.end = window.begin + (window.end - window.begin + 1) / 2;
         } else if (code != Errc::need_space || blocks_wanted_ <= blocks_before) {
@@ -63,14 +67,15 @@ Errc ReplicaBatches::run_batch(const ops::BatchHeader& header, ops::BatchWindow&
 
 /// Errc::overflow: the window changes more blocks than can be brought back. Errc::need_space: it
 /// needs blocks_wanted_ new blocks.
-Errc ReplicaBatches::run_window(const ops::BatchHeader& header, ops::BatchWindow& window) {
+Errc ReplicaBatches::run_window(Slot& slot, const ops::BatchHeader& header,
+                                ops::BatchWindow& window) {
     const u64 items = window.end - window.begin;
     blocks_wanted_ = std::max(blocks_wanted_, items / items_a_block + blocks_min);
     TakenRoom room(runs_.store(), runs_.for_each());
-    WARREN_TRY(room.take(blocks_wanted_, first().shape.makes_inodes() ? items : 0, window));
+    WARREN_TRY(room.take(blocks_wanted_, slot.shape.makes_inodes() ? items : 0, window));
     window.wanted_blocks = 0;
     const auto run = [&](const core::Store& image, Errc& result) -> Errc {
-        WARREN_TRY(first().batch.run(image, header, window, result));
+        WARREN_TRY(slot.batch.run(image, header, window, result));
         result = settle(result, window);
         return Errc::ok;
     };

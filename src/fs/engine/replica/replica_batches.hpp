@@ -18,33 +18,33 @@ class ReplicaBatches final : public ItemBatches {
  public:
     /// Requires: all outlive this. `turn` is for both batches.
     ReplicaBatches(ImageRuns& runs, ImageBatch& one, ImageBatch& other, std::mutex& turn)
-        : runs_(runs), batches_{{{one, {}}, {other, {}}}}, turn_(turn) {}
+        : runs_(runs), slots_{{{one}, {other}}}, turn_(turn) {}
 
-    Result<ops::BatchMemory> open_batch(const ops::BatchShape& shape) override;
-    void send_batch(const ops::BatchPart& part) override { last().batch.send(part); }
-    Errc run_batch(const ops::BatchHeader& header, ops::BatchWindow& window) override;
-    void close_batch() override;
+    Result<OpenBatch> open_batch(const ops::BatchShape& shape) override;
+    void send_batch(u32 number, const ops::BatchPart& part) override {
+        slots_[number].batch.send(part);
+    }
+    Errc run_batch(u32 number, const ops::BatchHeader& header, ops::BatchWindow& window) override;
+    void close_batch(u32 number) override;
     bool call_beside(std::function<void()> work) override {
         beside_ = std::move(work);
         return true;
     }
 
  private:
-    struct Open {
+    struct Slot {
         ImageBatch& batch;
-        ops::BatchShape shape;
+        ops::BatchShape shape = {};
+        bool is_open = false;
     };
 
-    Open& first() { return batches_[first_]; }
-    Open& last() { return batches_[(first_ + open_ - 1) % batches_.size()]; }
-    Errc run_window(const ops::BatchHeader& header, ops::BatchWindow& window);
+    bool is_idle() const { return !slots_[0].is_open && !slots_[1].is_open; }
+    Errc run_window(Slot& slot, const ops::BatchHeader& header, ops::BatchWindow& window);
     Errc settle(Errc status, const ops::BatchWindow& window) const;
 
     ImageRuns& runs_;
-    std::array<Open, 2> batches_;
-    std::size_t first_ = 0;  // of the open ones
-    std::size_t open_ = 0;   // how many
-    std::mutex& turn_;       // held while one is open
+    std::array<Slot, 2> slots_;
+    std::mutex& turn_;  // held while a batch is open
     std::function<void()> beside_;
     u64 blocks_wanted_ = 0;  // of the next window, about
 };
