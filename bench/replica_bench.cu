@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/support/counter.hpp"
+#include "bench/support/visit_counter.hpp"
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
@@ -374,7 +374,7 @@ class Bench {
     Report& report_;
     u64 all_ = 0;
     u64 named_ = 0;
-    Counter visited_;
+    VisitCounter visited_;
 };
 
 int print_sharing(const Scale& scale, Report& report) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/support/counter.hpp"
+#include "bench/support/visit_counter.hpp"
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
@@ -117,7 +117,7 @@ class Bench {
 
     void find(const Question& question) {
         Volume& volume = volumes_.volume();
-        Counter visited;
+        VisitCounter visited;
         const std::function<bool(const Scanned&)> visit = [&](const Scanned&) {
             visited.add();
             return true;

@@ -10,7 +10,7 @@
 
 namespace warren::bench {
 
-class Counter {
+class VisitCounter {
  public:
     void add() { cells_[this_team().worker % std::size(cells_)].count.fetch_add(1, relaxed); }
     u64 sum() const {
