@@ -21,11 +21,11 @@
 #include <thread>
 #include <vector>
 
-#include "bench/support/visit_counter.hpp"
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/shared_removal.hpp"
+#include "bench/support/visit_counter.hpp"
 
 using namespace warren;
 using namespace warren::bench;

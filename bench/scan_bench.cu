@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/support/visit_counter.hpp"
 #include "bench/support/memory_volume.hpp"
 #include "bench/support/places.hpp"
 #include "bench/support/report.hpp"
+#include "bench/support/visit_counter.hpp"
 #include "fs/bulk/scan/scan_answer.hpp"
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 #include "fs/engine/cuda/launch/tree_scan.hpp"
