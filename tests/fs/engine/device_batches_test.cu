@@ -121,7 +121,7 @@ TEST_F(DeviceBatchesTest, doSoWithASmallJournal) {
 TEST_F(DeviceBatchesTest, leaveAnImageThatEqualsTheVolume) {
     for (const u64 count : {100u, 2000u, 30'000u}) {
         SCOPED_TRACE(count);
-        Many volume(512 * mib);
+        ReplicatedMany<DeviceReplicaOf, 131'072> volume(512 * mib);
         const Handle one = make_directory(*volume, volume->root(), "one");
         const Handle two = make_directory(*volume, volume->root(), "two");
         Names files(one, count);
@@ -351,6 +351,7 @@ TEST_F(DeviceRebuildTest, isDoneByTheCpuIfACallFails) {
 ReplicaStatistics pack_within(u64 bytes) {
     SCOPED_TRACE(bytes);
     VolumeWithGpu volume(64 * mib, bytes);
+    if (volume.inside().replica() == nullptr) return {};  // not even that of an empty volume
     const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
     const auto names = list_names(*volume, directory);
     EXPECT_EQ(pack(*volume, directory), Errc::ok);
