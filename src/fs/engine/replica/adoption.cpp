@@ -21,7 +21,7 @@ namespace {
 using LoneOperation = core::Operation<ThreadTeam>;
 
 constexpr u64 blocks_at_once = 64;
-constexpr u64 threads_max = 256;  // at least as many as there may be: late ones find nothing to do
+constexpr u64 threads_max = 256;  // that may take part; late ones find nothing to do
 constexpr u32 bitmap_parts = 4;   // of a bitmap, each of which a thread takes
 static_assert(core::bitmap_words % bitmap_parts == 0);
 
