@@ -28,8 +28,7 @@ class LosableEngine final : public Engine, EngineMemory, MetaBuffer {
                       std::span<ops::Reply> replies) override {
         if (!notices_loss()) return below_->attempt_many(commands, replies);
         for (ops::Reply& reply : replies) {
-            reply = ops::Reply();
-            reply.code = Errc::io;
+            reply = ops::Reply(Errc::io);
         }
     }
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override {

@@ -123,6 +123,7 @@ struct Reply {
 
     /// Leaves the union uninitialized, since most commands use neither member.
     WARREN_HD Reply() {}
+    WARREN_HD explicit Reply(Errc of) : code(of) {}
 };
 static_assert(std::is_trivially_copyable_v<Command> && std::is_trivially_copyable_v<Reply>);
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are freed during a commit. On disk that commit still has them in use, so nothing may
-// write to them before the next commit has freed them: after a power cut the old file would show
-// the new one's bytes, and the blocks freed by a commit are discarded when it is durable, whatever
-// has been written there.
+// What a commit frees, beside operations that take something new.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <functional>
 #include <future>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "fs/format/inode.hpp"
+#include "fs/format/layout.hpp"
 #include "tests/support/memory_volume.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watched_disk.hpp"
 
@@ -22,6 +24,10 @@ std::vector<std::byte> bytes_of(char letter) {
     return std::vector<std::byte>(256 * kib, static_cast<std::byte>(letter));
 }
 
+/// Blocks that are freed during a commit. On disk that commit still has them in use, so nothing may
+/// write to them before the next commit has freed them: after a power cut the old file would show
+/// the new one's bytes, and the blocks freed by a commit are discarded when it is durable, whatever
+/// has been written there.
 TEST(Reuse, whatIsFreedDuringItsCommitWaitsForTheNext) {
     const std::unique_ptr<MemoryDisk> disk = make_memory_disk(64 * mib);
     WatchedDisk watched(*disk);
@@ -59,6 +65,67 @@ TEST(Reuse, whatIsFreedDuringItsCommitWaitsForTheNext) {
     EXPECT_EQ(volume->release(new_file), Errc::ok);
     EXPECT_EQ(volume->close(), Errc::ok);
     expect_clean(*disk);
+}
+
+/// Creates files 0 to count - 1 in `directory` by one call.
+std::vector<Handle> create_files(Volume& volume, Handle directory, u64 count) {
+    std::vector<std::string> names;
+    for (u64 i = 0; i < count; ++i)
+        names.push_back("file" + std::to_string(i));
+    std::vector<Creation> creations;
+    for (const std::string& name : names)
+        creations.push_back({directory, name, {}});
+    std::vector<Result<Attributes>> made(count);
+    volume.create_many(anybody, creations, made);
+    std::vector<Handle> files;
+    for (const Result<Attributes>& one : made) {
+        EXPECT_TRUE(one);
+        if (one) files.push_back(one->handle);
+    }
+    return files;
+}
+
+/// One thread empties a frame of inodes and commits, so that the commit frees the frame, while
+/// another creates files, whose numbers lie in the same frame.
+TEST(Reuse, aFrameInWhichABatchTakesNumbersIsNotFreed) {
+    const Seed seed;
+    MemoryVolume volume(256 * mib);
+    const Handle full = make_directory(*volume, volume->root(), "full");
+    const std::vector<Handle> first =
+        create_files(*volume, full, format::inodes_per_frame - format::inodes_per_block - 4);
+    const Deadline deadline(std::chrono::milliseconds(2000 * test_load()));
+    std::atomic<u64> commits{0};
+    std::atomic<u64> frames_freed{0};
+    const Handle directory = make_directory(*volume, volume->root(), "replaced");
+    const auto replace_files = [&](Random& random) {
+        while (!deadline.is_over() && !testing::Test::HasFailure()) {
+            if (random.one_in(8)) {
+                for (const u64 seen = commits; commits < seen + 2 && !deadline.is_over();)
+                    std::this_thread::yield();
+            } else {
+                std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
+            }
+            const u64 count = random.one_in(4) ? 2000 : 20;
+            for (const Handle file : create_files(*volume, directory, count))
+                EXPECT_TRUE(volume->attributes(file)) << file.inode;
+            for (u64 i = 0; i < count; ++i)
+                EXPECT_EQ(volume->unlink(anybody, directory, "file" + std::to_string(i)), Errc::ok);
+        }
+    };
+    const auto commit = [&](Random&) {
+        while (!deadline.is_over()) {
+            const u64 before = volume->statistics().blocks_free;
+            EXPECT_EQ(volume->sync(), Errc::ok);
+            const u64 after = volume->statistics().blocks_free;
+            ++commits;
+            if (after >= before + format::blocks_per_frame / 2) ++frames_freed;
+        }
+    };
+    run_executor(seed.value(), {replace_files, commit});
+    EXPECT_GT(frames_freed, 0u);
+    for (const Handle file : first)
+        EXPECT_TRUE(volume->attributes(file)) << file.inode;
+    volume.close_and_check();
 }
 
 }  // namespace

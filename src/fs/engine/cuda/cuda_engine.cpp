@@ -239,8 +239,7 @@ void CudaEngine::attempt(const ops::Command& command, ops::Reply& reply) {
         const Errc code = loss_.unless_lost([&] { return serve(command, reply); });
         if (code == Errc::ok) return;
         if (code != Errc::busy) {
-            reply = ops::Reply();
-            reply.code = loss_.answer(code);
+            reply = ops::Reply(loss_.answer(code));
             return;
         }
     }
@@ -256,10 +255,7 @@ void CudaEngine::attempt_many(std::span<const ops::Command> commands,
             return run_some(commands.subspan(begin, count), replies.subspan(begin, count));
         });
         if (code == Errc::ok) continue;
-        for (ops::Reply& reply : replies.subspan(begin, count)) {
-            reply = ops::Reply();
-            reply.code = code;
-        }
+        std::ranges::fill(replies.subspan(begin, count), ops::Reply(code));
     }
 }
 
@@ -271,6 +267,8 @@ Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitSnapshot& cut) 
 
 Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
                          std::span<const u64> empty_inode_frames) {
+    // Commands may run meanwhile, a batch may not: it takes numbers of inode frames without a hold.
+    const std::shared_lock no_batch(commands_);
     return loss_.on_device(
         [&] { return area_.publish(store_.store(), frames, empty_inode_frames); });
 }
