@@ -301,6 +301,22 @@ WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
     if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
+/// Passes the freeze barrier for a search for inode numbers, with `search`, until that is
+/// destroyed. Errc::retry while a commit takes its snapshot. From the look at a frame's kind until
+/// a number in it is held no snapshot may be taken: one commit could free the frame, and the next
+/// operation use its blocks for something else.
+template <class Team>
+WARREN_HD Errc enter_search(const Team& team, [[maybe_unused]] const Store& store,
+                            [[maybe_unused]] bool barrier_is_held,
+                            [[maybe_unused]] JournalCredits& search) {
+#if !defined(__CUDA_ARCH__)  // the snapshot of an engine on a GPU waits until no command runs
+    if (barrier_is_held) return Errc::ok;
+    return once(team, [&] { return search.pass_barrier(*store.state, team.worker); });
+#else
+    return Errc::ok;
+#endif
+}
+
 /// A number that is held for apply, and its bitmap. The blocks of both are pinned.
 struct ReservedInode {
     InodeRef inode;
@@ -333,6 +349,8 @@ WARREN_HD Result<ReservedInode> reserve_inode(Operation<Team>& op) {
     u64 frame = last / format::inodes_per_frame;
     u32 start = inode_bit(last).word;
     ReservedInode reserved;
+    JournalCredits search;
+    WARREN_TRY(enter_search(op.team, store, op.barrier_is_held, search));
     for (;;) {
         const bool usable = once(op.team, [&] {
             if (frame >= store.frame_count) return false;

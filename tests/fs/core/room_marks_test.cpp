@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <set>
 #include <string>
@@ -111,6 +113,22 @@ TEST_F(RoomMarks, aFullFrameIsNotLookedAtAgain) {
     EXPECT_GE(looked, bitmap_words);
     EXPECT_EQ(core::reserve_inode(op).code(), Errc::need_inodes);
     EXPECT_EQ(look.words, looked);
+    core::finish(op);
+}
+
+/// Else it could free the frame, and an operation after it use the bitmap's block for something
+/// else, in which the search would then set a bit.
+TEST_F(RoomMarks, noCommitTakesItsSnapshotWhileAFrameIsSearched) {
+    fill_frame();
+    std::future<Errc> commit;
+    LookingTeam::Look look;
+    look.meanwhile = [&] {
+        commit = std::async(std::launch::async, [&] { return volume_->sync(); });
+        EXPECT_EQ(commit.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    };
+    core::Operation<LookingTeam> op(LookingTeam{&look}, store());
+    EXPECT_EQ(core::reserve_inode(op).code(), Errc::need_inodes);
+    EXPECT_EQ(commit.get(), Errc::ok);
     core::finish(op);
 }
 

@@ -170,6 +170,11 @@ Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
 
 /// Takes up to `count` numbers of a frame, or a few more, and takes them off `count`.
 Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
+    core::JournalCredits search;
+    for (u32 i = 0; core::enter_search(ThreadTeam{}, store_, false, search) != Errc::ok; ++i) {
+        if (i == retries_max) return Errc::not_supported;
+        std::this_thread::yield();
+    }
     if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
     const u64 place = frame * format::frame_size;
     if (!core::is_resident(store_, place)) {
