@@ -43,6 +43,7 @@ struct HeldFrames {
 
 /// The lowest `count` of the bits that are set, or all of them.
 WARREN_HD inline u64 lowest_bits(u64 bits, u32 count) {
+    if (hd::popcount(bits) <= static_cast<int>(count)) return bits;
     u64 rest = bits;
     for (; count > 0 && rest != 0; --count)
         rest &= rest - 1;

@@ -71,11 +71,9 @@ class CloneShard {
             source.inode, source.generation, static_cast<u16>(length), found.attributes.links > 1,
             is_directory, &parents_.back()};
         std::memcpy(entry + 1, found.name.data(), length);
-        ++count_;
         if (is_directory) directories_.push_back({entry, found.attributes, found.depth});
     }
 
-    u64 count() const { return count_; }
     std::deque<CloneParent>& parents() { return parents_; }
     std::vector<FoundDirectory>& directories() { return directories_; }
     /// Calls `body(entry)` for each entry that is no directory.
@@ -89,7 +87,7 @@ class CloneShard {
     }
 
     /// No entry may be used any more.
-    void free_entries() { entries_ = {}; }
+    void free_entries() { entries_.give_back(0); }
 
  private:
     static constexpr u64 bytes_max = 16 * gib;  // addresses, not memory
@@ -112,7 +110,6 @@ class CloneShard {
     ReservedRange entries_;
     u64 used_ = 0;
     u64 populated_ = 0;
-    u64 count_ = 0;
     std::deque<CloneParent> parents_;
     std::vector<FoundDirectory> directories_;
 };

@@ -2,6 +2,8 @@
 // The clone of a tree by batches of the engine.
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,7 +24,7 @@ Errc TreeCloner::clone_by_batches(Handle source) {
         clone_directories(std::move(depth));
     }
     if (!has_failed()) clone_others(entries);
-    // Most of the list's memory, by all cores.
+    // Most of the list's memory, by all cores. Unmapping it would make them wait for each other.
     volume_.thread_pool().for_each(CloneList::shard_count, [&](const ThreadTeam&, u64 i) {
         entries.shards()[i].free_entries();
     });
@@ -81,34 +83,47 @@ void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
 
 /// Clones all entries that are no directories. The directories have been cloned.
 void TreeCloner::clone_others(CloneList& entries) {
-    std::array<std::vector<const CloneEntry*>, CloneList::shard_count> found;  // for batches
+    std::array<u64, CloneList::shard_count + 1> begins{};  // of the entries for batches
     std::array<std::vector<const CloneEntry*>, CloneList::shard_count> linked;
     ThreadPool& thread_pool = volume_.thread_pool();
-    thread_pool.for_each(found.size(), [&](const ThreadTeam&, u64 i) {
+    const auto is_for_batches = [](const CloneEntry& entry) {
+        return entry.into() != nullptr && !entry.has_more_names;
+    };
+    thread_pool.for_each(linked.size(), [&](const ThreadTeam&, u64 i) {
         CloneShard& shard = entries.shards()[i];
         for (CloneParent& parent : shard.parents())
             parent.into = directories_.find(parent.directory);
-        found[i].reserve(shard.count());
+        u64 count = 0;
         shard.for_each([&](const CloneEntry& entry) {
-            if (entry.into() != nullptr)
-                (entry.has_more_names ? linked : found)[i].push_back(&entry);
+            if (is_for_batches(entry)) {
+                ++count;
+            } else if (entry.into() != nullptr) {
+                linked[i].push_back(&entry);
+            }
         });
+        begins[i + 1] = count;
     });
-    std::vector<u64> begins(found.size() + 1);
-    for (std::size_t i = 0; i < found.size(); ++i)
-        begins[i + 1] = begins[i] + found[i].size();
-    std::vector<const CloneEntry*> all(begins.back());
-    thread_pool.for_each(found.size(), [&](const ThreadTeam&, u64 i) {
-        std::ranges::copy(found[i], all.begin() + static_cast<std::ptrdiff_t>(begins[i]));
+    for (std::size_t i = 0; i < linked.size(); ++i)
+        begins[i + 1] += begins[i];
+    const u64 count = begins.back();
+    // Not cleared by one thread: for large trees all of this is new memory.
+    const auto all = std::make_unique_for_overwrite<const CloneEntry*[]>(count);
+    const auto answers = std::make_unique_for_overwrite<Errc[]>(count);
+    thread_pool.for_each(linked.size(), [&](const ThreadTeam&, u64 i) {
+        u64 at = begins[i];
+        entries.shards()[i].for_each([&](const CloneEntry& entry) {
+            if (is_for_batches(entry)) all[at++] = &entry;
+        });
+        std::fill(answers.get() + begins[i], answers.get() + at, Errc::retry);
     });
     std::vector<const CloneEntry*> left;
     for (const std::vector<const CloneEntry*>& some : linked)
         left.insert(left.end(), some.begin(), some.end());
-    std::vector<Errc> answers(all.size());
-    clone_in_batches(volume_, caller_, now_, all, answers);
-    const auto cloned = static_cast<u64>(std::ranges::count(answers, Errc::ok));
+    const std::span given(answers.get(), count);
+    clone_in_batches(volume_, caller_, now_, {all.get(), count}, given);
+    const auto cloned = static_cast<u64>(std::ranges::count(given, Errc::ok));
     files_.fetch_add(cloned, std::memory_order_relaxed);
-    for (std::size_t i = 0; cloned < answers.size() && i < answers.size(); ++i) {
+    for (u64 i = 0; cloned < count && i < count; ++i) {
         if (answers[i] != Errc::ok && !is_skipped(answers[i], *all[i])) left.push_back(all[i]);
     }
     clone_left(left);

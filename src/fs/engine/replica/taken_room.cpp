@@ -188,45 +188,48 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     return window.needed_count == 0 ? Errc::ok : Errc::need_block;
 }
 
-/// Takes numbers of a word, at least `wanted` if it has as many; returns how many.
+/// Takes numbers of a word, at least `wanted` if it has as many; returns how many. Of a block that
+/// is in memory it takes any, of one that is not all or none. Takes nothing once a block is needed,
+/// for then nothing is kept.
 u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) {
-    if (core::free_slots(bitmap_of(store_, into.frame), w) == 0) return 0;
-    constexpr u64 blocks = 64 / format::inodes_per_block;
-    u64 taken = 0;
-    for (u64 block = w * blocks; block < (w + 1) * blocks && taken < wanted; ++block)
-        taken += take_in_block(into, block, wanted - taken, window);
-    return taken;
-}
-
-/// Of a block that is in memory it takes at most `wanted` numbers, of one that is not all or none.
-/// Takes nothing once a block is needed, for then nothing is kept.
-u64 TakenRoom::take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::BatchWindow& window) {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
-    const u32 w = static_cast<u32>(block * format::inodes_per_block / 64);
-    const u64 all = ((u64{1} << format::inodes_per_block) - 1)
-                    << block * format::inodes_per_block % 64;
-    const u64 free = core::free_slots(bitmap, w) & all;
-    if (free == 0) return 0;
-    const u64 place = into.frame * format::frame_size + block * format::block_size;
-    const auto need_block = [&] {
-        if (window.needed_count < ops::needed_places_max) need(window, place);
-        return u64{0};
+    constexpr u64 blocks = 64 / format::inodes_per_block;
+    const u64 free = core::free_slots(bitmap, w);
+    const auto slots_of = [](u64 block) {
+        return ((u64{1} << format::inodes_per_block) - 1) << block * format::inodes_per_block % 64;
     };
-    const bool is_here = core::is_resident(store_, place);
-    if (!is_here && free != all) return need_block();
-    if (window.needed_count != 0) return 0;
-    const u64 asked =
-        is_here ? core::lowest_bits(free, static_cast<u32>(std::min<u64>(wanted, 64))) : all;
-    const u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
-    if (!is_here) {
+    const auto place_of = [&](u64 block) {
+        return into.frame * format::frame_size + block * format::block_size;
+    };
+    const auto need_block = [&](u64 block) {
+        if (window.needed_count < ops::needed_places_max) need(window, place_of(block));
+    };
+    u64 asked = 0;
+    u64 left = wanted;
+    for (u64 block = w * blocks; block < (w + 1) * blocks && left > 0; ++block) {
+        const u64 all = slots_of(block);
+        const u64 there = free & all;
+        const bool is_here = core::is_resident(store_, place_of(block));
+        if (there == 0) continue;
+        if (!is_here && there != all) need_block(block);
+        const u64 some =
+            is_here ? core::lowest_bits(there, static_cast<u32>(std::min<u64>(left, 64))) : all;
+        asked |= some;
+        left -= std::min<u64>(left, static_cast<u64>(hd::popcount(some)));
+    }
+    if (asked == 0 || window.needed_count != 0) return 0;
+    u64 held = core::hold_slots(store_, into.frame, bitmap, w, asked);
+    for (u64 block = w * blocks; block < (w + 1) * blocks; ++block) {
+        const u64 all = slots_of(block);
+        if ((asked & all) == 0 || core::is_resident(store_, place_of(block))) continue;
         // With all numbers held no inode can appear there, so nothing but the run needs the block.
-        const bool is_reserved =
-            held == all && ops::begin_showing(store_, place, FrameKind::inodes);
-        if (is_reserved) {
+        if ((held & all) == all && ops::begin_showing(store_, place_of(block), FrameKind::inodes)) {
             into.new_blocks[block / 64] |= u64{1} << block % 64;
-        } else if (!core::is_resident(store_, place)) {  // another thread may be loading it
-            core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held});
-            return need_block();
+        } else if (!core::is_resident(store_,
+                                      place_of(block))) {  // another thread may be loading it
+            core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held & all});
+            held &= ~all;
+            need_block(block);
         }
     }
     into.slots[w] |= held;

@@ -46,7 +46,6 @@ class TakenRoom {
     Errc start_inode_frame(u64 frame, u64& needed) const;
     Errc take_in_frame(u64 frame, u64& count, ops::BatchWindow& window);
     u64 take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window);
-    u64 take_in_block(FreeNumbers& into, u64 block, u64 wanted, ops::BatchWindow& window);
     const FreeNumbers* find_numbers(u64 frame) const;
 
     const core::Store& store_;
