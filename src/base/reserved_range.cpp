@@ -42,7 +42,7 @@ void ReservedRange::populate(u64 bytes) {
 }
 
 void ReservedRange::give_back(u64 bytes) {
-    if (bytes >= bytes_) return;
+    if (data_ == nullptr || bytes >= bytes_) return;
     static_cast<void>(madvise(data_ + bytes, bytes_ - bytes, MADV_DONTNEED));
     populated_bytes_ = std::min(populated_bytes_, bytes);
 }

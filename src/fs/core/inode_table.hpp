@@ -301,10 +301,10 @@ WARREN_HD inline void drop_stale_room(const Store& store, u64 frame) {
     if (kind_of(store, frame) == FrameKind::inodes) set_bit(room, frame);
 }
 
-/// Passes the freeze barrier for a search for inode numbers, with `search`, until that is
-/// destroyed. Errc::retry while a commit takes its snapshot. From the look at a frame's kind until
-/// a number in it is held no snapshot may be taken: one commit could free the frame, and the next
-/// operation use its blocks for something else.
+/// Passes the freeze barrier for a search for inode numbers; the destructor of `search` leaves it.
+/// Errc::retry while a commit takes its snapshot. From the look at a frame's kind until a number in
+/// it is held no snapshot may be taken: after one the frame, which has become free, could be used
+/// for something else, and the hold would set a bit in that.
 template <class Team>
 WARREN_HD Errc enter_search(const Team& team, [[maybe_unused]] const Store& store,
                             [[maybe_unused]] bool barrier_is_held,

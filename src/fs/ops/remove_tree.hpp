@@ -153,6 +153,10 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
     if (checked != nullptr && inode.handle() != checked->root) return Errc::canceled;
     OrphanEntry orphan;
     WARREN_TRY(plan_orphan(op, inode.number, orphan));
+    // A bulk step that lists the directories below its own holds this lock.
+    Seen moves;
+    WARREN_TRY(op.observe(move_lock_place, moves));
+    WARREN_TRY(op.will_write(moves));
 
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(detach_blocks_max)));
     const bool is_late = checked != nullptr && once(op.team, [&] {

@@ -24,7 +24,7 @@ Errc TreeCloner::clone_by_batches(Handle source) {
         clone_directories(std::move(depth));
     }
     if (!has_failed()) clone_others(entries);
-    // Most of the list's memory, by all cores. Unmapping it would make them wait for each other.
+    // Most of the list's memory, by all cores, which would wait for each other to unmap it.
     volume_.thread_pool().for_each(CloneList::shard_count, [&](const ThreadTeam&, u64 i) {
         entries.shards()[i].free_entries();
     });

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/model_file_system.hpp"
@@ -306,6 +308,42 @@ TEST_P(ConcurrencyOfNames, readsAgainstWritesAndTruncation) {
     }
     run_executor(seed.value(), bodies);
     EXPECT_EQ(volume->release(handle), Errc::ok);
+    volume.close_and_check();
+}
+
+/// A deep and narrow tree, which a GPU lists as a whole, is removed while its owner removes a part
+/// of it, which begins by name, because the owner's rights are looked at first.
+TEST_P(ConcurrencyOfNames, removeTreeWithinATreeThatIsRemoved) {
+    constexpr u32 depth = 40;
+    const Caller owner{.user = 1000, .group = 1000};
+    const Seed seed;
+    MemoryVolume volume(256 * mib, options());
+    const Handle home = make_directory(*volume, volume->root(), "home");
+    const u64 inodes_before = volume->statistics().inodes_used;
+    const Deadline deadline(some_time());
+    for (u64 round = 0; !deadline.is_over() && !HasFailure(); ++round) {
+        std::vector<Handle> chain{home};
+        for (u32 i = 0; i < depth; ++i) {
+            const auto made = volume->create(owner, chain.back(), "step", {.mode = 040755});
+            ASSERT_TRUE(made);
+            chain.push_back(made->handle);
+            ASSERT_TRUE(volume->create(owner, chain.back(), "file", {}));
+        }
+        const auto remove = [&](const Caller& caller, Random& random, Handle in) {
+            std::this_thread::sleep_for(std::chrono::microseconds(random.below(1000)));
+            Removal removal;
+            return volume->remove_tree(caller, in, "step", removal);
+        };
+        run_executor(seed.part(round),
+                     {[&](Random& random) { EXPECT_EQ(remove(anybody, random, home), Errc::ok); },
+                      [&](Random& random) {
+                          const Errc code = remove(owner, random, chain[1 + random.below(20)]);
+                          const std::set<Errc> fair = {Errc::ok, Errc::no_entry, Errc::stale};
+                          EXPECT_TRUE(fair.contains(code)) << static_cast<int>(code);
+                      }});
+        EXPECT_EQ(volume->statistics().inodes_used, inodes_before);
+    }
+    expect_counts_agree(*volume);
     volume.close_and_check();
 }
 

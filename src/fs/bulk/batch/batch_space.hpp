@@ -31,10 +31,12 @@ struct ListInodeFrames : Phase {
     }
 };
 
-/// The free slots of word `w` of the bitmaps of the listed frames.
+/// The free slots of word `w` of the bitmaps of the listed frames: none if the frame was listed by
+/// a stale hint (drop_stale_room()).
 WARREN_HD inline u64 free_slots(const Batch& b, const Store& store, u64 w) {
-    const u64 place = u64{b.frames[w / bitmap_words]} * format::frame_size;
-    const auto& bitmap = block_at<format::InodeBitmap>(store, place);
+    const u64 frame = b.frames[w / bitmap_words];
+    if (kind_of(store, frame) != FrameKind::inodes) return 0;
+    const auto& bitmap = block_at<format::InodeBitmap>(store, frame * format::frame_size);
     const u32 word = static_cast<u32>(w % bitmap_words);
     return ~(relaxed_load(bitmap.used[word]) | relaxed_load(bitmap.held[word])) & inode_bits(word);
 }

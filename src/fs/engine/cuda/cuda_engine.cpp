@@ -267,8 +267,9 @@ Errc CudaEngine::cut(const std::function<void()>& at_rest, CommitSnapshot& cut) 
 
 Errc CudaEngine::publish(std::span<ops::CommittedFrame> frames,
                          std::span<const u64> empty_inode_frames) {
-    // Commands may run meanwhile, a batch may not: it takes numbers of inode frames without a hold.
-    const std::shared_lock no_batch(commands_);
+    // Shared: beside commands, but not beside a batch, which holds it alone. A batch uses numbers
+    // of inode frames without setting the bits by which this sees that a frame is in use.
+    const std::shared_lock beside_commands(commands_);
     return loss_.on_device(
         [&] { return area_.publish(store_.store(), frames, empty_inode_frames); });
 }

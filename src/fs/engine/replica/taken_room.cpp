@@ -3,6 +3,7 @@
 #include "fs/engine/replica/taken_room.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <thread>
 
@@ -23,6 +24,7 @@ namespace {
 constexpr u64 parts_of_free = 8;
 constexpr u64 free_frames_min = 8;
 constexpr u32 retries_max = 1000;
+constexpr auto closed_barrier_look = std::chrono::microseconds(20);
 
 format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
     return core::block_at<format::InodeBitmap>(store, frame * format::frame_size);
@@ -173,7 +175,7 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     core::JournalCredits search;
     for (u32 i = 0; core::enter_search(ThreadTeam{}, store_, false, search) != Errc::ok; ++i) {
         if (i == retries_max) return Errc::not_supported;
-        std::this_thread::yield();
+        std::this_thread::sleep_for(closed_barrier_look);
     }
     if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
     const u64 place = frame * format::frame_size;
@@ -189,8 +191,8 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
 }
 
 /// Takes numbers of a word, at least `wanted` if it has as many; returns how many. Of a block that
-/// is in memory it takes any, of one that is not all or none. Takes nothing once a block is needed,
-/// for then nothing is kept.
+/// is in memory it takes any, of one that is not all or none. Takes nothing once a block has to be
+/// loaded: the caller then gives everything back.
 u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
     constexpr u64 blocks = 64 / format::inodes_per_block;
@@ -211,7 +213,10 @@ u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWind
         const u64 there = free & all;
         const bool is_here = core::is_resident(store_, place_of(block));
         if (there == 0) continue;
-        if (!is_here && there != all) need_block(block);
+        if (!is_here && there != all) {
+            need_block(block);
+            continue;
+        }
         const u64 some =
             is_here ? core::lowest_bits(there, static_cast<u32>(std::min<u64>(left, 64))) : all;
         asked |= some;
@@ -225,9 +230,10 @@ u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWind
         // With all numbers held no inode can appear there, so nothing but the run needs the block.
         if ((held & all) == all && ops::begin_showing(store_, place_of(block), FrameKind::inodes)) {
             into.new_blocks[block / 64] |= u64{1} << block % 64;
-        } else if (!core::is_resident(store_,
-                                      place_of(block))) {  // another thread may be loading it
+        } else if (!core::is_resident(store_, place_of(block))) {
+            // Another thread may be loading it.
             core::let_go_slot(bitmap, {into.frame * format::frame_size, w, held & all});
+            core::set_bit(core::space_hints(store_, FrameKind::inodes), into.frame);
             held &= ~all;
             need_block(block);
         }

@@ -3,11 +3,12 @@
 // level. All directories of the volume are read at once with the numbers of their parents, and
 // pointer jumping finds in a few rounds those below the seeds, with which the step begins.
 //
-// The listing stays valid: the move lock is held, so no directory moves, and each listed directory
-// is marked as being deleted before any is taken apart, so it gets no more names and no other
-// operation removes it. One that is being deleted already is not listed: it may be an orphan, whose
-// parent's number may belong to another directory by now. Invariant: if a directory is listed, so
-// are all above it up to a seed, so the step drops the name of each. An entry refers to a listed
+// The listing stays valid: the move lock is held, so no directory moves, none is detached with what
+// is below it, and each listed directory is marked as being deleted before any is taken apart, so
+// it gets no more names and no other operation removes it. One that is being deleted already is not
+// listed: it may be an orphan, whose parent's number may belong to another directory by now.
+// Invariant: if a directory is listed, so are all above it up to a seed, so the step drops the name
+// of each; one that loses its mark to rmdir(2) has nothing below it. An entry refers to a listed
 // directory only if it lies in the parent found here (is_listed()), because the number of a listed
 // directory that was freed may be reused elsewhere.
 #include "fs/bulk/lane_free.hpp"
