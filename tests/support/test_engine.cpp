@@ -81,6 +81,7 @@ class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches
     }
     Errc publish(std::span<ops::CommittedFrame> frames,
                  std::span<const u64> empty_inode_frames) override {
+        const std::shared_lock beside_commands(running_);
         twin_.publish(frames, empty_inode_frames);
         return Errc::ok;
     }

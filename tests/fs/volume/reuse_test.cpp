@@ -13,6 +13,7 @@
 #include "fs/format/layout.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/test_engine.hpp"
 #include "tests/support/thread_executor.hpp"
 #include "tests/support/volume_walk.hpp"
 #include "tests/support/watched_disk.hpp"
@@ -83,6 +84,31 @@ std::vector<Handle> create_files(Volume& volume, Handle directory, u64 count) {
         if (one) files.push_back(one->handle);
     }
     return files;
+}
+
+/// The first frame of inodes is full, and a search has found it so; the second is freed.
+TEST(Reuse, aBatchFindsThatNoFrameHasRoomForInodes) {
+    const std::unique_ptr<MemoryDisk> disk = make_memory_disk(64 * mib);
+    Failure failure;
+    const std::unique_ptr<Volume> volume =
+        open_on_engine(std::make_unique<FaultDisk>(*disk), engine_of_its_own(), {}, failure);
+    ASSERT_TRUE(volume) << failure.message;
+    const Handle full = make_directory(*volume, volume->root(), "full");
+    const Handle directory = make_directory(*volume, volume->root(), "directory");
+    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    create_files(*volume, full, in_frame - volume->statistics().inodes_used);
+    const Result<Attributes> second = volume->create(anybody, directory, "second", {});
+    ASSERT_TRUE(second);
+    ASSERT_NE(second->handle.inode / format::inodes_per_frame,
+              full.inode / format::inodes_per_frame);
+    ASSERT_EQ(volume->unlink(anybody, directory, "second"), Errc::ok);
+    ASSERT_EQ(volume->sync(), Errc::ok);
+    ASSERT_EQ(volume->sync(), Errc::ok);
+
+    for (const Handle file : create_files(*volume, directory, 20))
+        EXPECT_TRUE(volume->attributes(file)) << file.inode;
+    EXPECT_EQ(volume->close(), Errc::ok);
+    expect_clean(*disk);
 }
 
 /// One thread empties a frame of inodes and commits, so that the commit frees the frame, while

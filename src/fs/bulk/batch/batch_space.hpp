@@ -28,6 +28,10 @@ struct ListInodeFrames : Phase {
             frame = find_space(store, FrameKind::inodes, frame + 1);
         }
         b.state->inode_frames = count;
+        if (count != 0) return;
+        // The phases over the words of the bitmaps, which find too few, have nothing to do.
+        b.state->needed_inodes = b.state->created;
+        fail(Errc::need_inodes);
     }
 };
 
