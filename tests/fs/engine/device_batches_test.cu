@@ -347,12 +347,16 @@ TEST_F(DeviceRebuildTest, isDoneByTheCpuIfACallFails) {
     fail_each_call(20, pack_while_a_call_fails);
 }
 
-/// Packs a directory with a replica that may take so much memory.
+/// Packs a directory with a replica that may take so much memory, and has taken what the copy of
+/// the metadata needs.
 ReplicaStatistics pack_within(u64 bytes) {
     SCOPED_TRACE(bytes);
-    VolumeWithGpu volume(64 * mib, bytes);
-    if (volume.inside().replica() == nullptr) return {};  // not even that of an empty volume
-    const Handle directory = make_case(*volume, {"some", 2000, 2, 12});
+    std::unique_ptr<MemoryDisk> disk = make_memory_disk(64 * mib);
+    const std::unique_ptr<Volume> before = open_on(*disk, {.engine = EngineChoice::cpu});
+    const Handle directory = make_case(*before, {"some", 2000, 2, 12});
+    EXPECT_EQ(before->close(), Errc::ok);
+    VolumeWithGpu volume(std::move(disk), bytes);
+    if (volume.inside().replica() == nullptr) return {};
     const auto names = list_names(*volume, directory);
     EXPECT_EQ(pack(*volume, directory), Errc::ok);
     EXPECT_LE(volume->attributes(directory)->blocks, packed_blocks(names) + 1);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fs/engine/cuda/replica/device_image.hpp"
@@ -72,7 +73,10 @@ void fail_each_call(u64 calls_min, const Run& run) {
 class VolumeWithGpu {
  public:
     explicit VolumeWithGpu(u64 size_bytes, u64 device_memory_bytes = 4 * gib)
-        : disk_(make_memory_disk(size_bytes)) {
+        : VolumeWithGpu(make_memory_disk(size_bytes), device_memory_bytes) {}
+    /// Of what is on the disk the GPU gets a copy at once.
+    VolumeWithGpu(std::unique_ptr<MemoryDisk> disk, u64 device_memory_bytes)
+        : disk_(std::move(disk)) {
         OpenOptions options{.workers = 4};
         options.device_memory_bytes = device_memory_bytes;
         options.warn = [this](const std::string& line) {
