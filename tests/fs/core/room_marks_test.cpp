@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fs/ops/inode_frame.hpp"
+#include "fs/ops/unlink.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
@@ -95,7 +96,14 @@ TEST_F(RoomMarks, anInodeThatIsFreedWhileItsFrameIsFoundFullIsFound) {
     const auto victim = volume_->lookup(anybody, volume_->root(), name_of(count / 2));
     ASSERT_TRUE(victim);
     LookingTeam::Look look;
-    look.meanwhile = [&] { EXPECT_EQ(unlink(count / 2), Errc::ok); };
+    look.meanwhile = [&] {
+        const std::string name = name_of(count / 2);
+        core::Operation<ThreadTeam> removal(ThreadTeam{}, store());
+        removal.barrier_is_held = true;  // by the search, for which a commit would wait
+        EXPECT_TRUE(ops::unlink(removal, credentials_of(anybody), volume_->root(), name.data(),
+                                static_cast<u32>(name.size()), false, 0));
+        core::finish(removal);
+    };
     core::Operation<LookingTeam> op(LookingTeam{&look}, store());
     const Result<core::ReservedInode> reserved = core::reserve_inode(op);
     EXPECT_FALSE(look.meanwhile) << "nobody has looked at the whole frame";

@@ -124,14 +124,14 @@ TEST(Reuse, aFrameInWhichABatchTakesNumbersIsNotFreed) {
     std::atomic<u64> frames_freed{0};
     const Handle directory = make_directory(*volume, volume->root(), "replaced");
     const auto replace_files = [&](Random& random) {
-        while (!deadline.is_over() && !testing::Test::HasFailure()) {
-            if (random.one_in(8)) {
+        for (u64 round = 0; !deadline.is_over() && !testing::Test::HasFailure(); ++round) {
+            if (round % 4 == 1) {
                 for (const u64 seen = commits; commits < seen + 2 && !deadline.is_over();)
                     std::this_thread::yield();
             } else {
                 std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
             }
-            const u64 count = random.one_in(4) ? 2000 : 20;
+            const u64 count = round % 4 == 3 ? 2000 : 20;
             for (const Handle file : create_files(*volume, directory, count))
                 EXPECT_TRUE(volume->attributes(file)) << file.inode;
             for (u64 i = 0; i < count; ++i)
