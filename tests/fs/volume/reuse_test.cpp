@@ -111,8 +111,8 @@ TEST(Reuse, aBatchFindsThatNoFrameHasRoomForInodes) {
     expect_clean(*disk);
 }
 
-/// One thread empties a frame of inodes and commits, so that the commit frees the frame, while
-/// another creates files, whose numbers lie in the same frame.
+/// One thread creates and removes files whose numbers lie in the second frame of inodes; another
+/// commits all the time, which frees that frame whenever it is empty.
 TEST(Reuse, aFrameInWhichABatchTakesNumbersIsNotFreed) {
     const Seed seed;
     MemoryVolume volume(256 * mib);

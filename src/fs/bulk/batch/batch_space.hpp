@@ -29,7 +29,7 @@ struct ListInodeFrames : Phase {
         }
         b.state->inode_frames = count;
         if (count != 0) return;
-        // The phases over the words of the bitmaps, which find too few, have nothing to do.
+        // TakeSlots reports a lack at the last word of the listed bitmaps; here there is none.
         b.state->needed_inodes = b.state->created;
         fail(Errc::need_inodes);
     }

@@ -212,6 +212,10 @@ struct CountInodes : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
         StoreState& state = *store.state;
         const u64 created = b.state->created;
+        const u64 words = u64{b.state->inode_frames} * bitmap_words;
+        // Each creation has a number; otherwise it would take what is left in the array.
+        WARREN_CHECK(created == 0 ||
+                     (words != 0 && b.sums[words - 1] + b.flags[words - 1] >= created));
         const u64 before = generation_before(state, created);
         b.state->generation = before;
         relaxed_store(state.generation, before + created);

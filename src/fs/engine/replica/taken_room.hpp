@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks and numbers of inodes that the host takes for a run on an image, before the freeze barrier
-// is closed: operations reserve blocks although it is, and numbers cannot be taken then.
+// Blocks and numbers of inodes that the host takes for a run on an image. It takes them before it
+// closes the freeze barrier, because numbers cannot be taken behind the closed barrier.
 //
 // Invariant: what is here is free, and no operation finds it. It is given back at the end, used by
 // then or not.

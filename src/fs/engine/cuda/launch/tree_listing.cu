@@ -8,7 +8,7 @@
 // it gets no more names and no other operation removes it. One that is being deleted already is not
 // listed: it may be an orphan, whose parent's number may belong to another directory by now.
 // Invariant: if a directory is listed, so are all above it up to a seed, so the step drops the name
-// of each; one that loses its mark to rmdir(2) has nothing below it. An entry refers to a listed
+// of each; one that rmdir(2) removes first has nothing below it. An entry refers to a listed
 // directory only if it lies in the parent found here (is_listed()), because the number of a listed
 // directory that was freed may be reused elsewhere.
 #include "fs/bulk/lane_free.hpp"
