@@ -75,6 +75,7 @@ class Report:
         program = pathlib.Path(test[0]).name
         self.counts[program][result] += 1
         self.log.write(f"{result} {seconds:.1f} s {program} {test[1]}\n")
+        self.log.flush()
         if result in ("passed", "skipped"):
             return
         self.bad.append((program, test[1], result))
@@ -87,7 +88,6 @@ class Report:
             print(f"{program}: " + ", ".join(f"{n} {result}" for result, n in counts.items()))
         self.counts.clear()
         sys.stdout.flush()
-        self.log.flush()
 
 
 def run_together(tests, jobs, limit, report):

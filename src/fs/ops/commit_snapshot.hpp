@@ -6,7 +6,6 @@
 // Listing and copying are each shared by any number of teams; listing is over before copying
 // begins. Invariant: a block is marked clean only after it was copied; if the area is too small for
 // all dirty blocks, nothing changes.
-// changes.
 #pragma once
 
 #include "fs/core/allocator.hpp"
