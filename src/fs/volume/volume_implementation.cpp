@@ -15,6 +15,7 @@
 #include "base/zeros.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
+#include "fs/engine/wait_to_retry.hpp"
 #include "fs/format/check_block.hpp"
 #include "fs/volume/inline_dedup.hpp"
 
@@ -157,19 +158,8 @@ void VolumeImplementation::adopt_frame(u64 frame) {
 namespace {
 
 constexpr u32 crowded_max = 64;
-constexpr std::chrono::microseconds closed_gate_look{20};
 
 }  // namespace
-
-/// Waits until the cause of a retry may be over.
-void VolumeImplementation::wait_a_moment() {
-    // While the freeze barrier is closed a commit copies blocks: leave the processor to it.
-    if (relaxed_load(store().state->barrier_closed) != 0) {
-        std::this_thread::sleep_for(closed_gate_look);
-    } else {
-        std::this_thread::yield();
-    }
-}
 
 /// Whether a commit may free the space that an operation lacks: the first commit may, and each one
 /// after orphans were freed, for which this waits.
@@ -192,7 +182,7 @@ bool VolumeImplementation::may_find_space(Attempts& attempts) {
 Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& attempts) {
     switch (retry_reason.code) {
         case Errc::retry:
-            if (++attempts.retries > 16) wait_a_moment();
+            if (++attempts.retries > 16) wait_to_retry(*store().state);
             return Errc::ok;
         case Errc::need_block:
             return serve_block(retry_reason.place, attempts);

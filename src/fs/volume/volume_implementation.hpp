@@ -408,7 +408,6 @@ class VolumeImplementation {
         }
     }
     class ManyRetries;
-    void wait_a_moment();
     bool may_find_space(Attempts& attempts);
     Errc serve(const RetryReason& retry_reason, Attempts& attempts);
     Errc serve_block(u64 place, Attempts& attempts);

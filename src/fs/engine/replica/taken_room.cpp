@@ -3,13 +3,12 @@
 #include "fs/engine/replica/taken_room.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <thread>
 
 #include "base/check.hpp"
 #include "base/clear_line.hpp"
 #include "fs/core/held_frames.hpp"
+#include "fs/engine/wait_to_retry.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/show_block.hpp"
 
@@ -24,7 +23,6 @@ namespace {
 constexpr u64 parts_of_free = 8;
 constexpr u64 free_frames_min = 8;
 constexpr u32 retries_max = 1000;
-constexpr auto closed_barrier_look = std::chrono::microseconds(20);
 
 format::InodeBitmap& bitmap_of(const core::Store& store, u64 frame) {
     return core::block_at<format::InodeBitmap>(store, frame * format::frame_size);
@@ -96,7 +94,7 @@ Errc TakenRoom::take_blocks(u64 count) {
         } else {
             runs_.pop_back();
             if (run.code() != Errc::retry || ++retries > retries_max) return Errc::not_supported;
-            std::this_thread::yield();
+            wait_to_retry(*store_.state);
             continue;
         }
         count -= run->blocks;
@@ -162,7 +160,7 @@ Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     for (u32 i = 0; code == Errc::retry && i < retries_max; ++i) {
         code = ops::start_wiped_inode_frame(op, frame);
         core::finish(op);
-        if (code == Errc::retry) std::this_thread::yield();
+        if (code == Errc::retry) wait_to_retry(*store_.state);
     }
     if (code == Errc::ok) return code;
     core::unclaim_frame(store_, frame);
@@ -175,7 +173,7 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
     core::JournalCredits search;
     for (u32 i = 0; core::enter_search(ThreadTeam{}, store_, false, search) != Errc::ok; ++i) {
         if (i == retries_max) return Errc::not_supported;
-        std::this_thread::sleep_for(closed_barrier_look);
+        wait_to_retry(*store_.state);
     }
     if (core::kind_of(store_, frame) != FrameKind::inodes) return Errc::ok;
     const u64 place = frame * format::frame_size;
