@@ -261,8 +261,8 @@ class SequenceCuts : public testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, SequenceCuts, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
-/// Tests all sequences of one operation and one of `stride` of those of two; returns the totals.
-Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
+/// Tests one in `stride` of the sequences of `length` operations; returns the totals.
+Totals look_at_sequences(const Way& way, u64 length, u64 stride, const CutBounds& choice) {
     const Seed seed;
     const Base base;
     const Alphabet set = make_alphabet();
@@ -270,17 +270,20 @@ Totals look_at_sequences(const Way& way, u64 stride, const CutBounds& choice) {
     Totals totals;
     for (const Sequence& sequence : make_sequences(base, set)) {
         if (testing::Test::HasFailure()) break;
-        if (sequence.letters.size() > 1 && !random.one_in(stride)) continue;
+        if (sequence.letters.size() != length || !random.one_in(stride)) continue;
         look_at(base, set, sequence, way, choice, random.next(), totals);
     }
     print(way, totals);
     return totals;
 }
 
-TEST_P(SequenceCuts, ofOneAndSomeOfTwoOperations) {
-    EXPECT_GE(look_at_sequences(GetParam(), 150 * volume_step, {.subsets_of_max = 2, .samples = 1})
-                  .sequences,
+TEST_P(SequenceCuts, ofOneOperation) {
+    EXPECT_GE(look_at_sequences(GetParam(), 1, 1, {.subsets_of_max = 2, .samples = 1}).sequences,
               30u);
+}
+
+TEST_P(SequenceCuts, ofSomeOfTwoOperations) {
+    look_at_sequences(GetParam(), 2, 150 * volume_step, {.subsets_of_max = 2, .samples = 1});
 }
 
 /// A file that gets blocks of another must not show what these held before they were overwritten in
@@ -320,29 +323,43 @@ void add_changes_of_shared_blocks(Alphabet& set, const std::string& path) {
     add_remove_tree(set.with("/"), directory);
 }
 
-/// Blocks that two files share are changed or dropped in one of them: the other one keeps them,
-/// whether the sharing was durable before or not.
-TEST_P(SequenceCuts, ofSharingAndAChangeOfItsBlocks) {
+/// By the one operation of `set`, a file shares blocks with /a/f. Then they are changed or dropped
+/// in one of the two files: the other one keeps them, whether the sharing was durable before or
+/// not.
+void look_at_changes_after_sharing(const Way& way, Alphabet& set) {
     const Seed seed;
     const Base base;
-    Alphabet sets[3];
-    add_share(sets[0].with("/b/h"), "/a/f", "/b/h", 4096);
-    add_clone(sets[1].with("/b/n"), "/a/f", "/b/n");
-    add_dedupe(sets[2].with("/b/k"), "/a/f", "/b/k", 5000);
     Random random(seed.value());
     Totals totals;
-    for (Alphabet& set : sets) {
-        const std::string sharer = set.synced[0];
-        add_changes_of_shared_blocks(set, "/a/f");
-        add_changes_of_shared_blocks(set, sharer);
-        const u64 from = 1 + random.below(volume_step);
-        for (u64 change = from; change < set.size() && !HasFailure(); change += volume_step) {
-            look_at(base, set, {{0, change}, random.one_in(2)}, GetParam(),
-                    {.subsets_of_max = 2, .samples = 1}, random.next(), totals);
-        }
+    const std::string sharer = set.synced[0];
+    add_changes_of_shared_blocks(set, "/a/f");
+    add_changes_of_shared_blocks(set, sharer);
+    const u64 from = 1 + random.below(volume_step);
+    for (u64 change = from; change < set.size() && !testing::Test::HasFailure();
+         change += volume_step) {
+        look_at(base, set, {{0, change}, random.one_in(2)}, way,
+                {.subsets_of_max = 2, .samples = 1}, random.next(), totals);
     }
-    print(GetParam(), totals);
-    EXPECT_EQ(totals.sequences * volume_step, 3 * (sets[0].size() - 1));
+    print(way, totals);
+    EXPECT_EQ(totals.sequences * volume_step, set.size() - 1);
+}
+
+TEST_P(SequenceCuts, ofASharedRangeAndAChangeOfItsBlocks) {
+    Alphabet set;
+    add_share(set.with("/b/h"), "/a/f", "/b/h", 4096);
+    look_at_changes_after_sharing(GetParam(), set);
+}
+
+TEST_P(SequenceCuts, ofACloneAndAChangeOfItsBlocks) {
+    Alphabet set;
+    add_clone(set.with("/b/n"), "/a/f", "/b/n");
+    look_at_changes_after_sharing(GetParam(), set);
+}
+
+TEST_P(SequenceCuts, ofADedupedRangeAndAChangeOfItsBlocks) {
+    Alphabet set;
+    add_dedupe(set.with("/b/k"), "/a/f", "/b/k", 5000);
+    look_at_changes_after_sharing(GetParam(), set);
 }
 
 class SequenceCutsLong : public testing::TestWithParam<Way> {};
@@ -350,8 +367,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, SequenceCutsLong, testing::ValuesIn(ways),
                          [](const auto& way) { return std::string(way.param.name); });
 
 TEST_P(SequenceCutsLong, ofOneAndTwoOperations) {
-    EXPECT_GT(look_at_sequences(GetParam(), 1, {.subsets_of_max = 6, .samples = 6}).sequences,
-              1000u);
+    const CutBounds choice = {.subsets_of_max = 6, .samples = 6};
+    look_at_sequences(GetParam(), 1, 1, choice);
+    EXPECT_GT(look_at_sequences(GetParam(), 2, 1, choice).sequences, 1000u);
 }
 
 /// A disk that reports flushes as done without doing them.
