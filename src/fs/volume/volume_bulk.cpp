@@ -303,6 +303,18 @@ class SpaceCounter {
     std::atomic<Errc> code_{Errc::ok};
 };
 
+/// Scans all of `left`, which an engine that has failed began: a later step would not know what was
+/// visited. Where the consumer has no room, this waits for it.
+Errc finish_scan(VolumeImplementation& volume, const ScanCall& call, const ScanSteps& steps,
+                 std::vector<ScanPosition>& left, u64& listed) {
+    if (!steps.wait) return scan_on_host(volume, call, {}, left, listed);
+    for (;;) {
+        WARREN_TRY(scan_on_host(volume, call, steps.is_full, left, listed));
+        if (left.empty()) return Errc::ok;
+        WARREN_TRY(steps.wait());
+    }
+}
+
 }  // namespace
 
 Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
@@ -346,10 +358,8 @@ Errc Volume::scan_step(const Caller& caller, std::vector<ScanPosition>& left,
         bool is_by_host = false;
         const Errc scanned = volume.scan_by(call, [&](u64& listed) {
             is_by_host = true;
-            // A later step would not know what was visited.
-            const std::function<bool()>& is_full =
-                visited.is_interrupted() ? std::function<bool()>() : steps.is_full;
-            const Errc code = scan_on_host(volume, call, is_full, left, listed);
+            if (visited.is_interrupted()) return finish_scan(volume, call, steps, left, listed);
+            const Errc code = scan_on_host(volume, call, steps.is_full, left, listed);
             if (!left.empty()) listed = 0;  // of a part, which says nothing of the whole
             return code;
         });

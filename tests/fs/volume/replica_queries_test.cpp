@@ -100,6 +100,42 @@ TEST(ReplicaScans, areFinishedByTheCpu) {
     EXPECT_EQ(volume.replica.reports.size(), 1u);
 }
 
+/// Where the CPU finishes a scan, it goes on only when the consumer has room again, or ends with
+/// the error for which there will be none.
+TEST(ReplicaScans, waitForRoomWhileTheCpuFinishesThem) {
+    for (const Errc answer : {Errc::ok, Errc::canceled}) {
+        constexpr u64 room = 100;
+        AssistedVolume volume(3000);
+        volume.replica.queries->use_only(Side::replica);
+        u64 all = 0;
+        ASSERT_EQ(volume.find(anybody, volume->root(), &all), Errc::ok);
+        volume.replica.reader->fails_at_last = Errc::io;
+        std::atomic<u64> visits{0};
+        std::atomic<u64> held{0};
+        u64 waits = 0;  // the first is that of the replica
+        u64 most = 0;
+        const auto visit = [&](const Scanned&) {
+            visits.fetch_add(1);
+            held.fetch_add(1);
+            return true;
+        };
+        const auto wait = [&] {
+            const u64 before = held.exchange(0);
+            if (++waits > 1) most = std::max(most, before);
+            return waits > 3 ? answer : Errc::ok;
+        };
+        std::vector<ScanPosition> left{{volume->root()}};
+        const auto is_full = [&] { return held.load() >= room; };
+        EXPECT_EQ(volume->scan_step(anybody, left, visit, {}, {is_full, wait}), answer);
+        EXPECT_GT(waits, 3u);
+        EXPECT_LT(most, all / 4);
+        if (answer == Errc::ok) {
+            EXPECT_EQ(visits, all);
+            EXPECT_TRUE(left.empty());
+        }
+    }
+}
+
 /// Another error behind the first visit ends the scan: that memory has run out for what was
 /// visited, or what the caller's wait() returns.
 TEST(ReplicaScans, endWithAnErrorBehindTheFirstVisit) {
