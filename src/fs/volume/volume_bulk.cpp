@@ -303,8 +303,8 @@ class SpaceCounter {
     std::atomic<Errc> code_{Errc::ok};
 };
 
-/// Scans all of `left`, which an engine that has failed began: a later step would not know what was
-/// visited. Where the consumer has no room, this waits for it.
+/// Scans all of `left` after an engine has failed between two visits, because a later step would
+/// not know what was visited. Each time the consumer is full, this waits for it.
 Errc finish_scan(VolumeImplementation& volume, const ScanCall& call, const ScanSteps& steps,
                  std::vector<ScanPosition>& left, u64& listed) {
     if (!steps.wait) return scan_on_host(volume, call, {}, left, listed);
