@@ -196,9 +196,10 @@ struct ScanPosition {
 /// For a visitor that passes entries to a consumer that may be slower.
 struct ScanSteps {
     std::function<bool()> is_full = {};  // called by workers; if true, the step ends soon
-    /// Waits for room, or returns the error because of which there will be none. An engine that
-    /// cannot end a step early calls it on the caller's thread each time it has passed some entries
-    /// to the visitor.
+    /// Waits for room, or returns the error because of which there will be none. It is called on
+    /// the caller's thread: by an engine that cannot end a step early, each time it has passed some
+    /// entries to the visitor; by the CPU that finishes a step which a GPU began, each time
+    /// `is_full` has ended a part of the rest.
     std::function<Errc()> wait = {};
 };
 
