@@ -51,8 +51,8 @@ class HostReplica : public ReplicaMemory {
             return fails_with_.load(std::memory_order_relaxed);
         blocks_sent_ += count;
         for (u64 i = 0; i < count; ++i) {
-            if (places_[i] % format::block_size == place_dropped) {
-                core::clear_bit(image_.resident, places_[i] / format::block_size);
+            if (places_[i] % format::block_size == places_dropped) {
+                image_.resident[places_[i] / format::block_size / 64] &= ~blocks_[i].words[0];
             } else {
                 put(places_[i], blocks_[i]);
             }
@@ -107,14 +107,24 @@ class HostReplica : public ReplicaMemory {
         const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.size(), &header};
         ops::list_dirty(ThreadTeam{}, image_, area, {});
         WARREN_CHECK(header.count <= area.capacity);
-        ops::gather_dirty(ThreadTeam{}, image_, area, {}, ops::CopyWords());
         changes.places = {changed_places_.data(), header.count};
         changes.blocks = changed_.data();
         changes.state = *image_.state;
+        coming_ = header.count;
+        arrived_ = 0;
         return Errc::ok;
     }
+    /// In two parts.
+    Result<u64> await_changes() override {
+        WARREN_TRY(next_step());
+        const u64 end = arrived_ == 0 ? (coming_ + 1) / 2 : coming_;
+        for (; arrived_ < end; ++arrived_)
+            changed_[arrived_] = block_at(changed_places_[arrived_]);
+        return arrived_;
+    }
 
-    /// The step of a run with this number, counted from 0 on, fails: each has three.
+    /// The step of a run with this number, counted from 0 on, fails: each has five, if it changes
+    /// more than one block.
     void fail_at_step(u64 step, Errc code) {
         fails_with_.store(code, std::memory_order_relaxed);
         steps_left_.store(step, std::memory_order_relaxed);
@@ -149,14 +159,16 @@ class HostReplica : public ReplicaMemory {
     }
 
  private:
-    void put(u64 place, const format::Block& block) {
+    format::Block& block_at(u64 place) {
         const core::Store& image = image_;
         const u64 index = (place - image.frame_table_offset) / format::block_size;
-        auto& target = ops::is_table_place(image, place)
-                           ? reinterpret_cast<format::Block&>(image.frame_table[index])
-                           : *reinterpret_cast<format::Block*>(image.base + place);
-        ops::CopyWords()(ThreadTeam{}, block, target);
-        core::set_bit(image.resident, place / format::block_size);
+        return ops::is_table_place(image, place)
+                   ? reinterpret_cast<format::Block&>(image.frame_table[index])
+                   : *reinterpret_cast<format::Block*>(image.base + place);
+    }
+    void put(u64 place, const format::Block& block) {
+        ops::CopyWords()(ThreadTeam{}, block, block_at(place));
+        core::set_bit(image_.resident, place / format::block_size);
     }
 
     const core::Store& of_;
@@ -167,6 +179,8 @@ class HostReplica : public ReplicaMemory {
     std::atomic<Errc> fails_with_{Errc::io};
     std::vector<u64> changed_places_;
     std::vector<format::Block> changed_;
+    u64 coming_ = 0;
+    u64 arrived_ = 0;
     u64 blocks_sent_ = 0;
     static constexpr u64 stage_blocks = 512;
     std::vector<u64> places_ = std::vector<u64>(stage_blocks);

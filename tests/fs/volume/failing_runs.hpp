@@ -29,7 +29,7 @@ inline std::vector<FailingRun> failing_runs() {
         {At::open, 0, Errc::no_memory, 1}, {At::send, 0, Errc::io, 1},
         {At::send, 0, Errc::no_memory, 1}, {At::run, 0, Errc::io, 1},
         {At::run, 0, Errc::no_memory, 1},  {At::result, 0, Errc::corrupt, 1}};
-    for (u64 step = 0; step < 3; ++step) {
+    for (u64 step = 0; step < 5; ++step) {
         all.push_back({At::step, step, Errc::io, 1});
         all.push_back({At::step, step, Errc::no_memory, step == 0 ? 0u : 1u});
     }

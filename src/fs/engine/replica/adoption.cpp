@@ -3,8 +3,8 @@
 #include "fs/engine/replica/adoption.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "base/phase.hpp"
 #include "fs/core/clear_inodes.hpp"
@@ -78,22 +78,53 @@ bool Adoption::fits(u64 place, const Block& block) const {
     return true;
 }
 
-bool Adoption::apply(const Replica::ForEach& for_each) const {
+/// Whether nothing reads the block at `place`, a changed one: it holds inodes and is not in memory.
+bool Adoption::is_hidden(u64 place) const {
+    return core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
+           !core::is_resident(store_, place);
+}
+
+/// Waits until the first `end` changed blocks are there; false after a failure.
+bool Adoption::has_arrived(u64 end) {
+    // Acquire: pairs with the release of the thread that has waited.
+    while (arrived_.load(std::memory_order_acquire) < end) {
+        if (failure() != Errc::ok) return false;
+        const std::unique_lock lock(awaiting_, std::try_to_lock);
+        if (!lock) {
+            std::this_thread::yield();
+        } else if (arrived_.load(std::memory_order_relaxed) < end) {
+            const Result<u64> arrived = memory_.await_changes();
+            if (!arrived) {
+                fail(arrived.code());
+                return false;
+            }
+            arrived_.store(*arrived, std::memory_order_release);
+        }
+    }
+    return true;
+}
+
+/// Checks changed blocks, and copies those that nothing reads until they are resident.
+void Adoption::receive(u64 begin, u64 end) {
+    if (!has_arrived(end)) return;
+    for (u64 i = begin; i < end; ++i) {
+        if (!fits(changes_.places[i], changes_.blocks[i])) return fail(Errc::corrupt);
+        if (is_hidden(changes_.places[i])) copy_block(i);
+    }
+}
+
+Errc Adoption::apply(const Replica::ForEach& for_each) {
     const u64 count = changes_.places.size();
-    if (count == 0) return true;
-    std::atomic<bool> fit{true};
-    Phase fitting(count, blocks_at_once);
+    if (count == 0) return Errc::ok;
+    Phase receiving(count, blocks_at_once);
     Phase locking(core::version_stripes, core::stripes_at_once);
     Phase removing(count * bitmap_parts, blocks_at_once);
     Phase taking(count, blocks_at_once);
     Phase ending(1, 1);
     Phase unlocking(core::version_stripes, core::stripes_at_once);
     const auto take_part = [&](u64) {
-        fitting.run([&](u64 i) noexcept {
-            if (!fits(changes_.places[i], changes_.blocks[i]))
-                fit.store(false, std::memory_order_relaxed);
-        });
-        if (!fit.load(std::memory_order_relaxed)) return;
+        receiving.run_ranges([&](u64 first, u64 last) noexcept { receive(first, last); });
+        if (failure() != Errc::ok) return;
         locking.run([&](u64 stripe) noexcept { core::lock_frozen_stripe(store_, stripe); });
         core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
         // Before their blocks are copied, in which their generations have ended. The parts of a
@@ -108,9 +139,9 @@ bool Adoption::apply(const Replica::ForEach& for_each) const {
         unlocking.run([&](u64 stripe) noexcept { core::unlock_frozen_stripe(store_, stripe); });
     };
     for_each(threads_max, std::ref(take_part));
-    if (!fit.load(std::memory_order_relaxed)) return false;
+    if (failure() != Errc::ok) return failure();
     core::check_step_credits(*store_.state);
-    return true;
+    return Errc::ok;
 }
 
 /// Removes the inodes that the run has removed, those of a part of the bitmap. The run has held the
@@ -133,6 +164,11 @@ void Adoption::remove_inodes(u64 place, const Block& block, u32 part) const {
     if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
 }
 
+void Adoption::copy_block(u64 i) const {
+    ops::CopyWords()(ThreadTeam{}, changes_.blocks[i],
+                     core::block_at<Block>(store_, changes_.places[i]));
+}
+
 /// Takes over blocks, except where only some of their words are taken, and marks them dirty: those
 /// of a word of the bitmaps, which follow each other, at once, so that threads seldom change the
 /// same cache line.
@@ -147,8 +183,7 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             const u64 bit = u64{1} << block_of(i) % 64;
             dirty |= bit;
             if (is_table(place) || is_bitmap(place)) continue;
-            auto& target = core::block_at<Block>(store_, place);
-            ops::CopyWords()(ThreadTeam{}, changes_.blocks[i], target);
+            if (!is_hidden(place)) copy_block(i);
             filled |= bit;
         }
         if (filled != 0) core::make_word_resident(store_, word, filled);

@@ -8,7 +8,8 @@
 // rules of core/inode_table.hpp.
 #pragma once
 
-#include <vector>
+#include <atomic>
+#include <mutex>
 
 #include "fs/engine/replica/replica.hpp"
 #include "fs/engine/replica/taken_room.hpp"
@@ -17,15 +18,16 @@ namespace warren {
 
 /// Requires for its whole life: the freeze barrier is closed and no bulk step runs; since it was,
 /// the image was equal to `store` before the run, whose room was `room`. The caller has journal
-/// credits for all changed blocks.
+/// credits for all changed blocks, which are on their way from `memory`.
 class Adoption {
  public:
-    Adoption(const core::Store& store, const TakenRoom& room, const ImageChanges& changes)
-        : store_(store), room_(room), changes_(changes) {}
+    Adoption(const core::Store& store, const TakenRoom& room, ReplicaMemory& memory,
+             const ImageChanges& changes)
+        : store_(store), room_(room), memory_(memory), changes_(changes) {}
 
-    /// False, and nothing has changed, if the changes cannot be those of such a run: the image is
-    /// damaged. `for_each` divides the work among threads.
-    bool apply(const Replica::ForEach& for_each) const;
+    /// Nothing has changed after an error of the memory, or Errc::corrupt: the changes cannot be
+    /// those of such a run, so the image is damaged. `for_each` divides the work among threads.
+    Errc apply(const Replica::ForEach& for_each);
 
  private:
     struct Bits {
@@ -37,22 +39,32 @@ class Adoption {
 
     bool is_table(u64 place) const { return ops::is_table_place(store_, place); }
     bool is_bitmap(u64 place) const;
+    bool is_hidden(u64 place) const;
     bool fits(u64 place, const format::Block& block) const;
     /// Calls `action(frame, entry)` for each entry of a block of the frame table.
     template <class Action>
     void each_entry(u64 place, const format::Block& block, const Action& action) const;
 
+    bool has_arrived(u64 end);
+    void receive(u64 begin, u64 end);
     void remove_inodes(u64 place, const format::Block& block, u32 part) const;
+    void copy_block(u64 i) const;
     void take_blocks(u64 begin, u64 end) const;
     void take_the_rest() const;
     void take_bitmap(u64 place, const format::Block& block) const;
     void take_entry(u64 frame, const format::FrameEntry& entry) const;
     void take_counters() const;
     void unmark(u64 place) const;
+    void fail(Errc code) { failure_.store(code, std::memory_order_relaxed); }
+    Errc failure() const { return failure_.load(std::memory_order_relaxed); }
 
     const core::Store& store_;
     const TakenRoom& room_;
+    ReplicaMemory& memory_;
     const ImageChanges& changes_;
+    std::mutex awaiting_;
+    std::atomic<u64> arrived_{0};  // of the changed blocks
+    std::atomic<Errc> failure_{Errc::ok};
 };
 
 }  // namespace warren

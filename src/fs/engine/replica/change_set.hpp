@@ -2,6 +2,8 @@
 // The blocks that were marked as changed, taken from a Store in one swap.
 #pragma once
 
+#include <utility>
+
 #include "base/reserved_range.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/ops/commit_snapshot.hpp"
@@ -45,17 +47,15 @@ class ChangeSet {
             core::set_bit(frames(), frame);
         });
     }
-    /// Calls `action(place)` for each block, in rising order, until it fails, and empties this.
+    /// Calls `action(w, bits)` for the blocks of each word of the bitmaps that has any, in rising
+    /// order, until it fails, and empties this.
     template <class Action>
     Errc drain(const Action& action) {
         Errc code = Errc::ok;
         each_frame(frames(), [&](u64 frame) {
             for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
-                for (u64 bits = blocks()[w]; bits != 0 && code == Errc::ok; bits &= bits - 1) {
-                    const u64 block = w * 64 + static_cast<u64>(hd::countr_zero(bits));
-                    code = action(block * format::block_size);
-                }
-                blocks()[w] = 0;
+                const u64 bits = std::exchange(blocks()[w], 0);
+                if (bits != 0 && code == Errc::ok) code = action(w, bits);
             }
             core::clear_bit(frames(), frame);
         });

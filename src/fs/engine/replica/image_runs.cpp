@@ -65,7 +65,7 @@ Errc ImageRuns::run_on(ReplicaMemory& memory, const TakenRoom& room, const Body&
     }
     WARREN_TRY(changed);
     if (status != Errc::ok) return Errc::ok;
-    return Adoption(store_, room, changes).apply(for_each_) ? Errc::ok : Errc::corrupt;
+    return Adoption(store_, room, memory, changes).apply(for_each_);
 }
 
 }  // namespace warren

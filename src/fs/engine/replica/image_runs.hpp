@@ -31,8 +31,7 @@ class ImageRuns {
 
     /// Runs `body` on an image that equals the Store, where it finds `room`, and adopts what it has
     /// changed. Returns its status; Errc::not_supported after a failure. `beside`, unless empty, is
-    /// called by another thread while the body runs and its changes are brought back, if a thread
-    /// can be had.
+    /// called by another thread while the body runs, if a thread can be had.
     Errc run(const TakenRoom& room, const Body& body, const std::function<void()>& beside = {});
 
     const core::Store& store() const { return store_; }

@@ -155,15 +155,30 @@ void Replica::end_version() {
 
 /// Copies the taken blocks and sends them, with `for_each`.
 Errc Replica::send_taken(const ForEach& for_each) {
-    const Errc drained = taken_.drain([&](u64 place) {
-        if (staged_count_ == stage_.places.size()) {
-            WARREN_TRY(send_stage(for_each));
-            WARREN_TRY(or_no_memory([this] { return memory_->open_stage(stage_); }));
+    const Errc drained = taken_.drain([&](u64 word, u64 bits) -> Errc {
+        const u64 first = word * 64;
+        u64 gone = 0;  // all of a frame that was taken out of memory
+        if (holds_metadata(core::kind_of(store_, first / format::blocks_per_frame)))
+            gone = bits & ~relaxed_load(store_.resident[word]);
+        if (gone != 0) {
+            WARREN_TRY(make_room(for_each));
+            drop(staged_count_++, word, gone);
         }
-        stage_.places[staged_count_++] = place;
+        for (u64 left = bits & ~gone; left != 0; left &= left - 1) {
+            WARREN_TRY(make_room(for_each));
+            const u64 block = first + static_cast<u64>(hd::countr_zero(left));
+            stage_.places[staged_count_++] = block * format::block_size;
+        }
         return Errc::ok;
     });
     return drained == Errc::ok ? send_stage(for_each) : drained;
+}
+
+/// Makes room in the stage for one more block.
+Errc Replica::make_room(const ForEach& for_each) {
+    if (staged_count_ < stage_.places.size()) return Errc::ok;
+    WARREN_TRY(send_stage(for_each));
+    return or_no_memory([this] { return memory_->open_stage(stage_); });
 }
 
 Errc Replica::send_stage(const ForEach& for_each) {
@@ -178,10 +193,19 @@ Errc Replica::send_stage(const ForEach& for_each) {
     return sent;
 }
 
+/// Lets the image drop blocks of a word of the bitmaps.
+void Replica::drop(u64 at, u64 word, u64 bits) const {
+    stage_.places[at] = word * 64 * format::block_size + places_dropped;
+    stage_.blocks[at].words[0] = bits;
+}
+
 void Replica::stage_block(u64 at) const {
-    const format::Block* const from = source_of(stage_.places[at]);
+    const u64 place = stage_.places[at];
+    if (place % format::block_size == places_dropped) return;
+    const format::Block* const from = source_of(place);
     if (from == nullptr) {
-        stage_.places[at] += place_dropped;
+        const u64 block = place / format::block_size;
+        drop(at, block / 64, u64{1} << block % 64);
     } else {
         ops::CopyWords()(ThreadTeam{}, *from, stage_.blocks[at]);
     }

@@ -90,6 +90,8 @@ class Replica {
     void end_version();
     Errc send_taken(const ForEach& for_each);
     Errc send_stage(const ForEach& for_each);
+    Errc make_room(const ForEach& for_each);
+    void drop(u64 at, u64 word, u64 bits) const;
     void stage_block(u64 at) const;
     const format::Block* source_of(u64 place) const;
 

@@ -22,9 +22,10 @@ struct ReplicaValues {
     u64 inodes_used;
 };
 
-/// Added to the address of a block that is not in memory or not in use any more: what the image has
-/// of it is out of date.
-inline constexpr u64 place_dropped = 1;
+/// Added to the address of a block: of it and the 63 blocks behind it those are dropped whose bits
+/// are in the first word of the stage's block. They are not in memory or not in use any more: what
+/// the image has of them is out of date.
+inline constexpr u64 places_dropped = 1;
 
 /// Blocks on their way to an image: blocks[i] is the one at places[i], a block of the frame table
 /// or of metadata.
@@ -33,8 +34,8 @@ struct ReplicaStage {
     format::Block* blocks = nullptr;  // as many
 };
 
-/// What a run has changed in an image: blocks[i] is the one at places[i] afterwards. Of inodes that
-/// were removed only the bitmap is among them.
+/// What a run has changed in an image: blocks[i] is the one at places[i] afterwards, once it has
+/// arrived. Of inodes that were removed only the bitmap is among them.
 struct ImageChanges {
     std::span<const u64> places;
     const format::Block* blocks = nullptr;  // as many
@@ -48,8 +49,8 @@ class ReplicaMemory {
 
     /// Sets `stage` to memory for the next blocks. Blocks sent earlier may still be on their way.
     virtual Errc open_stage(ReplicaStage& stage) = 0;
-    /// Sends the first `count` blocks of the open stage, which become resident in the image. Blocks
-    /// with place_dropped are not sent and are not resident afterwards.
+    /// Sends the first `count` blocks of the open stage, which become resident in the image. Those
+    /// that are dropped are not resident afterwards.
     virtual Errc send(u64 count) = 0;
     /// Waits until all that was sent has arrived, and sets the values.
     virtual Errc finish(const ReplicaValues& values) = 0;
@@ -61,9 +62,12 @@ class ReplicaMemory {
     virtual Errc prepare_changes(u64 blocks) = 0;
     /// Prepares the image for a run that uses `room`. Requires: all that was sent has arrived.
     virtual Errc open_run(const RunRoom& room) = 0;
-    /// Brings back what the run has changed, at most as many blocks as prepare_changes() was told;
-    /// `changes` is valid until the next call of a function here.
+    /// Begins to bring back what the run has changed, at most as many blocks as prepare_changes()
+    /// was told; `changes` is valid until the next call of another function than await_changes().
     virtual Errc fetch_changes(ImageChanges& changes) = 0;
+    /// Waits until more of the blocks of `changes`, which arrive in their order, are there; returns
+    /// how many are. By any thread.
+    virtual Result<u64> await_changes() = 0;
 };
 
 }  // namespace warren

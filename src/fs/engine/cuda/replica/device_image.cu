@@ -20,25 +20,37 @@ namespace {
 
 constexpr u32 copy_threads = 256;
 constexpr u64 copy_blocks_max = 528;
+constexpr u64 part_blocks_min = 1024;  // of the changes that are brought back at a time
 static_assert(copy_threads * sizeof(uint4) == format::block_size);
+
+__device__ uint4* quads_at(const core::Store& image, u64 place) {
+    std::byte* const at =
+        ops::is_table_place(image, place)
+            ? reinterpret_cast<std::byte*>(image.frame_table) + (place - image.frame_table_offset)
+            : image.base + place;
+    return reinterpret_cast<uint4*>(at);
+}
 
 __global__ void place_blocks(core::Store image, const u64* places, const format::Block* from,
                              u64 count) {
     for (u64 i = blockIdx.x; i < count; i += gridDim.x) {
         const u64 place = places[i];
         const u64 block = place / format::block_size;
-        if (place % format::block_size == place_dropped) {
-            if (threadIdx.x == 0) core::clear_bit(image.resident, block);
+        if (place % format::block_size == places_dropped) {
+            if (threadIdx.x == 0) {
+                device_atomic<u64>(image.resident[block / 64])
+                    .fetch_and(~from[i].words[0], hd::memory_order_relaxed);
+            }
             continue;
         }
-        std::byte* const target = ops::is_table_place(image, place)
-                                      ? reinterpret_cast<std::byte*>(image.frame_table) +
-                                            (place - image.frame_table_offset)
-                                      : image.base + place;
-        reinterpret_cast<uint4*>(target)[threadIdx.x] =
-            reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
+        quads_at(image, place)[threadIdx.x] = reinterpret_cast<const uint4*>(&from[i])[threadIdx.x];
         if (threadIdx.x == 0) core::set_bit(image.resident, block);
     }
+}
+
+__global__ void bring_blocks(core::Store image, const u64* places, format::Block* to, u64 count) {
+    for (u64 i = blockIdx.x; i < count; i += gridDim.x)
+        reinterpret_cast<uint4*>(&to[i])[threadIdx.x] = quads_at(image, places[i])[threadIdx.x];
 }
 
 /// A thread for each run of blocks.
@@ -134,7 +146,7 @@ Errc DeviceImage::open_stage(ReplicaStage& stage) {
 Errc DeviceImage::map_frames(const u64* places, u64 count) {
     for (u64 i = 0; i < count; ++i) {
         const u64 place = places[i];
-        const bool is_dropped = place % format::block_size == place_dropped;
+        const bool is_dropped = place % format::block_size == places_dropped;
         if (is_dropped || ops::is_table_place(image_, place)) continue;
         const u64 frame = place / format::frame_size;
         if (has_memory_[frame]) continue;
@@ -181,6 +193,9 @@ Errc DeviceImage::make_run_tables() {
         image_.frames_with_space[i] = image_.frames_free + (2 + i) * frame_words;
     WARREN_TRY(cut_.allocate(1));
     WARREN_TRY(host_cut_.allocate(1));
+    WARREN_TRY(is_listed_.open());
+    for (gpu::Event& event : has_arrived_)
+        WARREN_TRY(event.open());
     return make_table(dirty_, image_.dirty, image_.block_count() / 64 + 1);
 }
 
@@ -239,18 +254,39 @@ Errc DeviceImage::fetch_changes(ImageChanges& changes) {
     WARREN_TRY(scope.code());
     const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.count(), cut_.data()};
     WARREN_TRY(stream_.fill(cut_.data(), 0, cut_.bytes()));
-    WARREN_TRY(launch_cut(image_, area, stream_.get()));
+    WARREN_TRY(launch_list(image_, area, stream_.get()));
     WARREN_TRY(stream_.copy(host_cut_.data(), cut_.data(), cut_.bytes()));
     WARREN_TRY(stream_.copy(counters_.data(), state_.data(), state_.bytes()));
     WARREN_TRY(stream_.wait());
     const u64 count = host_cut_.data()->count;
     if (count > area.capacity) return gpu::fail(Errc::io, "a run has changed too many blocks");
     WARREN_TRY(stream_.copy(host_places_.data(), changed_places_.data(), count * sizeof(u64)));
-    WARREN_TRY(stream_.wait());
+    WARREN_TRY(is_listed_.record(stream_));
+    coming_ = count;
+    arrived_ = 0;
+    part_blocks_ = std::max(part_blocks_min, (count + parts_max - 1) / parts_max);
+    for (u64 at = 0; at < count; at += part_blocks_) {
+        const u64 blocks = std::min(part_blocks_, count - at);
+        bring_blocks<<<static_cast<u32>(std::min(blocks, copy_blocks_max)), copy_threads, 0,
+                       stream_.get()>>>(image_, changed_places_.data() + at, changed_.data() + at,
+                                        blocks);
+        WARREN_TRY(gpu::check(cudaGetLastError(), "bring_blocks"));
+        WARREN_TRY(has_arrived_[at / part_blocks_].record(stream_));
+    }
+    WARREN_TRY(is_listed_.wait());
     changes.places = {host_places_.data(), count};
     changes.blocks = changed_.data();
     changes.state = *counters_.data();
     return Errc::ok;
+}
+
+Result<u64> DeviceImage::await_changes() {
+    const gpu::DeviceScope scope(device_);
+    WARREN_TRY(scope.code());
+    if (arrived_ == coming_) return arrived_;
+    WARREN_TRY(has_arrived_[arrived_ / part_blocks_].wait());
+    arrived_ = std::min(arrived_ + part_blocks_, coming_);
+    return arrived_;
 }
 
 }  // namespace warren::cuda_engine

@@ -38,9 +38,11 @@ class DeviceImage : public ReplicaMemory {
     Errc prepare_changes(u64 blocks) override;
     Errc open_run(const RunRoom& room) override;
     Errc fetch_changes(ImageChanges& changes) override;
+    Result<u64> await_changes() override;
 
  private:
     static constexpr u64 stage_blocks = 4096;
+    static constexpr u64 parts_max = 8;  // in which changes are brought back
 
     struct Stage {
         gpu::PinnedBuffer<u64> places;
@@ -80,6 +82,11 @@ class DeviceImage : public ReplicaMemory {
     gpu::PinnedBuffer<ops::CutHeader> host_cut_;
     gpu::PinnedBuffer<u64> host_places_;
     gpu::PinnedBuffer<format::Block> changed_;
+    gpu::Event is_listed_;
+    gpu::Event has_arrived_[parts_max];
+    u64 coming_ = 0;  // changed blocks
+    u64 arrived_ = 0;
+    u64 part_blocks_ = 0;
     gpu::PinnedBuffer<core::Run> room_blocks_;
     gpu::PinnedBuffer<FreeNumbers> room_numbers_;
 };

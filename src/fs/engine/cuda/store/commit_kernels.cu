@@ -87,9 +87,13 @@ Errc load_commit_kernels() {
     return load(publish_kernel);
 }
 
-Errc launch_cut(const core::Store& store, const ops::CutArea& area, cudaStream_t stream) {
+Errc launch_list(const core::Store& store, const ops::CutArea& area, cudaStream_t stream) {
     list_kernel<<<cut_blocks, threads_per_block, 0, stream>>>(store, area);
-    WARREN_TRY(gpu::check(cudaGetLastError(), "list_dirty"));
+    return gpu::check(cudaGetLastError(), "list_dirty");
+}
+
+Errc launch_cut(const core::Store& store, const ops::CutArea& area, cudaStream_t stream) {
+    WARREN_TRY(launch_list(store, area, stream));
     gather_kernel<<<cut_blocks, threads_per_block, 0, stream>>>(store, area);
     return gpu::check(cudaGetLastError(), "gather_dirty");
 }

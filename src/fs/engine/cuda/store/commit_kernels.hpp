@@ -13,6 +13,9 @@ namespace warren::cuda_engine {
 /// wait.
 Errc load_commit_kernels();
 
+/// Lists the dirty blocks in the area, which are still dirty. Requires: no operation applies.
+Errc launch_list(const core::Store& store, const ops::CutArea& area, cudaStream_t stream);
+
 /// Lists the dirty blocks and copies them into the area. The header's count is their number; if
 /// they do not fit, nothing was copied and all are still dirty. Requires: no operation applies.
 Errc launch_cut(const core::Store& store, const ops::CutArea& area, cudaStream_t stream);
