@@ -30,7 +30,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr u64 blocks_per_buffer = 256;
 // Logged contents leave this many blocks of a transaction to metadata.
 constexpr u64 metadata_room_min = core::journal_room_min;
 // One block of each transaction is the superblock.
@@ -146,6 +145,7 @@ Errc Committer::commit() {
 /// Requires: mutex_ is held, and nothing is dirty.
 Errc Committer::give_back_memory() {
     area_.give_back(0);
+    data_area_.give_back(0);
     if (engine_ != nullptr) return Errc::ok;
     WARREN_TRY(or_no_memory([this] { return end_empty_inode_frames(false); }));
     if (publisher_.ended_frames()) WARREN_TRY(commit_once());
@@ -208,7 +208,6 @@ Errc Committer::commit_once() {
     if (copies_.empty() && data_copies_.empty() && !raises_generation) {
         // log_dirty() may have found only blocks that are no longer contents of a file.
         if (logs_data()) file_buffer_->end_logged();
-        buffered_ = 0;
         const Errc flushed = or_no_memory([this] {
             WARREN_TRY(write_data_back());
             return disk_.flush();
@@ -221,8 +220,8 @@ Errc Committer::commit_once() {
     if (committed != Errc::ok) committed = fail(committed);
     copies_.clear();
     data_copies_.clear();
-    buffered_ = 0;
     area_.give_back(kept_copies_bytes);
+    data_area_.give_back(kept_copies_bytes);
     return committed;
 }
 
@@ -277,12 +276,14 @@ Errc Committer::take_memory() {
     return or_no_memory([this] {
         WARREN_TRY(make_room(0));
         publisher_.take_memory();
-        const u64 data = logs_data() ? file_buffer_->figures().dirty_blocks : 0;
+        const u64 data = logs_data() ? area_blocks_ : 0;
+        if (data != 0 && data_area_.data() == nullptr) {
+            data_area_ = ReservedRange(data * format::block_size);
+            if (data_area_.data() == nullptr) return Errc::no_memory;
+        }
         copies_.reserve(area_blocks_);
         data_copies_.reserve(data);
         sealed_.reserve(area_blocks_ + data + 1);
-        while (buffers_.size() * blocks_per_buffer < data)
-            buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
         return Errc::ok;
     });
 }
@@ -293,6 +294,8 @@ void Committer::expect_copies() {
     const u64 dirty = relaxed_load(store_.state->dirty_blocks);
     const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
     area_.populate(expected * format::block_size);
+    if (logs_data())
+        data_area_.populate(file_buffer_->figures().dirty_blocks * format::block_size);
     gatherers_.prepare(expected);
 }
 
@@ -405,16 +408,6 @@ void Committer::adopt_copies() {
     }
 }
 
-/// Memory for one more copy of contents.
-Block& Committer::next_copy() {
-    if (buffered_ / blocks_per_buffer == buffers_.size()) {
-        buffers_.push_back(std::make_unique<Block[]>(blocks_per_buffer));
-    }
-    Block& copy = buffers_[buffered_ / blocks_per_buffer][buffered_ % blocks_per_buffer];
-    ++buffered_;
-    return copy;
-}
-
 /// Whether `place` lies in a data frame. Contents in the file buffer may not: an operation that was
 /// started again may have chosen other blocks, and its first ones may hold metadata since.
 bool Committer::holds_data(u64 place) const {
@@ -427,12 +420,15 @@ void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
         if (engine_ == nullptr && !holds_data(place)) return false;
-        // More blocks are dirty than take_memory() allocated for. Without memory for them the
-        // commit must fail.
-        const Errc taken = or_no_memory([&] {
-            data_copies_.push_back({place, &(next_copy() = block)});
-        });
-        if (taken != Errc::ok) forbid(taken);
+        // Writers reserve room in the transaction (FileBuffer::take_room()), but an operation that
+        // was started again may have written to two places.
+        if (data_copies_.size() == area_blocks_) {
+            forbid(Errc::no_space);
+            return true;
+        }
+        Block& copy = data_area_.as<Block>()[data_copies_.size()];
+        copy = block;
+        data_copies_.push_back({place, &copy});
         return true;
     });
 }

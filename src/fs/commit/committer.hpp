@@ -145,7 +145,6 @@ class Committer {
     void collect_data();
     Errc write_data_back();
     bool logs_data() const { return file_buffer_ != nullptr && mode_ == DataMode::journal; }
-    format::Block& next_copy();
     Errc release_copies();
 
     Disk& disk_;
@@ -178,10 +177,9 @@ class Committer {
     CommitFigures figures_;
     FileBuffer* file_buffer_ = nullptr;
     DataMode mode_ = DataMode::ordered;
-    std::vector<CommitCopy> data_copies_;  // with DataMode::journal
-    std::vector<std::unique_ptr<format::Block[]>> buffers_;
+    ReservedRange data_area_;              // with DataMode::journal the copies of contents
+    std::vector<CommitCopy> data_copies_;  // in data_area_, in this order
     std::vector<SealedBlock> sealed_;
-    u64 buffered_ = 0;
 };
 
 }  // namespace warren
