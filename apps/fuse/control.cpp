@@ -121,9 +121,7 @@ Errc ControlConnection::remove_tree(const std::string& path, Removal& removal) {
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::remove_tree, request, {&directory, 1}, answer));
     Decoder body = body_of(answer);
-    removal.files = body.number();
-    removal.directories = body.number();
-    removal.blocks = body.number();
+    body.take(removal);
     return body.good() ? Errc::ok : Errc::io;
 }
 
@@ -213,10 +211,7 @@ Errc ControlConnection::rebuild(const std::string& path, Rebuilt& rebuilt) {
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::rebuild, Encoder(), {&directory, 1}, answer));
     Decoder body = body_of(answer);
-    rebuilt.entries = body.number();
-    rebuilt.blocks_before = body.number();
-    rebuilt.blocks_after = body.number();
-    rebuilt.in_steps = body.number() != 0;
+    body.take(rebuilt);
     return body.good() ? Errc::ok : Errc::io;
 }
 
@@ -226,8 +221,7 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
     static_cast<void>(flush(place.directory.get()));
     Encoder request;
-    request.text(place.name);
-    encode(request, filter);
+    request.text(place.name).put(filter);
     const int directory = place.directory.get();
     std::string answer;
     bool is_sound = true;
@@ -236,11 +230,7 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
         ask(socket_.get(), verb, request, {&directory, 1}, answer, [&](Decoder& part) {
             while (is_sound && !part.at_end() && part.good()) {
                 Scanned entry;
-                entry.directory.inode = part.number();
-                entry.directory.generation = part.number32();
-                entry.depth = part.number32();
-                entry.attributes = decode_attributes(part);
-                entry.name = part.text();
+                part.take(entry);
                 is_sound =
                     entry.name.empty() ? entry.depth == 0 : format::name_is_sound(entry.name);
                 if (filter.counts_shared) entry.space = {part.number(), part.number()};
@@ -266,12 +256,7 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
         ask(socket_.get(), Verb::usage, request, {&directory, 1}, end, [&](Decoder& part) {
             while (!part.at_end() && part.good()) {
                 DirectoryUsage usage;
-                usage.above = part.number32();
-                usage.depth = part.number32();
-                usage.name = part.text();
-                usage.entries = part.number();
-                usage.blocks = part.number();
-                usage.bytes = part.number();
+                part.take(usage);
                 is_sound = is_sound && part.good() &&
                            (answer.empty()
                                 ? usage.above == 0
@@ -298,9 +283,7 @@ Errc ControlConnection::clone(const std::string& source, const std::string& targ
     std::string answer;
     const Errc code = ask(socket_.get(), Verb::clone, request, descriptors, answer);
     Decoder body = body_of(answer);
-    cloned.files = body.number();
-    cloned.directories = body.number();
-    cloned.failed = body.text();
+    body.take(cloned);
     return code != Errc::ok || body.good() ? code : Errc::io;
 }
 
@@ -315,8 +298,7 @@ Errc ControlConnection::dedupe(int source, u64 offset, int target, u64 target_of
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::dedupe, request, descriptors, answer));
     Decoder body = body_of(answer);
-    deduped.bytes = body.number();
-    deduped.differs = body.number() != 0;
+    body.take(deduped);
     const bool is_sound = deduped.bytes <= length && !(deduped.differs && deduped.bytes > 0);
     return body.good() && is_sound ? Errc::ok : Errc::io;
 }
@@ -367,22 +349,9 @@ Errc ControlConnection::info(MountInfo& info) {
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::info, Encoder(), {}, answer));
     Decoder body = body_of(answer);
-    info.image = body.text();
-    info.mountpoint = body.text();
-    info.label = body.text();
-    info.uuid = body.text();
-    info.statistics.blocks = body.number();
-    info.statistics.blocks_free = body.number();
-    info.statistics.blocks_available = body.number();
-    info.statistics.inodes_used = body.number();
-    info.statistics.inodes_free = body.number();
-    info.read_only = body.number() != 0;
-    info.process = body.number32();
-    info.engine = body.text();
-    info.engine_note = body.text();
-    info.disk_note = body.text();
-    info.requests = body.number();
-    info.dedup = take_dedup_statistics(body);
+    const auto take = [&body](auto&... fields) { (body.take(fields), ...); };
+    take(info.image, info.mountpoint, info.label, info.uuid, info.statistics, info.read_only,
+         info.process, info.engine, info.engine_note, info.disk_note, info.requests, info.dedup);
     info.predictions.clear();
     for (u64 left = body.number(); left > 0 && body.good(); --left)
         info.predictions.emplace_back(body.text());

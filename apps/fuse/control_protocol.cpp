@@ -143,80 +143,8 @@ Errc receive_frame(int socket, Frame& frame, std::chrono::seconds patience) {
     return code == Errc::no_data ? Errc::invalid : code;
 }
 
-void encode(Encoder& encoder, const Attributes& attributes) {
-    encoder.number(attributes.handle.inode).number(attributes.handle.generation);
-    encoder.number(attributes.mode).number(attributes.links);
-    encoder.number(attributes.user).number(attributes.group).number(attributes.device);
-    encoder.number(attributes.size).number(attributes.blocks).number(attributes.parent);
-    for (const i64 time :
-         {attributes.accessed, attributes.modified, attributes.changed, attributes.born}) {
-        encoder.number(static_cast<u64>(time));
-    }
-}
-
-Attributes decode_attributes(Decoder& decoder) {
-    Attributes attributes;
-    attributes.handle.inode = decoder.number();
-    attributes.handle.generation = decoder.number32();
-    attributes.mode = decoder.number32();
-    attributes.links = decoder.number32();
-    attributes.user = decoder.number32();
-    attributes.group = decoder.number32();
-    attributes.device = decoder.number32();
-    attributes.size = decoder.number();
-    attributes.blocks = decoder.number();
-    attributes.parent = decoder.number();
-    attributes.accessed = static_cast<i64>(decoder.number());
-    attributes.modified = static_cast<i64>(decoder.number());
-    attributes.changed = static_cast<i64>(decoder.number());
-    attributes.born = static_cast<i64>(decoder.number());
-    return attributes;
-}
-
-void encode(Encoder& encoder, const ScanFilter& filter) {
-    encoder.number(filter.depth_max).text(filter.pattern).number(filter.folds_case ? 1 : 0);
-    encoder.number(filter.types).number(filter.size_min).number(filter.size_max);
-    encoder.number(static_cast<u64>(filter.modified_min));
-    encoder.number(static_cast<u64>(filter.modified_max));
-}
-
-ScanFilter decode_filter(Decoder& decoder) {
-    ScanFilter filter;
-    filter.depth_max = decoder.number32();
-    filter.pattern = decoder.text();
-    filter.folds_case = decoder.number() != 0;
-    filter.types = static_cast<u16>(decoder.number());
-    filter.size_min = decoder.number();
-    filter.size_max = decoder.number();
-    filter.modified_min = static_cast<i64>(decoder.number());
-    filter.modified_max = static_cast<i64>(decoder.number());
-    return filter;
-}
-
 std::string socket_name(u32 device_major, u32 device_minor) {
     return std::to_string(device_major) + ":" + std::to_string(device_minor);
-}
-
-void put(Encoder& encoder, const DedupStatistics& statistics) {
-    encoder.number(statistics.is_default ? 1 : 0);
-    encoder.number(statistics.is_on ? 1 : 0).number(statistics.index_bytes);
-    encoder.number(statistics.looked_up).number(statistics.found);
-    encoder.number(statistics.shared_bytes).number(statistics.zero_bytes);
-    encoder.number(statistics.filled_bytes).number(statistics.is_filling ? 1 : 0);
-}
-
-DedupStatistics take_dedup_statistics(Decoder& decoder) {
-    DedupStatistics statistics;
-    statistics.is_default = decoder.number() != 0;
-    statistics.is_on = decoder.number() != 0;
-    statistics.index_bytes = decoder.number();
-    statistics.looked_up = decoder.number();
-    statistics.found = decoder.number();
-    statistics.shared_bytes = decoder.number();
-    statistics.zero_bytes = decoder.number();
-    statistics.filled_bytes = decoder.number();
-    statistics.is_filling = decoder.number() != 0;
-    return statistics;
 }
 
 }  // namespace warren::fuse

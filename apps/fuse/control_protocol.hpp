@@ -9,10 +9,12 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <concepts>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,48 @@ enum class Verb : u16 {
     answer,      // daemon to client: the last part; begins with an error number
 };
 
+template <class T, class Record>
+concept Some = std::same_as<std::remove_const_t<T>, Record>;
+
+// The fields of each record, in the order in which they are sent.
+auto fields_of(Some<Handle> auto& handle) {
+    return std::tie(handle.inode, handle.generation);
+}
+auto fields_of(Some<Attributes> auto& its) {
+    return std::tie(its.handle, its.mode, its.links, its.user, its.group, its.device, its.size,
+                    its.blocks, its.parent, its.accessed, its.modified, its.changed, its.born);
+}
+auto fields_of(Some<ScanFilter> auto& filter) {
+    return std::tie(filter.depth_max, filter.pattern, filter.folds_case, filter.types,
+                    filter.size_min, filter.size_max, filter.modified_min, filter.modified_max);
+}
+auto fields_of(Some<Scanned> auto& entry) {
+    return std::tie(entry.directory, entry.depth, entry.attributes, entry.name);
+}
+auto fields_of(Some<DirectoryUsage> auto& usage) {
+    return std::tie(usage.above, usage.depth, usage.name, usage.entries, usage.blocks, usage.bytes);
+}
+auto fields_of(Some<Removal> auto& removal) {
+    return std::tie(removal.files, removal.directories, removal.blocks);
+}
+auto fields_of(Some<ClonedTree> auto& cloned) {
+    return std::tie(cloned.files, cloned.directories, cloned.failed);
+}
+auto fields_of(Some<Rebuilt> auto& rebuilt) {
+    return std::tie(rebuilt.entries, rebuilt.blocks_before, rebuilt.blocks_after, rebuilt.in_steps);
+}
+auto fields_of(Some<Deduped> auto& deduped) {
+    return std::tie(deduped.bytes, deduped.differs);
+}
+auto fields_of(Some<Statistics> auto& its) {
+    return std::tie(its.blocks, its.blocks_free, its.blocks_available, its.inodes_used,
+                    its.inodes_free);
+}
+auto fields_of(Some<DedupStatistics> auto& its) {
+    return std::tie(its.is_default, its.is_on, its.index_bytes, its.looked_up, its.found,
+                    its.shared_bytes, its.zero_bytes, its.filled_bytes, its.is_filling);
+}
+
 class Encoder {
  public:
     Encoder& number(u64 value) {
@@ -61,6 +105,18 @@ class Encoder {
     Encoder& text(std::string_view value) {
         number(value.size());
         bytes_ += value;
+        return *this;
+    }
+    /// Appends an integer as a number, a string as a text, and a record field by field.
+    template <class T>
+    Encoder& put(const T& value) {
+        if constexpr (std::integral<T>) {
+            number(static_cast<u64>(value));
+        } else if constexpr (std::convertible_to<T, std::string_view>) {
+            text(value);
+        } else {
+            std::apply([this](const auto&... fields) { (put(fields), ...); }, fields_of(value));
+        }
         return *this;
     }
     void append(const Encoder& other) { bytes_ += other.bytes_; }
@@ -96,6 +152,19 @@ class Decoder {
         bytes_.remove_prefix(size_bytes);
         return value;
     }
+    /// Takes what Encoder::put() has appended. A string_view points into the bytes.
+    template <class T>
+    void take(T& value) {
+        if constexpr (std::same_as<T, bool>) {
+            value = number() != 0;
+        } else if constexpr (std::integral<T>) {
+            value = static_cast<T>(number());
+        } else if constexpr (std::convertible_to<T, std::string_view>) {
+            value = text();
+        } else {
+            std::apply([this](auto&... fields) { (take(fields), ...); }, fields_of(value));
+        }
+    }
     bool at_end() const { return bytes_.empty(); }
     /// Whether no read went beyond the end.
     bool good() const { return !failed_; }
@@ -104,9 +173,6 @@ class Decoder {
     std::string_view bytes_;
     bool failed_ = false;
 };
-
-void put(Encoder& encoder, const DedupStatistics& statistics);
-DedupStatistics take_dedup_statistics(Decoder& decoder);
 
 struct Frame {
     Verb verb = Verb::answer;
@@ -125,12 +191,6 @@ Errc send_with(int socket, std::string_view first, std::string_view then,
 /// Receives a frame; Errc::no_data at a clean end of the connection, Errc::invalid if it is
 /// malformed, ETIMEDOUT if more of it is missing `patience` after its first byte.
 Errc receive_frame(int socket, Frame& frame, std::chrono::seconds patience = std::chrono::years(1));
-
-void encode(Encoder& encoder, const Attributes& attributes);
-Attributes decode_attributes(Decoder& decoder);
-void encode(Encoder& encoder, const ScanFilter& filter);
-/// The pattern points into the decoded payload.
-ScanFilter decode_filter(Decoder& decoder);
 
 /// The file name of the socket of the mount with this device number.
 std::string socket_name(u32 device_major, u32 device_minor);

@@ -27,17 +27,6 @@ Errc check_name(std::string_view name) {
     return format::name_is_sound(name) ? Errc::ok : Errc::invalid;
 }
 
-void encode(Encoder& part, const Scanned& entry) {
-    part.number(entry.directory.inode).number(entry.directory.generation).number(entry.depth);
-    encode(part, entry.attributes);
-    part.text(entry.name);
-}
-
-void encode(Encoder& part, const DirectoryUsage& usage) {
-    part.number(usage.above).number(usage.depth).text(usage.name);
-    part.number(usage.entries).number(usage.blocks).number(usage.bytes);
-}
-
 bool is_owner(const Peer& peer) {
     return peer.user == 0 || peer.user == ::geteuid();
 }
@@ -193,7 +182,7 @@ Errc ControlVerbs::remove_tree(const Peer& peer, const Frame& frame, Encoder& an
     }
     const bool has_changed = code == Errc::ok || removal.files + removal.directories > 0;
     if (has_changed) drop_cached(std::move(stale));
-    answer.number(removal.files).number(removal.directories).number(removal.blocks);
+    answer.put(removal);
     return code;
 }
 
@@ -265,7 +254,7 @@ Errc ControlVerbs::clone(const Peer& peer, const Frame& frame, Encoder& answer) 
                       (replaced && !volume->lookup({0, 0, {}, 0, false}, directory, name));
     }
     if (has_changed) drop_cached(std::move(stale));
-    answer.number(cloned.files).number(cloned.directories).text(cloned.failed);
+    answer.put(cloned);
     return code;
 }
 
@@ -276,8 +265,7 @@ Errc ControlVerbs::rebuild(const Peer& peer, const Frame& frame, Encoder& answer
     WARREN_TRY(find_directory(mounts, frame.descriptors[0], true, directory));
     Rebuilt rebuilt;
     const Errc code = mount_.volume.access()->rebuild(peer.caller(), directory, rebuilt);
-    answer.number(rebuilt.entries).number(rebuilt.blocks_before).number(rebuilt.blocks_after);
-    answer.number(rebuilt.in_steps ? 1 : 0);
+    answer.put(rebuilt);
     return code;
 }
 
@@ -295,7 +283,8 @@ Errc ControlVerbs::take_start(const Peer& peer, Frame& frame, Handle& start) {
 Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     Decoder request(frame.payload);
     const std::string_view name = request.text();
-    ScanFilter filter = decode_filter(request);
+    ScanFilter filter;
+    request.take(filter);
     if (!request.good()) return Errc::invalid;
     filter.counts_shared = frame.verb == Verb::scan_space;
     Handle from;
@@ -303,7 +292,7 @@ Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     PartStream stream(sink);
     const auto put = [&](const Scanned& entry) {
         Encoder encoded;
-        encode(encoded, entry);
+        encoded.put(entry);
         if (filter.counts_shared) encoded.number(entry.space.blocks).number(entry.space.shared);
         return stream.put(encoded) && entry.depth < filter.depth_max;
     };
@@ -346,9 +335,7 @@ Errc ControlVerbs::usage(const Peer& peer, Frame& frame, const PartSink& sink) {
     // After an error this is what was added up before it.
     PartStream stream(sink);
     for (const DirectoryUsage& one : answer) {
-        Encoder encoded;
-        encode(encoded, one);
-        stream.put(encoded);
+        stream.put(Encoder().put(one));
         if (stream.is_full()) WARREN_TRY(stream.wait_for_room());
     }
     const Errc sent = stream.finish();
@@ -383,7 +370,7 @@ Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer)
     if (done->bytes > 0) {
         queue_.drop(std::move(stale), mount_.can_expire.load(std::memory_order_relaxed));
     }
-    answer.number(done->bytes).number(done->differs ? 1 : 0);
+    answer.put(*done);
     return Errc::ok;
 }
 
@@ -419,17 +406,13 @@ Errc ControlVerbs::release_device(const Peer& peer) {
 
 void ControlVerbs::describe(Encoder& answer) {
     const auto volume = mount_.volume.access();
-    const Statistics statistics = volume->statistics();
     answer.text(mount_.image).text(mount_.mountpoint);
     answer.text(volume->label()).text(volume->uuid());
-    answer.number(statistics.blocks).number(statistics.blocks_free);
-    answer.number(statistics.blocks_available).number(statistics.inodes_used);
-    answer.number(statistics.inodes_free);
-    answer.number(mount_.read_only.load(std::memory_order_relaxed) ? 1 : 0);
-    answer.number(static_cast<u64>(::getpid()));
+    answer.put(volume->statistics());
+    answer.put(mount_.read_only.load(std::memory_order_relaxed)).put(::getpid());
     answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
     answer.number(requests_read());
-    put(answer, volume->dedup_statistics());
+    answer.put(volume->dedup_statistics());
     const std::vector<std::string> predictions = volume->predictions();
     answer.number(predictions.size());
     for (const std::string& line : predictions)

@@ -83,17 +83,17 @@ std::vector<VerbCall> verb_calls() {
         {"find", Verb::scan,
          [](Encoder& request) {
              request.text("");
-             encode(request, ScanFilter{});
+             request.put(ScanFilter{});
          }},
         {"du --shared", Verb::scan_space,
          [](Encoder& request) {
              request.text("");
-             encode(request, ScanFilter{});
+             request.put(ScanFilter{});
          }},
         {"stat", Verb::scan_space,
          [](Encoder& request) {
              request.text("file");
-             encode(request, ScanFilter{});
+             request.put(ScanFilter{});
          }},
         {"du", Verb::usage,
          [](Encoder& request) { request.text("directory").number(3).number(0); }},

@@ -75,7 +75,7 @@ std::vector<std::string> seeds() {
     move.number(0).text("text").number(0).text("moved");
     Encoder scan;
     scan.text("");
-    fuse::encode(scan, ScanFilter{.pattern = "f*[0-9]"});
+    scan.put(ScanFilter{.pattern = "f*[0-9]"});
     const u64 block = 4096;
     Encoder dedupe;  // blocks of the file that are equal
     dedupe.number(0).number(4 * block).number(block);
