@@ -494,8 +494,7 @@ struct CheckResult {
     double examine_seconds = 0;
 };
 
-/// Checks the structure of a volume that is not open elsewhere, and repairs it if the options ask
-/// for it.
+/// Checks the structure of a volume that is not open elsewhere, and repairs it on request.
 Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result);
 
 }  // namespace warren

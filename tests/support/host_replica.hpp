@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -116,12 +118,18 @@ class HostReplica : public ReplicaMemory {
     }
     /// In two parts.
     Result<u64> await_changes() override {
-        WARREN_TRY(next_step());
+        if (await_failure_ == Errc::ok) await_failure_ = next_step();
+        WARREN_TRY(await_failure_);
+        if (arrived_ > 0 && before_the_rest)
+            before_the_rest(std::span(changed_places_).first(arrived_));
         const u64 end = arrived_ == 0 ? (coming_ + 1) / 2 : coming_;
         for (; arrived_ < end; ++arrived_)
             changed_[arrived_] = block_at(changed_places_[arrived_]);
         return arrived_;
     }
+
+    /// Called before the second part of the changes arrives, with the places of the first.
+    std::function<void(std::span<const u64> arrived)> before_the_rest;
 
     /// The step of a run with this number, counted from 0 on, fails: each has five, if it changes
     /// more than one block.
@@ -181,6 +189,7 @@ class HostReplica : public ReplicaMemory {
     std::vector<format::Block> changed_;
     u64 coming_ = 0;
     u64 arrived_ = 0;
+    Errc await_failure_ = Errc::ok;
     u64 blocks_sent_ = 0;
     static constexpr u64 stage_blocks = 512;
     std::vector<u64> places_ = std::vector<u64>(stage_blocks);

@@ -208,6 +208,7 @@ Errc Committer::commit_once() {
     if (copies_.empty() && data_copies_.empty() && !raises_generation) {
         // log_dirty() may have found only blocks that are no longer contents of a file.
         if (logs_data()) file_buffer_->end_logged();
+        data_area_.give_back(kept_copies_bytes);
         const Errc flushed = or_no_memory([this] {
             WARREN_TRY(write_data_back());
             return disk_.flush();
@@ -270,8 +271,8 @@ Errc Committer::make_room(u64 blocks) {
     return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
 }
 
-/// Allocates the memory that a commit needs, because after the snapshot a failed allocation could
-/// not be undone.
+/// Allocates the memory that a commit needs, or its addresses, because after the snapshot a failed
+/// allocation could not be undone.
 Errc Committer::take_memory() {
     return or_no_memory([this] {
         WARREN_TRY(make_room(0));
@@ -291,18 +292,23 @@ Errc Committer::take_memory() {
 /// Prepares memory and threads to copy the blocks that are dirty, and some more. Called with the
 /// freeze barrier open, because touching fresh memory takes longer than copying into it.
 void Committer::expect_copies() {
-    const u64 dirty = relaxed_load(store_.state->dirty_blocks);
-    const u64 expected = std::min(dirty + dirty / 8 + 64, area_blocks_);
+    const u64 expected = with_margin(relaxed_load(store_.state->dirty_blocks));
     area_.populate(expected * format::block_size);
-    if (logs_data())
-        data_area_.populate(file_buffer_->figures().dirty_blocks * format::block_size);
     gatherers_.prepare(expected);
+}
+
+void Committer::expect_data_copies() {
+    if (logs_data())
+        data_area_.populate(with_margin(file_buffer_->figures().dirty_blocks) * format::block_size);
 }
 
 /// Takes a snapshot of all dirty blocks. On Errc::no_memory no block was copied and all stay dirty.
 Errc Committer::take_copies() {
     const Errc taken = engine_ == nullptr ? take_copies_here() : take_copies_of(*engine_);
     if (taken != Errc::ok) return taken;
+    // Writers reserve room (FileBuffer::take_room()), but an operation that was started again may
+    // have written to two places.
+    if (1 + copies_.size() + data_copies_.size() > area_blocks_) return Errc::no_space;
     const std::lock_guard lock(figures_mutex_);
     figures_.blocks = copies_.size();
     return Errc::ok;
@@ -312,6 +318,7 @@ Errc Committer::take_copies_here() {
     const ThreadTeam team;
     ops::CutHeader header{};
     const ops::CutArea area{area_.as<Block>(), places_.data(), area_blocks_, &header};
+    expect_data_copies();
     {
         expect_copies();
         const std::lock_guard no_steps(steps_);
@@ -339,6 +346,7 @@ Errc Committer::take_copies_of(EngineMemory& engine) {
         // Another thread may have called forbid() meanwhile.
         return error() != Errc::ok ? error() : engine.cut([this] { note_rest(); }, cut);
     };
+    expect_data_copies();
     {
         const std::lock_guard no_steps(engine.steps());
         WARREN_TRY(or_no_memory([&] { return without_pieces_(take); }));
@@ -420,12 +428,7 @@ void Committer::collect_data() {
     if (!logs_data()) return;
     file_buffer_->log_dirty([this](u64 place, const Block& block) {
         if (engine_ == nullptr && !holds_data(place)) return false;
-        // Writers reserve room in the transaction (FileBuffer::take_room()), but an operation that
-        // was started again may have written to two places.
-        if (data_copies_.size() == area_blocks_) {
-            forbid(Errc::no_space);
-            return true;
-        }
+        if (data_copies_.size() == area_blocks_) return true;  // take_copies() reports it
         Block& copy = data_area_.as<Block>()[data_copies_.size()];
         copy = block;
         data_copies_.push_back({place, &copy});

@@ -11,6 +11,7 @@
 // only when the commit that freed it is durable.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -132,7 +133,9 @@ class Committer {
     Errc take_copies_of(EngineMemory& engine);
     Errc make_room(u64 blocks);
     Errc take_memory();
+    u64 with_margin(u64 blocks) const { return std::min(blocks + blocks / 8 + 64, area_blocks_); }
     void expect_copies();
+    void expect_data_copies();
     void list_copies(const u64* places, u64 count);
     void adopt_table(u64 place, const format::Block& block);
     void adopt_copies();
@@ -168,8 +171,8 @@ class Committer {
     EngineMemory* engine_ = nullptr;  // null: the engine works on the host's Store
     WithoutPieces without_pieces_;
     std::function<void(Errc error)> end_changes_;
-    ReservedRange area_;  // the copies of metadata: room for a whole transaction
-    u64 area_blocks_ = 0;
+    ReservedRange area_;   // the copies of metadata: room for a whole transaction
+    u64 area_blocks_ = 0;  // the most of a transaction
     Gatherers gatherers_;
     std::vector<u64> places_;
     std::vector<CommitCopy> copies_;  // by place
@@ -177,8 +180,8 @@ class Committer {
     CommitFigures figures_;
     FileBuffer* file_buffer_ = nullptr;
     DataMode mode_ = DataMode::ordered;
-    ReservedRange data_area_;              // with DataMode::journal the copies of contents
-    std::vector<CommitCopy> data_copies_;  // in data_area_, in this order
+    ReservedRange data_area_;  // with DataMode::journal the copies of contents
+    std::vector<CommitCopy> data_copies_;
     std::vector<SealedBlock> sealed_;
 };
 

@@ -129,6 +129,35 @@ TEST(ReplicaBatches, KeepStaleHandlesOutOfNewBlocks) {
     volume.close_and_check();
 }
 
+/// New inodes are copied while other changes are on their way, but none seems to exist yet.
+TEST(ReplicaBatches, ShowNoInodeBeforeAllChangesHaveArrived) {
+    ListingVolume volume;
+    volume.expect_equal_image();
+    const core::Store& store = volume.volume.inside().store();
+    constexpr u64 inode_words = format::inode_size / 8;
+    bool was_copied = false;
+    volume.replica.memory->before_the_rest = [&](std::span<const u64> arrived) {
+        // Other threads may be copying.
+        for (u32 tries = 0; tries < 5000 && !was_copied; ++tries) {
+            for (const u64 place : arrived) {
+                if (core::is_resident(store, place)) continue;
+                const auto& block = core::block_at<format::Block>(store, place);
+                for (u64 w = 0; w < format::block_size / 8; ++w) {
+                    const u64 word = relaxed_load(block.words[w]);
+                    was_copied = was_copied || word != 0;
+                    EXPECT_TRUE(w % inode_words != 0 || word == 0) << "an inode is there";
+                }
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    };
+    Names files(volume->root(), 8000);
+    EXPECT_EQ(files.create(*volume), 8000u);
+    EXPECT_TRUE(was_copied);
+    volume.expect_equal_image();
+    volume.close_and_check();
+}
+
 /// Where a block group held blocks of directories and then inodes, no inode is found that the batch
 /// has not made.
 TEST(ReplicaBatches, FindNoInodesInUsedBlockGroups) {

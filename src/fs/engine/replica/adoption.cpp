@@ -3,9 +3,11 @@
 #include "fs/engine/replica/adoption.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <thread>
 
+#include "base/out_of_memory.hpp"
 #include "base/phase.hpp"
 #include "fs/core/clear_inodes.hpp"
 #include "fs/core/frozen_stripes.hpp"
@@ -24,6 +26,8 @@ constexpr u64 blocks_at_once = 64;
 constexpr u64 threads_max = 256;  // that may take part; late ones find nothing to do
 constexpr u32 bitmap_parts = 4;   // of a bitmap, each of which a thread takes
 static_assert(core::bitmap_words % bitmap_parts == 0);
+constexpr u64 inode_words = format::inode_size / 8;
+static_assert(offsetof(format::Inode, generation) < 8);
 
 const format::InodeBitmap& as_bitmap(const Block& block) {
     return reinterpret_cast<const format::InodeBitmap&>(block);
@@ -78,38 +82,43 @@ bool Adoption::fits(u64 place, const Block& block) const {
     return true;
 }
 
-/// Whether nothing reads the block at `place`, a changed one: it holds inodes and is not in memory.
+/// Whether the block at `place`, which fits, is one of FreeNumbers::new_blocks. It is not resident,
+/// and reserved, so no thread shows it; but one that knows the number of an inode may look there.
 bool Adoption::is_hidden(u64 place) const {
     return core::kind_of(store_, place / format::frame_size) == FrameKind::inodes &&
            !core::is_resident(store_, place);
 }
 
-/// Waits until the first `end` changed blocks are there; false after a failure.
-bool Adoption::has_arrived(u64 end) {
+/// Waits until the first `end` changed blocks are there, unless the memory has failed.
+Errc Adoption::await(u64 end) {
     // Acquire: pairs with the release of the thread that has waited.
     while (arrived_.load(std::memory_order_acquire) < end) {
-        if (failure() != Errc::ok) return false;
+        if (const Errc code = failure_.load(std::memory_order_relaxed); code != Errc::ok)
+            return code;
         const std::unique_lock lock(awaiting_, std::try_to_lock);
         if (!lock) {
             std::this_thread::yield();
         } else if (arrived_.load(std::memory_order_relaxed) < end) {
-            const Result<u64> arrived = memory_.await_changes();
-            if (!arrived) {
-                fail(arrived.code());
-                return false;
-            }
-            arrived_.store(*arrived, std::memory_order_release);
+            const Errc code = or_no_memory([this]() -> Errc {
+                WARREN_LET(arrived, memory_.await_changes());
+                arrived_.store(*arrived, std::memory_order_release);
+                return Errc::ok;
+            });
+            if (code != Errc::ok) failure_.store(code, std::memory_order_relaxed);
         }
     }
-    return true;
+    return Errc::ok;
 }
 
-/// Checks changed blocks, and copies those that nothing reads until they are resident.
+/// Checks changed blocks as they arrive, and copies those that are hidden.
 void Adoption::receive(u64 begin, u64 end) {
-    if (!has_arrived(end)) return;
+    if (await(end) != Errc::ok) return;
     for (u64 i = begin; i < end; ++i) {
-        if (!fits(changes_.places[i], changes_.blocks[i])) return fail(Errc::corrupt);
-        if (is_hidden(changes_.places[i])) copy_block(i);
+        if (!fits(changes_.places[i], changes_.blocks[i])) {
+            fit_.store(false, std::memory_order_relaxed);
+        } else if (is_hidden(changes_.places[i])) {
+            copy_hidden(i);
+        }
     }
 }
 
@@ -122,9 +131,13 @@ Errc Adoption::apply(const Replica::ForEach& for_each) {
     Phase taking(count, blocks_at_once);
     Phase ending(1, 1);
     Phase unlocking(core::version_stripes, core::stripes_at_once);
+    const auto is_sound = [this] {
+        return failure_.load(std::memory_order_relaxed) == Errc::ok &&
+               fit_.load(std::memory_order_relaxed);
+    };
     const auto take_part = [&](u64) {
         receiving.run_ranges([&](u64 first, u64 last) noexcept { receive(first, last); });
-        if (failure() != Errc::ok) return;
+        if (!is_sound()) return;
         locking.run([&](u64 stripe) noexcept { core::lock_frozen_stripe(store_, stripe); });
         core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
         // Before their blocks are copied, in which their generations have ended. The parts of a
@@ -139,7 +152,9 @@ Errc Adoption::apply(const Replica::ForEach& for_each) {
         unlocking.run([&](u64 stripe) noexcept { core::unlock_frozen_stripe(store_, stripe); });
     };
     for_each(threads_max, std::ref(take_part));
-    if (failure() != Errc::ok) return failure();
+    // Asked again, a memory that has failed tells this thread the reason.
+    if (failure_.load(std::memory_order_relaxed) != Errc::ok) return memory_.await_changes().code();
+    if (!is_sound()) return Errc::corrupt;
     core::check_step_credits(*store_.state);
     return Errc::ok;
 }
@@ -164,9 +179,21 @@ void Adoption::remove_inodes(u64 place, const Block& block, u32 part) const {
     if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
 }
 
-void Adoption::copy_block(u64 i) const {
-    ops::CopyWords()(ThreadTeam{}, changes_.blocks[i],
-                     core::block_at<Block>(store_, changes_.places[i]));
+/// Copies all of a hidden block but the first word of each inode, its generation: without that, no
+/// inode seems to exist there.
+void Adoption::copy_hidden(u64 i) const {
+    Block& target = target_of(i);
+    for (u64 at = 0; at < inode_words * format::inodes_per_block; at += inode_words) {
+        for (u64 w = at + 1; w < at + inode_words; ++w)
+            relaxed_store(target.words[w], changes_.blocks[i].words[w]);
+    }
+}
+
+/// Copies what copy_hidden() has left. Their version words are locked.
+void Adoption::show_inodes(u64 i) const {
+    Block& target = target_of(i);
+    for (u64 at = 0; at < inode_words * format::inodes_per_block; at += inode_words)
+        relaxed_store(target.words[at], changes_.blocks[i].words[at]);
 }
 
 /// Takes over blocks, except where only some of their words are taken, and marks them dirty: those
@@ -183,7 +210,11 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             const u64 bit = u64{1} << block_of(i) % 64;
             dirty |= bit;
             if (is_table(place) || is_bitmap(place)) continue;
-            if (!is_hidden(place)) copy_block(i);
+            if (is_hidden(place)) {
+                show_inodes(i);
+            } else {
+                ops::CopyWords()(ThreadTeam{}, changes_.blocks[i], target_of(i));
+            }
             filled |= bit;
         }
         if (filled != 0) core::make_word_resident(store_, word, filled);

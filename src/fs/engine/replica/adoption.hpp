@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the changes of a run on an image (ImageChanges) in the Store that the image is of, all or
-// nothing, so that both are equal again.
+// nothing, so that both are equal again. Memory of blocks that are not resident may be written in
+// either case.
 //
 // Whole blocks are taken over but for those with words that the host changes while the freeze
 // barrier is closed: of the frame table only the blocks' bits and the pointers to counts are taken,
@@ -25,7 +26,7 @@ class Adoption {
              const ImageChanges& changes)
         : store_(store), room_(room), memory_(memory), changes_(changes) {}
 
-    /// Nothing has changed after an error of the memory, or Errc::corrupt: the changes cannot be
+    /// Nothing has changed after an error of `memory`, or Errc::corrupt: the changes cannot be
     /// those of such a run, so the image is damaged. `for_each` divides the work among threads.
     Errc apply(const Replica::ForEach& for_each);
 
@@ -45,26 +46,29 @@ class Adoption {
     template <class Action>
     void each_entry(u64 place, const format::Block& block, const Action& action) const;
 
-    bool has_arrived(u64 end);
+    Errc await(u64 end);
     void receive(u64 begin, u64 end);
     void remove_inodes(u64 place, const format::Block& block, u32 part) const;
-    void copy_block(u64 i) const;
+    format::Block& target_of(u64 i) const {
+        return core::block_at<format::Block>(store_, changes_.places[i]);
+    }
+    void copy_hidden(u64 i) const;
+    void show_inodes(u64 i) const;
     void take_blocks(u64 begin, u64 end) const;
     void take_the_rest() const;
     void take_bitmap(u64 place, const format::Block& block) const;
     void take_entry(u64 frame, const format::FrameEntry& entry) const;
     void take_counters() const;
     void unmark(u64 place) const;
-    void fail(Errc code) { failure_.store(code, std::memory_order_relaxed); }
-    Errc failure() const { return failure_.load(std::memory_order_relaxed); }
 
     const core::Store& store_;
     const TakenRoom& room_;
     ReplicaMemory& memory_;
     const ImageChanges& changes_;
     std::mutex awaiting_;
-    std::atomic<u64> arrived_{0};  // of the changed blocks
-    std::atomic<Errc> failure_{Errc::ok};
+    std::atomic<u64> arrived_{0};          // of the changed blocks
+    std::atomic<Errc> failure_{Errc::ok};  // of `memory_`
+    std::atomic<bool> fit_{true};
 };
 
 }  // namespace warren

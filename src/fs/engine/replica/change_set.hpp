@@ -10,6 +10,11 @@
 
 namespace warren {
 
+/// Whether blocks of such a frame are metadata, except for those of the frame table.
+inline bool holds_metadata(format::FrameKind kind) {
+    return kind == format::FrameKind::inodes || kind == format::FrameKind::metadata;
+}
+
 class ChangeSet {
  public:
     explicit ChangeSet(const core::Store& store)
@@ -20,12 +25,23 @@ class ChangeSet {
     /// Whether the system gave the address ranges.
     bool is_open() const { return blocks_.data() != nullptr && frames_.data() != nullptr; }
 
-    /// How many blocks are marked in the Store, about. Needs no barrier.
+    /// Which of `bits`, marked blocks of word `w` of the bitmaps, are metadata that is not in
+    /// memory: of a frame that was taken out of memory all. The image drops them together. A block
+    /// that becomes resident now is marked after it, so a later version has it.
+    u64 gone(u64 w, u64 bits) const {
+        const bool is_metadata = holds_metadata(core::kind_of(store_, w / frame_words));
+        return is_metadata ? bits & ~relaxed_load(store_.resident[w]) : 0;
+    }
+    /// How many blocks are marked in the Store, about; those that are gone() count as one for each
+    /// word. Needs no barrier.
     u64 marked() const {
         u64 count = 0;
         each_frame(store_.changed_frames, [&](u64 frame) {
-            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w)
-                count += static_cast<u64>(hd::popcount(relaxed_load(store_.changed[w])));
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+                const u64 marks = relaxed_load(store_.changed[w]);
+                const u64 dropped = gone(w, marks);
+                count += static_cast<u64>(hd::popcount(marks & ~dropped)) + (dropped != 0 ? 1 : 0);
+            }
         });
         return count;
     }
@@ -38,7 +54,9 @@ class ChangeSet {
     void take() {
         each_frame(store_.changed_frames, [&](u64 frame) {
             // Before its blocks: a thread that loads a block marks the block, then the frame.
-            core::clear_bit(store_.changed_frames, frame);
+            // Acquire: pairs with the release in note_loaded().
+            device_atomic<u64>(store_.changed_frames[frame / 64])
+                .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
             for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
                 // Acquire: pairs with the release in note_loaded().
                 blocks()[w] =

@@ -13,16 +13,6 @@
 
 namespace warren {
 
-using format::FrameKind;
-
-namespace {
-
-bool holds_metadata(FrameKind kind) {
-    return kind == FrameKind::inodes || kind == FrameKind::metadata;
-}
-
-}  // namespace
-
 Replica::Replica(const core::Store& store, Freeze freeze, ForEach for_each, MakeMemory make_memory)
     : store_(store),
       freeze_(std::move(freeze)),
@@ -157,9 +147,7 @@ void Replica::end_version() {
 Errc Replica::send_taken(const ForEach& for_each) {
     const Errc drained = taken_.drain([&](u64 word, u64 bits) -> Errc {
         const u64 first = word * 64;
-        u64 gone = 0;  // all of a frame that was taken out of memory
-        if (holds_metadata(core::kind_of(store_, first / format::blocks_per_frame)))
-            gone = bits & ~relaxed_load(store_.resident[word]);
+        const u64 gone = taken_.gone(word, bits);
         if (gone != 0) {
             WARREN_TRY(make_room(for_each));
             drop(staged_count_++, word, gone);

@@ -22,13 +22,13 @@ struct ReplicaValues {
     u64 inodes_used;
 };
 
-/// Added to the address of a block: of it and the 63 blocks behind it those are dropped whose bits
-/// are in the first word of the stage's block. They are not in memory or not in use any more: what
-/// the image has of them is out of date.
+/// Added to the address of the first of 64 blocks that share a word of the bitmaps. Those whose
+/// bits are in the first word of the stage's block are dropped: they are not in memory or not in
+/// use any more, so what the image has of them is out of date.
 inline constexpr u64 places_dropped = 1;
 
 /// Blocks on their way to an image: blocks[i] is the one at places[i], a block of the frame table
-/// or of metadata.
+/// or of metadata, or tells which blocks are dropped.
 struct ReplicaStage {
     std::span<u64> places;
     format::Block* blocks = nullptr;  // as many
@@ -66,7 +66,7 @@ class ReplicaMemory {
     /// was told; `changes` is valid until the next call of another function than await_changes().
     virtual Errc fetch_changes(ImageChanges& changes) = 0;
     /// Waits until more of the blocks of `changes`, which arrive in their order, are there; returns
-    /// how many are. By any thread.
+    /// how many are. After an error it returns the same again. By any thread, one at a time.
     virtual Result<u64> await_changes() = 0;
 };
 

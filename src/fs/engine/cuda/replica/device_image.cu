@@ -281,12 +281,20 @@ Errc DeviceImage::fetch_changes(ImageChanges& changes) {
 }
 
 Result<u64> DeviceImage::await_changes() {
-    const gpu::DeviceScope scope(device_);
-    WARREN_TRY(scope.code());
-    if (arrived_ == coming_) return arrived_;
-    WARREN_TRY(has_arrived_[arrived_ / part_blocks_].wait());
-    arrived_ = std::min(arrived_ + part_blocks_, coming_);
-    return arrived_;
+    const auto wait = [this]() -> Errc {
+        const gpu::DeviceScope scope(device_);
+        WARREN_TRY(scope.code());
+        return has_arrived_[arrived_ / part_blocks_].wait();
+    };
+    if (await_failure_.code == Errc::ok && arrived_ < coming_) {
+        if (wait() != Errc::ok) {
+            await_failure_ = gpu::last_failure();
+        } else {
+            arrived_ = std::min(arrived_ + part_blocks_, coming_);
+        }
+    }
+    if (await_failure_.code == Errc::ok) return arrived_;
+    return gpu::fail(await_failure_.code, await_failure_.message);
 }
 
 }  // namespace warren::cuda_engine

@@ -18,6 +18,7 @@
 #include "gpu/device.hpp"
 #include "gpu/reserved_range.hpp"
 #include "gpu/stream.hpp"
+#include "warren/failure.hpp"
 
 namespace warren::cuda_engine {
 
@@ -87,6 +88,7 @@ class DeviceImage : public ReplicaMemory {
     u64 coming_ = 0;  // changed blocks
     u64 arrived_ = 0;
     u64 part_blocks_ = 0;
+    Failure await_failure_;
     gpu::PinnedBuffer<core::Run> room_blocks_;
     gpu::PinnedBuffer<FreeNumbers> room_numbers_;
 };
