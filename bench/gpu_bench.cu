@@ -230,15 +230,18 @@ int main(int argument_count, char** arguments) {
         code |= print_table(scale, has_gpu, share, report);
     }
     if (number("clones", 0) != 0) {
-        Report report("gpu_clones", argument_count, arguments);
+        Report report("gpu_bench", argument_count, arguments);
+        report.name_file("gpu_clones");
         code |= print_clones(scale, has_gpu, report);
     }
     if (number("sweep", 0) != 0) {
-        Report report("gpu_sweep", argument_count, arguments);
+        Report report("gpu_bench", argument_count, arguments);
+        report.name_file("gpu_sweep");
         code |= print_sweep(scale, has_gpu, with_peers, report);
     }
     if (number("shapes", 0) != 0 && has_gpu) {
-        Report report("gpu_shapes", argument_count, arguments);
+        Report report("gpu_bench", argument_count, arguments);
+        report.name_file("gpu_shapes");
         measure_shapes(report);
         code |= report.finish();
     }

@@ -30,7 +30,8 @@ LEFT_OUT = re.compile(r"Long\b|Long/|Long\.")
 ALONE = re.compile(r"DeathTest|KillBulk|CudaFault|LittleMemory|HostProgram|givesItsMemoryBack")
 # They take minutes and start first, so that they do not end last.
 SLOW = re.compile(r"FieldMutation|RepairSurvivesEachFailingAccess|FullVolume|IoFault|PowerCut|"
-                  r"SequenceCuts|SpaceCuts|ReplayedBlocks")
+                  r"SequenceCuts|SpaceCuts|ReplayedBlocks|DedupeCuts|SharedRemovalCuts|"
+                  r"losesNothingSynced|aFileOf4Gibibytes|WorkloadCuts|DataModes")
 
 
 def tests_of(program):
