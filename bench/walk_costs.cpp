@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does it cost that a walk has two ranks on one machine? Rank 0 prints the costs that the
-// simulator of walks takes (walk/simulator.hpp), as words for walk_simulation:
+// simulator of walks takes (tests/support/walk_simulator.hpp), as words for walk_simulation:
 //
 //   --message  to send or to take one: sent in bursts, taken when all are there
 //   --near     latency: what a round between ranks that never sleep takes beside its messages

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How do the schedulers of a walk compare on more ranks than there is a machine for? Runs the real
-// scheduler over a simulated network and file system (walk/simulator.hpp): time,
+// scheduler over a simulated network and file system (tests/support/walk_simulator.hpp): time,
 // messages, bytes, balance. CSV of its own form, for tools/evaluate_walk.py.
 #include <cstdio>
 #include <cstdlib>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bench/support/report.hpp"
-#include "walk/simulated_tree.hpp"
-#include "walk/simulator.hpp"
+#include "tests/support/simulated_tree.hpp"
+#include "tests/support/walk_simulator.hpp"
 
 namespace {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated walk: no entry of the tree is lost, equal seeds give equal runs, and the results
 // match those that can be derived for the schedulers without a run.
-#include "walk/simulator.hpp"
+#include "tests/support/walk_simulator.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "walk/event_queue.hpp"
-#include "walk/simulated_tree.hpp"
+#include "tests/support/event_queue.hpp"
+#include "tests/support/simulated_tree.hpp"
 
 namespace warren::walk::simulator_test {
 namespace {

@@ -2,7 +2,7 @@
 // The threads of a rank are run ahead by at most a quantum, or until they have nothing to do; then
 // the rank's talker looks at its messages. A packed item is so short that a string stores it
 // without allocating memory.
-#include "walk/simulator.hpp"
+#include "tests/support/walk_simulator.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,8 @@
 
 #include "base/check.hpp"
 #include "base/random.hpp"
-#include "walk/event_queue.hpp"
-#include "walk/simulated_tree.hpp"
+#include "tests/support/event_queue.hpp"
+#include "tests/support/simulated_tree.hpp"
 
 namespace warren::walk {
 
