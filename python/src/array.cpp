@@ -157,25 +157,6 @@ nb::list to_list(nb::handle self) {
     return nb::cast<nb::list>(memory.attr("tolist")());
 }
 
-nb::object item(nb::handle self, i64 index) {
-    const auto& array = nb::cast<const Array&>(self);
-    if (array.shape().empty()) throw nb::type_error("an array of no dimensions has no items");
-    const i64 count = array.shape()[0];
-    if (index < 0) index += count;
-    if (index < 0 || index >= count) throw nb::index_error("the index is outside of the array");
-    std::vector<i64> rest(array.shape().begin() + 1, array.shape().end());
-    const u64 step = count == 0 ? 0 : array.size_bytes() / static_cast<u64>(count);
-    std::vector<i64> one = rest.empty() ? std::vector<i64>{1} : rest;
-    Array part(nullptr, array.data<std::byte>() + step * static_cast<u64>(index), array.type(),
-               std::move(one));
-    part.set_gpu(array.gpu());
-    const nb::object row = nb::cast(std::move(part));
-    const nb::list values = to_list(row);
-    // An element without a buffer format is exposed as its bytes.
-    if (rest.empty() && nb::len(values) == 1) return values[0];
-    return nb::steal(PyList_AsTuple(values.ptr()));
-}
-
 int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
     return nb::inst_ptr<Array>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
@@ -290,6 +271,25 @@ nb::dict Array::cuda_interface() const {
     answer["strides"] = nb::none();
     answer["stream"] = nb::none();  // nothing is queued that a consumer must wait for
     return answer;
+}
+
+nb::object Array::item(nb::handle self, i64 index) {
+    const auto& array = nb::cast<const Array&>(self);
+    if (array.shape().empty()) throw nb::type_error("an array of no dimensions has no items");
+    const i64 count = array.shape()[0];
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) throw nb::index_error("the index is outside of the array");
+    std::vector<i64> rest(array.shape().begin() + 1, array.shape().end());
+    const u64 step = count == 0 ? 0 : array.size_bytes() / static_cast<u64>(count);
+    std::vector<i64> one = rest.empty() ? std::vector<i64>{1} : rest;
+    Array part(nullptr, array.data<std::byte>() + step * static_cast<u64>(index), array.type(),
+               std::move(one));
+    part.set_gpu(array.gpu());
+    const nb::object row = nb::cast(std::move(part));
+    const nb::list values = to_list(row);
+    // An element without a buffer format is exposed as its bytes.
+    if (rest.empty() && nb::len(values) == 1) return values[0];
+    return nb::steal(PyList_AsTuple(values.ptr()));
 }
 
 Array Array::copied() const {
@@ -408,8 +408,8 @@ void add_array(nb::module_& module) {
         .def("__repr__",
              [](const Array& array) { return "<warren.Array " + array.description() + ">"; })
         .def(
-            "__getitem__", [](nb::handle self, i64 index) { return item(self, index); },
-            "The item of an array of one dimension; of others a tuple.")
+            "__getitem__", [](nb::handle self, i64 index) { return Array::item(self, index); },
+            Array::item_doc)
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",
              [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })

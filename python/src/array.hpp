@@ -87,6 +87,9 @@ class Array {
     nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                       nb::handle copy) const;
     nb::dict cuda_interface() const;
+    static nb::object item(nb::handle self, i64 index);
+    static constexpr const char* item_doc =
+        "The item of an array of one dimension; of others a tuple.";
     static void release_buffer(PyObject* self, Py_buffer* buffer);
     /// Adds the method `__dlpack__` to a class.
     template <class Class, class Method>

@@ -48,6 +48,15 @@ class NativeMap : public Array {
         return nb::str("<warren.Map of {!r}, {}>").format(file_name(view(path_)), description());
     }
 
+    nb::dict cuda_interface() const {
+        mapped_->shared->refuse_forked();
+        return Array::cuda_interface();
+    }
+    static nb::object item(nb::handle self, i64 index) {
+        nb::cast<const NativeMap&>(self).mapped_->shared->refuse_forked();
+        return Array::item(self, index);
+    }
+
     Array on_host() const {
         mapped_->shared->refuse_forked();
         return Array::on_host();
@@ -147,6 +156,8 @@ void add_mapping(nb::module_& module, VolumeClass& volume) {
             "A map in the memory of a GPU is written when `stream`, the address of a CUDA stream,\n"
             "or else the default stream, has come to its end.")
         .def("__repr__", &NativeMap::repr)
+        .def("__getitem__", &NativeMap::item, Array::item_doc)
+        .def_prop_ro("__cuda_array_interface__", &NativeMap::cuda_interface)
         .def("to_host", &NativeMap::on_host, Array::to_host_doc)
         .def("to_gpu", &NativeMap::on_gpu, nb::arg(), Array::to_gpu_doc);
     Array::add_dlpack(map, &NativeMap::dlpack);

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -152,13 +153,22 @@ def test_chunk() -> None:
 def test_map_of_a_forked_process(volume: warren.Volume, tmp_path: Path) -> None:
     volume.write_many(["f"], [b"data"], strict=True)
     mapped = volume.map("/f", writable=True)
+    uses: list[Callable[[], object]] = [
+        mapped.write_back,
+        lambda: mapped[0],
+        mapped.tolist,
+        lambda: list(mapped),
+        lambda: mapped.__cuda_array_interface__,
+        mapped.to_host,
+    ]
     child = os.fork()
     if child == 0:
-        try:
-            mapped.write_back()
-        except RuntimeError:
-            del mapped
-            os._exit(0)
-        os._exit(1)
+        refused = 0
+        for use in uses:
+            try:
+                use()
+            except RuntimeError:
+                refused += 1
+        os._exit(0 if refused == len(uses) else 1)
     assert os.waitpid(child, 0)[1] == 0
     mapped.write_back()
