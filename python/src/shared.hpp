@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/wait_notice.hpp"
 #include "warren/volume_path.hpp"
 
 namespace warren::python {
@@ -144,14 +145,18 @@ auto with_volume(Shared& shared, Work work) {
     return answer;
 }
 
-/// Like with_volume(), for work of a few microseconds on metadata in memory: keeps the GIL, because
-/// getting it back from busy threads takes longer.
+/// Like with_volume(), for work of a few microseconds on metadata in memory: keeps the GIL until it
+/// has to wait, because getting it back from busy threads takes longer.
 template <class Work>
 auto with_volume_briefly(Shared& shared, Work work) {
     shared.refuse_forked();
+    std::optional<GilRelease> released;  // ends after the lock: see GilRelease
     std::shared_lock lock(shared.lock, std::defer_lock);
     if (!shared.is_held_here() && !lock.try_lock()) return with_volume(shared, work);
     if (!shared.volume) raise_closed();
+    const WaitNotice notice([&released] {
+        if (!released) released.emplace();
+    });
     return work(*shared.volume, shared.process.caller);
 }
 

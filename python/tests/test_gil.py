@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls keep the GIL: those that take less than 100 us and never wait. All others let it go.
+"""Which calls keep the GIL: those that take less than 100 us, until they have to wait. All others
+let it go.
 
 Threads wait for the GIL and cannot demand it, for the switch interval is too long. They run as soon
 as a call lets it go, and not before.
@@ -192,6 +193,18 @@ def test_calls_that_keep_the_gil_are_short(site: Site, name: str) -> None:
         KEEP[name](site)
         shortest = min(shortest, time.perf_counter() - begin)
     assert shortest < 100e-6
+
+
+def test_short_calls_let_the_gil_go_while_metadata_are_read(tmp_path: Path) -> None:
+    names = [f"/d/{i:04}" for i in range(4000)]
+    with warren.Volume.create(tmp_path / "v.img", 64 << 20) as volume:
+        volume.mkdir("/d")
+        volume.create_many(names)
+    with warren.Volume.open(tmp_path / "v.img") as volume:
+        native = volume._native
+        # From the second call on the metadata are in memory.
+        assert lets_go(lambda: native.exists_many(names, None, None), 0.2)
+        assert not lets_go(lambda: native.exists_many(names, None, None), 0.2)
 
 
 @pytest.mark.parametrize("name", LET_GO)

@@ -12,6 +12,7 @@
 
 #include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
+#include "base/wait_notice.hpp"
 #include "base/zeros.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
@@ -180,6 +181,7 @@ bool VolumeImplementation::may_find_space(Attempts& attempts) {
 }
 
 Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& attempts) {
+    if (retry_reason.code != Errc::retry) WaitNotice::tell();
     switch (retry_reason.code) {
         case Errc::retry:
             if (++attempts.retries > 16) wait_to_retry(*store().state);
@@ -220,6 +222,7 @@ Errc VolumeImplementation::serve(const RetryReason& retry_reason, Attempts& atte
 }
 
 void VolumeImplementation::load_blocks(std::span<const u64> places, std::span<Errc> answers) {
+    WaitNotice::tell();
     loader_->load_many(places, answers, engine_buffer());
 }
 
