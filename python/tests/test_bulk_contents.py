@@ -44,6 +44,10 @@ def test_against_a_dict(volume: warren.Volume) -> None:
                     contents[i]
     order = rng.sample(sorted(model), len(model))
     handles = np.asarray(volume.lookup_many(order, directory="/d", strict=True).handles)
+    rows = np.frombuffer(b"row1\0row22", np.uint8).reshape(2, 5)
+    volume.write_many(rows, [b"one", b"two"], strict=True)
+    assert [bytes(one) for one in volume.read_many(rows, strict=True)] == [b"one", b"two"]
+    volume.remove_many(rows, strict=True)
     out = np.full(sum(map(len, model.values())) + 5, 7, np.uint8)
     contents = volume.read_many(handles, out=out, strict=True)
     assert out.tobytes() == b"".join(model[name] for name in order) + b"\7" * 5

@@ -91,6 +91,10 @@ def test_map(host_volume: warren.Volume) -> None:
     half = volume.map("/f", "torch.bfloat16", (-1, 2), offset=8)
     assert half.shape == ((4096 * 4 - 8) // 4, 2)
     assert memoryview(half).format == "B" and memoryview(half).shape == (4094, 4)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        eighth = volume.map("/f", dtype)
+        assert eighth.dtype == dtype and memoryview(eighth).format == "B"
+        assert bytes(eighth) == volume.open("/f").read()
     for path, dtype, shape, error in (
         ("/f", "int32", (5000,), ValueError),
         ("/f", "int32", (-1, -1), ValueError),
@@ -130,6 +134,20 @@ def test_hash(volume: warren.Volume) -> None:
     one = volume.hash(handles).digests
     assert one.shape == (1, 32) and volume.hash(["/d/1"]).digests.tolist() == one.tolist()
     assert volume.hash("/d/1").digests.tolist() == one.tolist()
+    volume.write_many(["/none of it", "/abc"], [b"", b"abc"], strict=True)
+    published = {  # by the authors of BLAKE3, and by xxhsum
+        "blake3": [
+            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
+            "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
+        ],
+        "xxh3-128": [
+            "99aa06d3014798d86001c324468d497f",
+            "06b05ab6733a618578af5f94892f3950",
+        ],
+    }
+    for name, texts in published.items():
+        rows = np.asarray(volume.hash(["/none of it", "/abc"], name).digests)
+        assert [bytes(row).hex() for row in rows] == texts
     with pytest.raises(ValueError, match="algorithm"):
         volume.hash(["/d/1"], "none")
     with pytest.raises(FileNotFoundError):

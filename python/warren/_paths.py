@@ -58,18 +58,23 @@ class Entry:
         self.path = _join(directory, name)
 
     def inode(self) -> int:
+        """The inode's number, of the entry itself."""
         return self._inode
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Asks the volume only where it follows a symbolic link; False if that leads nowhere."""
         return self._is(stat.S_IFDIR, follow_symlinks)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """As is_dir(), for a regular file."""
         return self._is(stat.S_IFREG, follow_symlinks)
 
     def is_symlink(self) -> bool:
+        """Whether the entry itself is a symbolic link."""
         return self._kind == stat.S_IFLNK
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """As Paths.stat(), at the time of the call."""
         return self._paths.stat(self.path, follow_symlinks=follow_symlinks)
 
     def _is(self, kind: int, follows: bool) -> bool:
@@ -97,6 +102,7 @@ class Entries(Iterator[Entry]):
         return next(self._entries)
 
     def close(self) -> None:
+        """Ends the iteration."""
         self._entries = iter(())
 
     def __enter__(self) -> Entries:
@@ -134,6 +140,7 @@ class Paths:
         )
 
     def lstat(self, path: Path) -> os.stat_result:
+        """As stat(), of a symbolic link itself."""
         return self.stat(path, follow_symlinks=False)
 
     def handle(self, path: Path) -> Handle:
@@ -158,18 +165,23 @@ class Paths:
             return 0
 
     def exists(self, path: Path) -> bool:
+        """As os.path.exists(): False also if it may not be looked up."""
         return self._mode(path) != 0
 
     def lexists(self, path: Path) -> bool:
+        """As exists(), for a symbolic link itself."""
         return self._mode(path, False) != 0
 
     def isdir(self, path: Path) -> bool:
+        """As os.path.isdir()."""
         return stat.S_ISDIR(self._mode(path))
 
     def isfile(self, path: Path) -> bool:
+        """As os.path.isfile()."""
         return stat.S_ISREG(self._mode(path))
 
     def islink(self, path: Path) -> bool:
+        """As os.path.islink()."""
         return stat.S_ISLNK(self._mode(path, False))
 
     def getsize(self, path: Path) -> int:
@@ -245,6 +257,7 @@ class Paths:
         raise NotImplementedError
 
     def mkdir(self, path: Path, mode: int = 0o777) -> None:
+        """As os.mkdir(), with the umask 022."""
         self._native.make(os.fsencode(path), stat.S_IFDIR | stat.S_IMODE(mode), b"")
 
     def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
@@ -290,6 +303,7 @@ class Paths:
         self._native.make(os.fsencode(path), stat.S_IFLNK | 0o777, os.fsencode(target))
 
     def readlink(self, path: Path) -> str:
+        """As os.readlink(): the target of a symbolic link."""
         return os.fsdecode(self._native.read_link(os.fsencode(path)))
 
     # Attributes.
@@ -301,6 +315,7 @@ class Paths:
         return self._native.has_access(os.fsencode(path), mode)
 
     def chmod(self, path: Path, mode: int, *, follow_symlinks: bool = True) -> None:
+        """As os.chmod()."""
         self._native.change_mode(os.fsencode(path), stat.S_IMODE(mode), follow_symlinks)
 
     def chown(self, path: Path, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
@@ -338,11 +353,13 @@ class Paths:
     def getxattr(
         self, path: Path, attribute: str | bytes, *, follow_symlinks: bool = True
     ) -> bytes:
+        """As os.getxattr(). OSError ENODATA if there is none of that name."""
         return self._native.get_attribute(
             os.fsencode(path), os.fsencode(attribute), follow_symlinks
         )
 
     def listxattr(self, path: Path = "/", *, follow_symlinks: bool = True) -> list[str]:
+        """As os.listxattr()."""
         names = self._native.list_attributes(os.fsencode(path), follow_symlinks)
         return [os.fsdecode(name) for name in names.split(b"\0")[:-1]]
 
@@ -365,6 +382,7 @@ class Paths:
     def removexattr(
         self, path: Path, attribute: str | bytes, *, follow_symlinks: bool = True
     ) -> None:
+        """As os.removexattr(). OSError ENODATA if there is none of that name."""
         self._native.remove_attribute(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
 
 

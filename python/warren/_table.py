@@ -54,6 +54,7 @@ class Strings(Sequence[str]):
         return f"<warren.Strings, {len(self)} rows>"
 
     def tolist(self) -> list[str]:
+        """All rows as str."""
         return list(self)
 
     def to_gpu(self, gpu: int) -> Strings:

@@ -130,6 +130,7 @@ class Volume(Many):
 
     @property
     def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
         return self._read_only
 
     @property
@@ -139,6 +140,7 @@ class Volume(Many):
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._native.is_closed()
 
     @property
@@ -190,10 +192,12 @@ class Volume(Many):
     # As in pathlib.
 
     def read_bytes(self, path: Path) -> bytes:
+        """All bytes of a file."""
         with self.open(path) as file:
             return file.readall()
 
     def write_bytes(self, path: Path, data: Buffer) -> int:
+        """Replaces the contents of a file, or makes it. Returns the number of bytes."""
         with self.open(path, "w") as file:
             return file.write(data)
 
