@@ -52,44 +52,45 @@ enum class Verb : u16 {
     answer,      // daemon to client: the last part; begins with an error number
 };
 
+/// `T` is the type `Record`, const or not.
 template <class T, class Record>
-concept Some = std::same_as<std::remove_const_t<T>, Record>;
+concept Is = std::same_as<std::remove_const_t<T>, Record>;
 
 // The fields of each record, in the order in which they are sent.
-auto fields_of(Some<Handle> auto& handle) {
+auto fields_of(Is<Handle> auto& handle) {
     return std::tie(handle.inode, handle.generation);
 }
-auto fields_of(Some<Attributes> auto& its) {
+auto fields_of(Is<Attributes> auto& its) {
     return std::tie(its.handle, its.mode, its.links, its.user, its.group, its.device, its.size,
                     its.blocks, its.parent, its.accessed, its.modified, its.changed, its.born);
 }
-auto fields_of(Some<ScanFilter> auto& filter) {
+auto fields_of(Is<ScanFilter> auto& filter) {
     return std::tie(filter.depth_max, filter.pattern, filter.folds_case, filter.types,
                     filter.size_min, filter.size_max, filter.modified_min, filter.modified_max);
 }
-auto fields_of(Some<Scanned> auto& entry) {
+auto fields_of(Is<Scanned> auto& entry) {
     return std::tie(entry.directory, entry.depth, entry.attributes, entry.name);
 }
-auto fields_of(Some<DirectoryUsage> auto& usage) {
+auto fields_of(Is<DirectoryUsage> auto& usage) {
     return std::tie(usage.above, usage.depth, usage.name, usage.entries, usage.blocks, usage.bytes);
 }
-auto fields_of(Some<Removal> auto& removal) {
+auto fields_of(Is<Removal> auto& removal) {
     return std::tie(removal.files, removal.directories, removal.blocks);
 }
-auto fields_of(Some<ClonedTree> auto& cloned) {
+auto fields_of(Is<ClonedTree> auto& cloned) {
     return std::tie(cloned.files, cloned.directories, cloned.failed);
 }
-auto fields_of(Some<Rebuilt> auto& rebuilt) {
+auto fields_of(Is<Rebuilt> auto& rebuilt) {
     return std::tie(rebuilt.entries, rebuilt.blocks_before, rebuilt.blocks_after, rebuilt.in_steps);
 }
-auto fields_of(Some<Deduped> auto& deduped) {
+auto fields_of(Is<Deduped> auto& deduped) {
     return std::tie(deduped.bytes, deduped.differs);
 }
-auto fields_of(Some<Statistics> auto& its) {
+auto fields_of(Is<Statistics> auto& its) {
     return std::tie(its.blocks, its.blocks_free, its.blocks_available, its.inodes_used,
                     its.inodes_free);
 }
-auto fields_of(Some<DedupStatistics> auto& its) {
+auto fields_of(Is<DedupStatistics> auto& its) {
     return std::tie(its.is_default, its.is_on, its.index_bytes, its.looked_up, its.found,
                     its.shared_bytes, its.zero_bytes, its.filled_bytes, its.is_filling);
 }

@@ -357,6 +357,8 @@ Errc Committer::take_copies_of(EngineMemory& engine) {
     take_counters(cut.counters);
     list_copies(places_.data(), cut.count);
     adopt_copies();
+    // Contents may have been left out, which what is erased here must not hide.
+    if (data_copies_.size() == area_blocks_) return Errc::no_space;
     // The host knows only from the adopted frame table which frames hold contents.
     std::erase_if(data_copies_, [this](const CommitCopy& copy) { return !holds_data(copy.place); });
     const std::lock_guard lock(figures_mutex_);
