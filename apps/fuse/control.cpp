@@ -349,12 +349,7 @@ Errc ControlConnection::info(MountInfo& info) {
     std::string answer;
     WARREN_TRY(ask(socket_.get(), Verb::info, Encoder(), {}, answer));
     Decoder body = body_of(answer);
-    const auto take = [&body](auto&... fields) { (body.take(fields), ...); };
-    take(info.image, info.mountpoint, info.label, info.uuid, info.statistics, info.read_only,
-         info.process, info.engine, info.engine_note, info.disk_note, info.requests, info.dedup);
-    info.predictions.clear();
-    for (u64 left = body.number(); left > 0 && body.good(); --left)
-        info.predictions.emplace_back(body.text());
+    body.take(info);
     return body.good() ? Errc::ok : Errc::io;
 }
 

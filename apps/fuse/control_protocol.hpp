@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/fuse/control.hpp"
 #include "base/descriptor.hpp"
 #include "warren/volume.hpp"
 
@@ -95,6 +96,12 @@ auto fields_of(Is<DedupStatistics> auto& its) {
                     its.shared_bytes, its.zero_bytes, its.filled_bytes, its.is_filling);
 }
 
+auto fields_of(Is<MountInfo> auto& info) {
+    return std::tie(info.image, info.mountpoint, info.label, info.uuid, info.statistics,
+                    info.read_only, info.process, info.engine, info.engine_note, info.disk_note,
+                    info.requests, info.dedup, info.predictions);
+}
+
 class Encoder {
  public:
     Encoder& number(u64 value) {
@@ -108,13 +115,18 @@ class Encoder {
         bytes_ += value;
         return *this;
     }
-    /// Appends an integer as a number, a string as a text, and a record field by field.
+    /// Appends an integer as a number, a string as a text, a list with its size, and a record field
+    /// by field.
     template <class T>
     Encoder& put(const T& value) {
         if constexpr (std::integral<T>) {
             number(static_cast<u64>(value));
         } else if constexpr (std::convertible_to<T, std::string_view>) {
             text(value);
+        } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+            number(value.size());
+            for (const std::string& line : value)
+                text(line);
         } else {
             std::apply([this](const auto&... fields) { (put(fields), ...); }, fields_of(value));
         }
@@ -162,6 +174,10 @@ class Decoder {
             value = static_cast<T>(number());
         } else if constexpr (std::convertible_to<T, std::string_view>) {
             value = text();
+        } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+            value.clear();
+            for (u64 left = number(); left > 0 && good(); --left)
+                value.emplace_back(text());
         } else {
             std::apply([this](auto&... fields) { (take(fields), ...); }, fields_of(value));
         }

@@ -406,17 +406,19 @@ Errc ControlVerbs::release_device(const Peer& peer) {
 
 void ControlVerbs::describe(Encoder& answer) {
     const auto volume = mount_.volume.access();
-    answer.text(mount_.image).text(mount_.mountpoint);
-    answer.text(volume->label()).text(volume->uuid());
-    answer.put(volume->statistics());
-    answer.put(mount_.read_only.load(std::memory_order_relaxed)).put(::getpid());
-    answer.text(volume->engine()).text(volume->engine_note()).text(volume->disk_note());
-    answer.number(requests_read());
-    answer.put(volume->dedup_statistics());
-    const std::vector<std::string> predictions = volume->predictions();
-    answer.number(predictions.size());
-    for (const std::string& line : predictions)
-        answer.text(line);
+    answer.put(MountInfo{.image = mount_.image,
+                         .mountpoint = mount_.mountpoint,
+                         .label = volume->label(),
+                         .uuid = volume->uuid(),
+                         .statistics = volume->statistics(),
+                         .read_only = mount_.read_only.load(std::memory_order_relaxed),
+                         .process = static_cast<u32>(::getpid()),
+                         .engine = std::string(volume->engine()),
+                         .engine_note = volume->engine_note(),
+                         .disk_note = volume->disk_note(),
+                         .requests = requests_read(),
+                         .dedup = volume->dedup_statistics(),
+                         .predictions = volume->predictions()});
 }
 
 }  // namespace warren::fuse
