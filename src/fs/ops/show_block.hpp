@@ -19,15 +19,19 @@ namespace warren::ops {
 using namespace warren::core;
 using format::FrameKind;
 
+/// Ends the reservations `bits` in word `w` of a frame of inodes: not of free blocks. One lane.
+WARREN_HD inline void end_inode_reservations(const Store& store, u64 frame, u64 w, u64 bits) {
+    // Release: pairs with the acquire in reserve_as_it_is().
+    device_atomic<u64>(store.overlays[frame].reserved[w])
+        .fetch_and(~bits, hd::memory_order_release);
+}
+
 /// Ends the reservation of a block. In a frame of inodes it was not one of a free block. One lane.
 WARREN_HD inline void end_reservation(const Store& store, u64 place) {
-    const u64 block = place / format::block_size;
     const u64 frame = place / format::frame_size;
     if (kind_of(store, frame) != FrameKind::inodes) return unreserve(store, place, 1);
-    const u64 in_frame = block % format::blocks_per_frame;
-    // Release: pairs with the acquire in reserve_as_it_is().
-    device_atomic<u64>(store.overlays[frame].reserved[in_frame / 64])
-        .fetch_and(~(u64{1} << in_frame % 64), hd::memory_order_release);
+    const u64 in_frame = place / format::block_size % format::blocks_per_frame;
+    end_inode_reservations(store, frame, in_frame / 64, u64{1} << in_frame % 64);
 }
 
 /// Whether the caller must fill the block at `place` and then call end_showing(), or give it up by

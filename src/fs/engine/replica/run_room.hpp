@@ -5,6 +5,7 @@
 // where it is offered some, those in use seem to be held.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "fs/core/allocator.hpp"
@@ -20,6 +21,9 @@ struct FreeNumbers {
     /// reserves them. All their numbers are among these.
     u64 new_blocks[format::blocks_per_frame / 64];
 
+    bool is_any() const {
+        return !std::ranges::all_of(slots, [](u64 word) { return word == 0; });
+    }
     WARREN_HD bool is_new(u64 block) const {
         return (new_blocks[block / 64] >> block % 64 & 1) != 0;
     }

@@ -3,10 +3,9 @@
 #include "fs/engine/replica/taken_room.hpp"
 
 #include <algorithm>
-#include <cstddef>
+#include <iterator>
 
 #include "base/check.hpp"
-#include "base/clear_line.hpp"
 #include "fs/core/held_frames.hpp"
 #include "fs/engine/wait_to_retry.hpp"
 #include "fs/ops/inode_frame.hpp"
@@ -41,10 +40,10 @@ void clear_frame(core::Operation<ThreadTeam>& op, u64 frame) {
     if (!core::has_bit(store.resident + frame * words)) return;
     if (!ops::forget_blocks(store, frame)) return ops::wipe_resident_blocks(op, frame);
     auto* const slots = reinterpret_cast<format::Inode*>(store.base + frame * format::frame_size);
-    static_assert(offsetof(format::Inode, generation) < line_bytes);
-    for (u64 i = 0; i < format::inodes_per_frame; ++i)
-        clear_line(&slots[i]);
-    fence_cleared_lines();
+    for (u64 i = 0; i < format::inodes_per_frame; ++i) {
+        // Seldom: the generations of inodes that were there have ended.
+        if (relaxed_load(slots[i].generation) != 0) relaxed_store(slots[i].generation, 0);
+    }
 }
 
 }  // namespace
@@ -53,11 +52,8 @@ TakenRoom::~TakenRoom() {
     for (const core::Run& run : runs_)
         core::unreserve(store_, run.place, run.blocks);
     for (const FreeNumbers& numbers : numbers_) {
-        for (u64 block = 0; block < format::blocks_per_frame; ++block) {
-            if (!numbers.is_new(block)) continue;
-            const u64 place = numbers.frame * format::frame_size + block * format::block_size;
-            ops::end_reservation(store_, place);
-        }
+        for (u32 w = 0; w < std::size(numbers.new_blocks); ++w)
+            ops::end_inode_reservations(store_, numbers.frame, w, numbers.new_blocks[w]);
         format::InodeBitmap& bitmap = bitmap_of(store_, numbers.frame);
         for (u32 w = 0; w < core::bitmap_words; ++w) {
             if (numbers.slots[w] == 0) continue;
@@ -113,45 +109,57 @@ Errc TakenRoom::take_numbers(u64 count, ops::BatchWindow& window) {
     for (u64 frame = 0; count > 0; ++frame) {
         frame = core::find_space(store_, FrameKind::inodes, frame);
         if (frame >= store_.frame_count) break;
-        WARREN_TRY(take_in_frame(frame, count, window));
+        FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}, {}});
+        const Errc code = take_in_frame(numbers, count, window);
+        if (!numbers.is_any()) numbers_.pop_back();
+        WARREN_TRY(code);
     }
-    while (count > 0) {
-        std::vector<u64> added;
-        WARREN_TRY(add_inode_frames(count, added, window));
-        for (const u64 frame : added)
-            WARREN_TRY(take_in_frame(frame, count, window));
-    }
+    while (count > 0)
+        WARREN_TRY(add_inode_frames(count, window));
     std::ranges::sort(numbers_, {}, &FreeNumbers::frame);
     return Errc::ok;
 }
 
-/// Adds frames with so many numbers. Serving Errc::need_inodes would add none while one has a free
-/// number.
-Errc TakenRoom::add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::BatchWindow& window) {
+/// Adds frames for `count` numbers, takes these and takes them off `count`. Serving
+/// Errc::need_inodes would add none while one has a free number.
+Errc TakenRoom::add_inode_frames(u64& count, ops::BatchWindow& window) {
     constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-    const u64 count = (numbers + in_frame - 1) / in_frame;
-    frames.reserve(count);  // so that nothing fails once one is claimed
-    std::vector<Errc> codes(count, Errc::not_supported);
-    std::vector<u64> needed(count);
-    const std::function<void(u64)> start = [&](u64 i) {
-        codes[i] = start_inode_frame(frames[i], needed[i]);
+    struct Added {
+        FreeNumbers numbers{};
+        u64 wanted = 0;
+        ops::BatchWindow window;
+        Errc code = Errc::not_supported;
     };
-    while (frames.size() < count) {
-        const Result<u64> claimed = core::claim_frame(store_, FrameKind::inodes);
-        if (!claimed) break;
-        frames.push_back(*claimed);
+    // Allocated first, so that nothing fails once a frame is claimed.
+    std::vector<Added> added((count + in_frame - 1) / in_frame);
+    numbers_.reserve(numbers_.size() + added.size());
+    u64 claimed = 0;
+    for (; claimed < added.size(); ++claimed) {
+        const Result<u64> frame = core::claim_frame(store_, FrameKind::inodes);
+        if (!frame) break;
+        added[claimed].numbers.frame = *frame;
+        added[claimed].wanted = std::min(count, in_frame);
+        count -= added[claimed].wanted;
     }
-    for_each_(frames.size(), start);
-    for (u64 i = 0; i < count; ++i) {
-        if (codes[i] == Errc::ok) continue;
-        if (codes[i] == Errc::need_block) need(window, needed[i]);
-        return codes[i];
+    for_each_(claimed, [&](u64 i) {
+        Added& one = added[i];
+        one.code = start_inode_frame(one.numbers.frame, one.window);
+        if (one.code == Errc::ok) one.code = take_in_frame(one.numbers, one.wanted, one.window);
+    });
+    Errc code = Errc::ok;
+    for (const Added& one : added) {
+        if (one.numbers.is_any()) numbers_.push_back(one.numbers);
+        count += one.wanted;
+        if (code != Errc::ok || one.code == Errc::ok) continue;
+        code = one.code;
+        window.needed_count = one.window.needed_count;
+        std::ranges::copy(one.window.needed_places, window.needed_places);
     }
-    return Errc::ok;
+    return code;
 }
 
 /// Makes a claimed frame one of inodes, or gives it back.
-Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
+Errc TakenRoom::start_inode_frame(u64 frame, ops::BatchWindow& window) const {
     static const format::Block zeros{};
     core::Operation<ThreadTeam> op(ThreadTeam{}, store_);
     clear_frame(op, frame);
@@ -164,12 +172,13 @@ Errc TakenRoom::start_inode_frame(u64 frame, u64& needed) const {
     }
     if (code == Errc::ok) return code;
     core::unclaim_frame(store_, frame);
-    needed = op.needed_place;
+    if (code == Errc::need_block) need(window, op.needed_place);
     return code == Errc::need_block || code == Errc::need_commit ? code : Errc::not_supported;
 }
 
 /// Takes up to `count` numbers of a frame, or a few more, and takes them off `count`.
-Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
+Errc TakenRoom::take_in_frame(FreeNumbers& numbers, u64& count, ops::BatchWindow& window) const {
+    const u64 frame = numbers.frame;
     core::JournalCredits search;
     for (u32 i = 0; core::enter_search(ThreadTeam{}, store_, false, search) != Errc::ok; ++i) {
         if (i == retries_max) return Errc::not_supported;
@@ -181,17 +190,15 @@ Errc TakenRoom::take_in_frame(u64 frame, u64& count, ops::BatchWindow& window) {
         need(window, place);
         return Errc::need_block;
     }
-    FreeNumbers& numbers = numbers_.emplace_back(FreeNumbers{frame, {}, {}});
     for (u32 w = 0; w < core::bitmap_words && count > 0; ++w)
         count -= std::min(count, take_in_word(numbers, w, count, window));
-    if (std::ranges::count(numbers.slots, u64{0}) == core::bitmap_words) numbers_.pop_back();
     return window.needed_count == 0 ? Errc::ok : Errc::need_block;
 }
 
 /// Takes numbers of a word, at least `wanted` if it has as many; returns how many. Of a block that
 /// is in memory it takes any, of one that is not all or none. Takes nothing once a block has to be
 /// loaded: the caller then gives everything back.
-u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) {
+u64 TakenRoom::take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) const {
     format::InodeBitmap& bitmap = bitmap_of(store_, into.frame);
     constexpr u64 blocks = 64 / format::inodes_per_block;
     const u64 free = core::free_slots(bitmap, w);

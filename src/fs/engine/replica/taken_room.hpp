@@ -42,10 +42,10 @@ class TakenRoom {
     bool has_plenty(u64 blocks, u64 numbers) const;
     Errc take_blocks(u64 count);
     Errc take_numbers(u64 count, ops::BatchWindow& window);
-    Errc add_inode_frames(u64 numbers, std::vector<u64>& frames, ops::BatchWindow& window);
-    Errc start_inode_frame(u64 frame, u64& needed) const;
-    Errc take_in_frame(u64 frame, u64& count, ops::BatchWindow& window);
-    u64 take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window);
+    Errc add_inode_frames(u64& count, ops::BatchWindow& window);
+    Errc start_inode_frame(u64 frame, ops::BatchWindow& window) const;
+    Errc take_in_frame(FreeNumbers& numbers, u64& count, ops::BatchWindow& window) const;
+    u64 take_in_word(FreeNumbers& into, u32 w, u64 wanted, ops::BatchWindow& window) const;
     const FreeNumbers* find_numbers(u64 frame) const;
 
     const core::Store& store_;
