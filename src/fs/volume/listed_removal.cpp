@@ -184,17 +184,24 @@ class ListedTree {
         // Both pair with fence_acquire() in Operation::unchanged(): a reader that sees any of the
         // stores below sees the locks.
         core::fence_release();
-        fence_cleared_lines();
+        fence_streamed();
         CpuOperation op(team, store_);
         if (part == 0) free_blocks(op, row);
+        const u32 begin = part * part_words;
+        const u32 end = begin + part_words;
+        // All before the first bit: a read-modify-write instruction waits for lines that are on
+        // their way to memory.
+        for (u32 w = begin; w < end; ++w) {
+            end_shared_extents(op, row, w);
+            core::end_generations(store_, row.frame, w, row.inodes[w], row.held[w], true);
+        }
+        fence_streamed();
         bool has_inodes = false;
-        for (u32 w = part * part_words; w < (part + 1) * part_words; ++w) {
+        for (u32 w = begin; w < end; ++w) {
             if (row.inodes[w] == 0) continue;
             has_inodes = true;
-            end_shared_extents(op, row, w);
-            core::clear_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w], true);
+            core::free_inodes_alone(store_, row.frame, w, row.inodes[w], row.held[w]);
         }
-        fence_cleared_lines();
         if (has_inodes) ops::note_free_number(op, row.frame, row.frame * format::frame_size);
     }
     /// Drops the references of the inodes of word `w` to shared blocks, before they are cleared.

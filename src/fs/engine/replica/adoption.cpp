@@ -9,6 +9,7 @@
 
 #include "base/out_of_memory.hpp"
 #include "base/phase.hpp"
+#include "base/streaming_stores.hpp"
 #include "fs/core/clear_inodes.hpp"
 #include "fs/core/frozen_stripes.hpp"
 #include "fs/core/permission.hpp"
@@ -26,8 +27,9 @@ constexpr u64 blocks_at_once = 64;
 constexpr u64 threads_max = 256;  // that may take part; late ones find nothing to do
 constexpr u32 bitmap_parts = 4;   // of a bitmap, each of which a thread takes
 static_assert(core::bitmap_words % bitmap_parts == 0);
-constexpr u64 inode_words = format::inode_size / 8;
-static_assert(offsetof(format::Inode, generation) < 8);
+constexpr u64 block_lines = format::block_size / line_bytes;
+constexpr u64 inode_lines = format::inode_size / line_bytes;
+static_assert(offsetof(format::Inode, generation) < line_bytes);
 
 const format::InodeBitmap& as_bitmap(const Block& block) {
     return reinterpret_cast<const format::InodeBitmap&>(block);
@@ -120,6 +122,7 @@ void Adoption::receive(u64 begin, u64 end) {
             copy_hidden(i);
         }
     }
+    fence_streamed();
 }
 
 Errc Adoption::apply(const Replica::ForEach& for_each) {
@@ -139,7 +142,9 @@ Errc Adoption::apply(const Replica::ForEach& for_each) {
         receiving.run_ranges([&](u64 first, u64 last) noexcept { receive(first, last); });
         if (!is_sound()) return;
         locking.run([&](u64 stripe) noexcept { core::lock_frozen_stripe(store_, stripe); });
-        core::fence_release();  // pairs with fence_acquire() in Operation::unchanged()
+        // Both pair with fence_acquire() in Operation::unchanged().
+        core::fence_release();
+        fence_streamed();
         // Before their blocks are copied, in which their generations have ended. The parts of a
         // bitmap are far from each other, for different threads.
         removing.run([&](u64 i) noexcept {
@@ -172,28 +177,32 @@ void Adoption::remove_inodes(u64 place, const Block& block, u32 part) const {
         if (removed == 0) continue;
         has_removed = true;
         // Whole lines would differ from those of the image.
-        core::clear_inodes_alone(store_, frame, w, removed, there.held[w] & removed, false);
+        const u64 held = there.held[w] & removed;
+        core::end_generations(store_, frame, w, removed, held, false);
+        core::free_inodes_alone(store_, frame, w, removed, held);
         for (u64 slot = 0; slot < 64; slot += format::inodes_per_block)
             unmark(place + (u64{w} * 64 + slot) * format::inode_size);
     }
     if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
 }
 
-/// Copies all of a hidden block but the first word of each inode, its generation: without that, no
-/// inode seems to exist there.
+/// Copies all of a hidden block but the first cache line of each inode, which has its generation:
+/// without that, no inode seems to exist there.
 void Adoption::copy_hidden(u64 i) const {
-    Block& target = target_of(i);
-    for (u64 at = 0; at < inode_words * format::inodes_per_block; at += inode_words) {
-        for (u64 w = at + 1; w < at + inode_words; ++w)
-            relaxed_store(target.words[w], changes_.blocks[i].words[w]);
-    }
+    copy_inode_lines(i, 1, inode_lines - 1);
 }
 
 /// Copies what copy_hidden() has left. Their version words are locked.
 void Adoption::show_inodes(u64 i) const {
-    Block& target = target_of(i);
-    for (u64 at = 0; at < inode_words * format::inodes_per_block; at += inode_words)
-        relaxed_store(target.words[at], changes_.blocks[i].words[at]);
+    copy_inode_lines(i, 0, 1);
+}
+
+/// Copies some of the cache lines of each inode of a block.
+void Adoption::copy_inode_lines(u64 i, u64 first, u64 count) const {
+    const std::span<const std::byte> from = changes_.blocks[i].bytes();
+    const std::span<std::byte> to = target_of(i).bytes();
+    for (u64 at = first * line_bytes; at < format::block_size; at += format::inode_size)
+        copy_lines(&from[at], &to[at], count);
 }
 
 /// Takes over blocks, except where only some of their words are taken, and marks them dirty: those
@@ -213,13 +222,14 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             if (is_hidden(place)) {
                 show_inodes(i);
             } else {
-                ops::CopyWords()(ThreadTeam{}, changes_.blocks[i], target_of(i));
+                copy_lines(&changes_.blocks[i], &target_of(i), block_lines);
             }
             filled |= bit;
         }
         if (filled != 0) core::make_word_resident(store_, word, filled);
         LoneOperation(ThreadTeam{}, store_).mark_word_dirty(word, dirty);
     }
+    fence_streamed();
 }
 
 /// Takes over the words of bitmaps and of the frame table, and the counters.

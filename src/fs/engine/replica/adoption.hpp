@@ -54,6 +54,7 @@ class Adoption {
     }
     void copy_hidden(u64 i) const;
     void show_inodes(u64 i) const;
+    void copy_inode_lines(u64 i, u64 first, u64 count) const;
     void take_blocks(u64 begin, u64 end) const;
     void take_the_rest() const;
     void take_bitmap(u64 place, const format::Block& block) const;
