@@ -96,6 +96,20 @@ function(warren_cuda_sources library)
     target_link_libraries(cuda_callers PRIVATE ${library})
     # These objects are only checked. Warnings that need optimization appear in a full build.
     target_compile_options(cuda_callers PRIVATE -O0)
+    # Those of the Python package, with the headers that './dev bootstrap python' installs.
+    string(JOIN "\n" program "import nanobind, sysconfig"
+           "print(nanobind.include_dir(), sysconfig.get_path('include'), sep=';', end='')")
+    execute_process(COMMAND "${PROJECT_SOURCE_DIR}/.toolchain/python/bin/python" -c "${program}"
+                    OUTPUT_VARIABLE headers ERROR_QUIET)
+    if(headers)
+        warren_sources(callers "${PROJECT_SOURCE_DIR}/python/src/cuda" .cpp)
+        set_source_files_properties(${callers} PROPERTIES COMPILE_OPTIONS -fvisibility=hidden)
+        target_sources(cuda_callers PRIVATE ${callers})
+        target_include_directories(cuda_callers PRIVATE "${PROJECT_SOURCE_DIR}")
+        target_include_directories(cuda_callers SYSTEM PRIVATE ${headers})
+    else()
+        message(STATUS "cuda_sources leaves out the Python package: nanobind is missing.")
+    endif()
     add_custom_target(cuda_sources DEPENDS $<TARGET_OBJECTS:library_ptx>
                                            $<TARGET_OBJECTS:cuda_callers>)
 endfunction()
