@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of many files in one call, on all cores: one buffer with the files one after the
-// other, and their offsets[n + 1] in it.
+// Reads many files in one call, on all cores: into one buffer, with the files one after the other,
+// and their offsets[n + 1] in it.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <compare>
 #include <cstring>
 #include <functional>
@@ -25,46 +24,8 @@ namespace warren::python {
 namespace {
 
 using Bytes = nb::ndarray<u8, nb::ndim<1>, nb::c_contig>;
-using ReadBytes = nb::ndarray<const u8, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Offsets = nb::ndarray<const i64, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr const char* offsets_needed =
-    "a contiguous int64 array of one dimension, in host memory,";
-
-constexpr u64 files_at_once = 64;            // taken by a thread at once
 constexpr u64 small_file_bytes = 128 * kib;  // at most so large a file is read together with others
-constexpr u64 bytes_at_once = 4 * mib;       // transferred between two checks for signals
-
-/// Calls work(first, last, is_caller) for ranges of all items on all cores, until `call` is to
-/// stop. The thread of the Python call is one of them.
-template <class Work>
-void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
-    if (count <= files_at_once) {
-        work(u64{0}, count, true);
-        return;
-    }
-    Counter counter(count, files_at_once);
-    std::atomic<u64> done{0};
-    run_on_kept_threads(0, [&](u32 worker) {
-        for (u64 first = 0, last = 0; counter.take(first, last);) {
-            if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
-                            : call.is_stopped())
-                return;
-            work(first, last, worker == 0);
-            done.fetch_add(last - first, std::memory_order_relaxed);
-        }
-    });
-}
-
-/// Like ranges_on_all_cores(), with work(i, is_caller) for each item.
-template <class Work>
-void on_all_cores(LongCall& call, u64 count, const Work& work) {
-    const bool is_alone = count <= files_at_once;
-    ranges_on_all_cores(call, count, [&](u64 first, u64 last, bool is_caller) {
-        for (u64 i = first; i < last && (!is_alone || call.goes_on(i)); ++i)
-            work(i, is_caller);
-    });
-}
 
 /// Fills `target` with the file's bytes from `offset` on, and with zeros past its end.
 Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> target,
@@ -82,24 +43,6 @@ Errc read_file(Volume& volume, Handle handle, u64 offset, std::span<std::byte> t
     return Errc::ok;
 }
 
-/// Replaces the contents of a file of `size` bytes.
-Errc write_file(Volume& volume, const Caller& caller, Handle handle, u64 size,
-                std::span<const std::byte> source, const std::function<bool()>& goes_on) {
-    const OpenWhile open(volume, handle);
-    WARREN_TRY(open.code());
-    if (size > 0) {
-        const AttributeChange change{.which = AttributeChange::size, .new_size = 0};
-        WARREN_TRY(volume.set_attributes(caller, handle, change).code());
-    }
-    for (u64 done = 0; done < source.size();) {
-        const u64 count = std::min<u64>(bytes_at_once, source.size() - done);
-        WARREN_LET(put, volume.write(handle, done, source.subspan(done, count)));
-        done += *put;
-        if (!goes_on()) break;
-    }
-    return Errc::ok;
-}
-
 /// Which part of each file is read, with the meaning of Python's slices.
 class Ranges {
  public:
@@ -109,16 +52,17 @@ class Ranges {
     }
     /// The offset in file i of `size` bytes from which it is read, and the number of bytes.
     std::pair<u64, u64> of(std::size_t i, u64 size) const {
-        const u64 begin = starts_.is_valid() ? inside(starts_(i), size) : 0;
-        const u64 end = ends_.is_valid() ? inside(ends_(i), size) : size;
+        const u64 begin = starts_ ? inside(starts_->all()[i], size) : 0;
+        const u64 end = ends_ ? inside(ends_->all()[i], size) : size;
         return {begin, end > begin ? end - begin : 0};
     }
 
  private:
-    static void take(nb::handle given, Offsets& array, std::size_t count, const char* what) {
+    static void take(nb::handle given, std::optional<Offsets>& array, std::size_t count,
+                     const char* what) {
         if (given.is_none()) return;
-        array = array_in<Offsets>(given, what, offsets_needed);
-        if (array.shape(0) != count)
+        array.emplace(given, what);
+        if (array->all().size() != count)
             throw nb::value_error((std::string(what) + ": there must be as many as files").c_str());
     }
     static u64 inside(i64 position, u64 size) {
@@ -127,8 +71,8 @@ class Ranges {
             std::clamp<i64>(position < 0 ? position + length : position, 0, length));
     }
 
-    Offsets starts_;
-    Offsets ends_;
+    std::optional<Offsets> starts_;
+    std::optional<Offsets> ends_;
 };
 
 /// A file and the address on the disk where it begins.
@@ -341,87 +285,12 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     return nb::make_tuple(shown, reading.offsets, array_of(reading.codes));
 }
 
-/// Finds the existing files whose names could not be created.
-void find_existing(Volume& volume, const Caller& caller, Handle from, const Names& names,
-                   std::span<Result<Attributes>> found) {
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        if (found[i].code() != Errc::exists) continue;
-        const auto old = PathWalker(volume, caller).find(from, names[i], Follow::yes);
-        const Errc code = check_file(volume, caller, old, 2);
-        found[i] = code == Errc::ok ? old : Result<Attributes>(code);
-    }
-}
-
-/// Creates the files that do not exist. found[i] receives file i.
-void make_files(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
-                std::span<Result<Attributes>> found) {
-    std::vector<LocatedName> located(names.size());
-    locate_many(volume, caller, from, names.all(), located);
-    std::vector<Creation> creations;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        found[i] = located[i].code != Errc::ok ? located[i].code : Errc::exists;
-        if (located[i].code != Errc::ok || located[i].name.empty()) continue;
-        creations.push_back({located[i].directory, located[i].name, {.mode = mode}});
-        places.push_back(i);
-    }
-    std::vector<Result<Attributes>> made(creations.size(), Errc::no_memory);
-    volume.create_many(caller, creations, made);
-    for (std::size_t i = 0; i < places.size(); ++i)
-        found[places[i]] = made[i];
-    find_existing(volume, caller, from, names, found);
-}
-
-nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_values,
-                     nb::handle given_ends, nb::handle directory, u32 mode, bool strict,
-                     nb::object progress) {
-    const Names names(given, "names");
-    const auto values = array_in<ReadBytes>(
-        given_values, "values", "a contiguous uint8 array of one dimension, in host memory,");
-    const auto ends = array_in<Offsets>(given_ends, "offsets", offsets_needed);
-    const Start start(directory);
-    if (ends.shape(0) != names.size() + 1)
-        throw nb::value_error("offsets: there must be one more than names");
-    const i64* offsets = ends.data();
-    const bool is_good = offsets[0] >= 0 && std::is_sorted(offsets, offsets + ends.shape(0)) &&
-                         offsets[names.size()] <= static_cast<i64>(values.shape(0));
-    if (!is_good) throw nb::value_error("offsets: they must rise from 0 to the length of values");
-    const auto* base = reinterpret_cast<const std::byte*>(values.data());
-    std::vector<Result<Attributes>> found(names.size(), Errc::io);
-    std::vector<Errc> codes(names.size());
-    LongCall call(std::move(progress));
-    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
-        WARREN_LET(from, start.find(volume, caller));
-        make_files(volume, caller, *from, names, mode, found);
-        on_all_cores(call, names.size(), [&](u64 i, bool is_caller) {
-            codes[i] = found[i].code();
-            if (!found[i]) return;
-            const std::span source(base + offsets[i],
-                                   static_cast<u64>(offsets[i + 1] - offsets[i]));
-            codes[i] = write_file(volume, caller, found[i]->handle, found[i]->size, source,
-                                  [&] { return is_caller ? call.goes_on(0) : !call.is_stopped(); });
-        });
-        return Errc::ok;
-    });
-    if (code != Errc::ok) raise_error(code, start.path());
-    call.finish(names.size());
-    if (strict) raise_first(names, codes);
-    std::vector<Handle> handles(names.size());
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        if (found[i]) handles[i] = found[i]->handle;
-    }
-    return nb::make_tuple(array_of(handles), array_of(codes));
-}
-
 }  // namespace
 
 void add_bulk_contents(VolumeClass& volume) {
     using nb::arg;
-    volume
-        .def("read_many", &read_many, arg(), arg().none(), arg().none(), arg().none(), arg().none(),
-             arg().none(), arg().none(), arg(), arg().none())
-        .def("write_many", &write_many, arg(), arg().none(), arg().none(), arg().none(), arg(),
-             arg(), arg().none());
+    volume.def("read_many", &read_many, arg(), arg().none(), arg().none(), arg().none(),
+               arg().none(), arg().none(), arg().none(), arg(), arg().none());
 }
 
 }  // namespace warren::python

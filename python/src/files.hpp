@@ -3,11 +3,36 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "python/src/operands.hpp"
 
 namespace warren::python {
+
+inline constexpr u64 files_at_once = 64;       // taken by a thread at once
+inline constexpr u64 bytes_at_once = 4 * mib;  // transferred between two checks for signals
+
+/// Calls work(first, last, is_caller) for ranges of all items on all cores, until `call` is to
+/// stop. The thread of the Python call is one of them.
+template <class Work>
+void ranges_on_all_cores(LongCall& call, u64 count, const Work& work) {
+    if (count <= files_at_once) {
+        work(u64{0}, count, true);
+        return;
+    }
+    Counter counter(count, files_at_once);
+    std::atomic<u64> done{0};
+    run_on_kept_threads(0, [&](u32 worker) {
+        for (u64 first = 0, last = 0; counter.take(first, last);) {
+            if (worker == 0 ? !call.goes_on(done.load(std::memory_order_relaxed))
+                            : call.is_stopped())
+                return;
+            work(first, last, worker == 0);
+            done.fetch_add(last - first, std::memory_order_relaxed);
+        }
+    });
+}
 
 inline bool is_regular(const Attributes& attributes) {
     return (attributes.mode & 0170000) == 0100000;

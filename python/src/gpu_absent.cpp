@@ -51,6 +51,13 @@ Result<u64> write_from_gpu(Volume& /*volume*/, Handle /*file*/, u64 /*offset*/,
     return Errc::no_device;
 }
 
+Errc fetch_pieces(
+    const GpuBytes& /*source*/, std::span<const StagedWrite::Piece> /*pieces*/,
+    const std::function<bool(u32 worker)>& /*goes_on*/,
+    const std::function<void(const StagedWrite::Piece&, std::span<const std::byte>)>& /*put*/) {
+    return Errc::no_device;
+}
+
 Errc wait_for_stream(i32 /*gpu*/, u64 /*stream*/) {
     return Errc::no_device;
 }

@@ -2,11 +2,13 @@
 // Memory of a GPU, for arrays and for the contents of files. In a build without CUDA there is none.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "fs/volume/staged_reads.hpp"
+#include "fs/volume/staged_write.hpp"
 #include "python/src/array.hpp"
 #include "warren/chunk.hpp"
 #include "warren/volume.hpp"
@@ -82,6 +84,15 @@ Errc read_many_to_gpu(Volume& volume, std::span<StagedRead> reads, i32 gpu, u64 
 /// number of bytes.
 Result<u64> write_from_gpu(Volume& volume, Handle file, u64 offset, const GpuBytes& source,
                            LongCall& call);
+/// The most bytes that a buffer of staging memory holds.
+inline constexpr u64 staged_bytes_max = 4 * mib;
+/// Passes pieces of `source`, of at most `staged_bytes_max` each, to put(piece, bytes) on all
+/// cores, after the work queued on its stream. Each thread asks goes_on(worker) before a piece;
+/// worker 0 is the calling thread.
+Errc fetch_pieces(
+    const GpuBytes& source, std::span<const StagedWrite::Piece> pieces,
+    const std::function<bool(u32 worker)>& goes_on,
+    const std::function<void(const StagedWrite::Piece&, std::span<const std::byte>)>& put);
 /// Waits for the work queued on the stream.
 Errc wait_for_stream(i32 gpu, u64 stream);
 

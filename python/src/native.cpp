@@ -96,6 +96,7 @@ NB_MODULE(_native, module) {
     add_attributes(volume);
     add_bulk_names(volume);
     add_bulk_contents(volume);
+    add_bulk_writes(volume);
     add_scan(volume);
     add_arrow(module);
     add_mapping(module, volume);

@@ -75,6 +75,7 @@ void add_names(VolumeClass& volume);
 void add_attributes(VolumeClass& volume);
 void add_bulk_names(VolumeClass& volume);
 void add_bulk_contents(VolumeClass& volume);
+void add_bulk_writes(VolumeClass& volume);
 void add_scan(VolumeClass& volume);
 void add_arrow(nb::module_& module);
 void add_mapping(nb::module_& module, VolumeClass& volume);

@@ -110,6 +110,10 @@ void Names::add_rows(nb::handle given, const char* what) {
     }
 }
 
+Offsets::Offsets(nb::handle given, const char* what)
+    : array_(array_in<decltype(array_)>(given, what, "a contiguous int64 array of one dimension")),
+      fetched_(fetched<i64>(given, array_, what)) {}
+
 std::vector<Handle> handles_of(nb::handle given, const char* what) {
     nb::ndarray<const i64, nb::ndim<2>, nb::c_contig> array;
     if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)

@@ -36,6 +36,22 @@ class Names {
     std::vector<std::string_view> views_;
 };
 
+/// Offsets in bytes: a contiguous int64 array of one dimension. One in the memory of a GPU is
+/// copied.
+class Offsets {
+ public:
+    /// `what` names the argument in errors. Raises TypeError or OSError.
+    Offsets(nb::handle given, const char* what);
+
+    std::span<const i64> all() const {
+        return fetched_.empty() ? std::span(array_.data(), array_.shape(0)) : std::span(fetched_);
+    }
+
+ private:
+    nb::ndarray<const i64, nb::ndim<1>, nb::c_contig> array_;  // keeps those of the host alive
+    std::vector<i64> fetched_;
+};
+
 /// Converts int64[n, 2], inode number and generation.
 std::vector<Handle> handles_of(nb::handle given, const char* what);
 /// The reverse of handles_of().

@@ -84,6 +84,13 @@ def test_arrays_of_no_gpu(host_volume: warren.Volume) -> None:
     ]  # fmt: skip
     for many in ("lookup", "exists", "create", "remove", "read"):
         calls.append((getattr(host_volume, f"{many}_many"), names))
+    values, offsets = np.zeros(9, np.uint8), np.array([0, 9])
+    calls += [
+        (lambda values: host_volume.write_many(["a"], values, offsets), values),
+        (lambda offsets: host_volume.write_many(["a"], values, offsets), offsets),
+        (lambda starts: host_volume.read_many(["a", "b"], starts=starts), offsets),
+        (lambda ends: host_volume.read_many(["a", "b"], ends=ends), offsets),
+    ]
     for call, array in calls:
         given = InGpuMemory(array)
         with pytest.raises(OSError) as caught:

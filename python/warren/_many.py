@@ -154,8 +154,9 @@ class Many(Paths):
     ) -> Found:
         """Makes n files or replaces the contents of those that are there, by all cores.
 
-        File i gets values[offsets[i]:offsets[i + 1]], of a uint8 array and an int64 array of n + 1;
-        without `offsets`, `values` is a sequence of n buffers. A name may occur once.
+        File i gets values[offsets[i]:offsets[i + 1]], of a uint8 array and an int64 array of n + 1,
+        each in the memory of the host or of a CUDA GPU; without `offsets`, `values` is a sequence
+        of n buffers. A name may occur once. Values in GPU memory have been read when the call ends.
         """
         if offsets is None:
             parts = [memoryview(value).cast("B") for value in cast("Sequence[Buffer]", values)]

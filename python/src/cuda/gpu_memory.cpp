@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "fs/volume/staged_write.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
@@ -103,16 +102,17 @@ Errc run(StagedReads& reads, i32 gpu, u64 stream, LongCall& call) {
     });
 }
 
-/// The work of a thread: fetches a piece while it writes the one before.
-Errc write_pieces(StagedWrite& write, Staging& staging, const std::byte* source,
-                  const std::function<bool()>& goes_on) {
+/// The work of a thread: fetches a piece, unless take(piece) returns false, while put(piece, bytes)
+/// is called with the one before.
+template <class Take, class Put>
+Errc fetch_pieces(Staging& staging, const std::byte* source, const Take& take, const Put& put) {
     struct Fetched {
         StagedWrite::Piece piece;
         Staging::Buffer* buffer = nullptr;  // null: there is no piece
     };
     const auto fetch = [&](Fetched& next) -> Errc {
         next.buffer = nullptr;
-        if (!goes_on() || !write.take(next.piece)) return Errc::ok;
+        if (!take(next.piece)) return Errc::ok;
         return staging.fetch(source + next.piece.begin, next.piece.bytes, next.buffer);
     };
     Fetched now;
@@ -121,7 +121,7 @@ Errc write_pieces(StagedWrite& write, Staging& staging, const std::byte* source,
     for (; now.buffer != nullptr; now = next) {
         WARREN_TRY(fetch(next));
         WARREN_TRY(now.buffer->copied.wait());
-        write.put(now.piece, {now.buffer->memory.data(), now.piece.bytes});
+        put(now.piece, std::span<const std::byte>(now.buffer->memory.data(), now.piece.bytes));
     }
     return Errc::ok;
 }
@@ -212,16 +212,37 @@ Result<u64> write_from_gpu(Volume& volume, Handle file, u64 offset, const GpuByt
     StagedWrite write(volume, file, offset, source.bytes, Staging::buffer_bytes);
     Errc moved = Errc::ok;
     if (write.begin() == Errc::ok) {
-        moved = with_stagings(write.pieces(), source.gpu, source.stream,
-                              [&](u32 worker, Staging& staging) {
-                                  return write_pieces(write, staging, source.data, [&] {
-                                      return worker == 0 ? call.goes_on(0) : !call.is_stopped();
-                                  });
-                              });
+        const auto work = [&](u32 worker, Staging& staging) {
+            const auto take = [&](StagedWrite::Piece& piece) {
+                return (worker == 0 ? call.goes_on(0) : !call.is_stopped()) && write.take(piece);
+            };
+            return fetch_pieces(staging, source.data, take,
+                                [&](const auto& piece, auto bytes) { write.put(piece, bytes); });
+        };
+        moved = with_stagings(write.pieces(), source.gpu, source.stream, work);
     }
     WARREN_TRY(write.end());
     WARREN_TRY(moved);
     return source.bytes;
+}
+
+Errc fetch_pieces(
+    const GpuBytes& source, std::span<const StagedWrite::Piece> pieces,
+    const std::function<bool(u32 worker)>& goes_on,
+    const std::function<void(const StagedWrite::Piece&, std::span<const std::byte>)>& put) {
+    static_assert(staged_bytes_max == Staging::buffer_bytes);
+    Counter counter(pieces.size(), 1);
+    const auto work = [&](u32 worker, Staging& staging) {
+        const auto take = [&](StagedWrite::Piece& piece) {
+            u64 number = 0;
+            u64 last = 0;
+            if (!goes_on(worker) || !counter.take(number, last)) return false;
+            piece = pieces[number];
+            return true;
+        };
+        return fetch_pieces(staging, source.data, take, put);
+    };
+    return with_stagings(pieces.size(), source.gpu, source.stream, work);
 }
 
 Errc wait_for_stream(i32 gpu, u64 stream) {
