@@ -236,11 +236,10 @@ Array Array::on_host() const {
 
 Array Array::on_gpu(i32 gpu) const {
     Array copy;
-    Errc code = Errc::ok;
-    {
+    const Errc code = take_gpu_memory([&] {
         const GilRelease release;
-        code = copy_to_gpu(*this, gpu, copy);
-    }
+        return copy_to_gpu(*this, gpu, copy);
+    });
     if (code != Errc::ok) raise_failure(gpu_failure(code), "");
     return copy;
 }
@@ -366,6 +365,25 @@ nb::object Array::dlpack(nb::handle stream, nb::handle max_version, nb::handle d
     Array shown = copies ? copied() : *this;
     if (is_versioned) return make_capsule<ManagedTensorVersioned>(std::move(shown), flags);
     return make_capsule<ManagedTensor>(std::move(shown), flags);
+}
+
+Errc take_gpu_memory(const std::function<Errc()>& take) {
+    Errc code = take();
+    if (code != Errc::no_memory) return code;
+    bool has_released = false;
+    {
+        const GilRelease release;
+        has_released = release_device_memory();
+    }
+    if (has_released) code = take();
+    if (code != Errc::no_memory) return code;
+    std::string text = gpu_failure(code).message;
+    if (has_released)
+        text += ", although open volumes gave back what they use beside the CPU engine";
+    text += ": free memory of the GPU (torch.cuda.empty_cache() returns what torch keeps), ";
+    text += "take less at once, or use memory of the host";
+    PyErr_SetString(PyExc_MemoryError, text.c_str());
+    throw nb::python_error();
 }
 
 void wait_for_maker(nb::handle given) {

@@ -80,7 +80,8 @@ class Array {
         "The array itself, or a copy of one that is in the memory of a GPU. Kernels that write to\n"
         "it must have ended.";
     static constexpr const char* to_gpu_doc =
-        "A copy in the memory of a GPU. OSError ENODEV if there is none of that number.";
+        "A copy in the memory of a GPU. OSError ENODEV if there is none of that number,\n"
+        "MemoryError if it has too little memory.";
 
     /// Implement the methods with these names of Python's and DLPack's protocols.
     int fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const;

@@ -240,11 +240,10 @@ void read_to_gpu(Shared& shared, Reading& reading, const GpuBytes& target, LongC
 Array make_bytes(i64 count, std::optional<i32> gpu) {
     if (!gpu) return Array::make<u8>({count});
     Array made;
-    Errc code = Errc::ok;
-    {
+    const Errc code = take_gpu_memory([&] {
         const GilRelease release;
-        code = make_on_gpu(*gpu, type_of<u8>(), {count}, made);
-    }
+        return make_on_gpu(*gpu, type_of<u8>(), {count}, made);
+    });
     if (code != Errc::ok) raise_failure(gpu_failure(code), "");
     return made;
 }

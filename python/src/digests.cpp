@@ -174,15 +174,14 @@ Array chunk_ends(nb::handle given, const std::string& preset) {
     if (!problem.empty()) throw nb::value_error(("preset: " + problem).c_str());
     const std::span bytes(reinterpret_cast<const std::byte*>(data.data()), data.shape(0));
     std::vector<u64> ends;
-    Errc code = Errc::ok;
-    {
+    const auto cut = [&] {
         const GilRelease release;
-        if (on_gpu) {
-            code = cut_on_gpu(*rule, *on_gpu, ends);
-        } else {
-            ends = chunk::cut(*rule, bytes);
-        }
-    }
+        ends.clear();
+        if (on_gpu) return cut_on_gpu(*rule, *on_gpu, ends);
+        ends = chunk::cut(*rule, bytes);
+        return Errc::ok;
+    };
+    const Errc code = on_gpu ? take_gpu_memory(cut) : cut();
     if (code != Errc::ok) raise_failure(gpu_failure(code), "");
     const Array cuts = Array::of(std::vector<i64>(ends.begin(), ends.end()));
     return on_gpu ? cuts.on_gpu(on_gpu->gpu) : cuts;

@@ -30,6 +30,10 @@ Errc copy_to_host(const Array& from, void* to);
 
 /// The last failure of this thread.
 Failure gpu_failure(Errc code);
+/// Returns the result of take(), which allocates memory of a GPU. If there is too little, the open
+/// volumes give back what they can do without, and take() is called again; MemoryError is raised if
+/// that is still too little. Requires: the GIL, with which take() is called.
+Errc take_gpu_memory(const std::function<Errc()>& take);
 
 /// The default stream of the calling thread (cudaStreamPerThread).
 inline constexpr u64 own_stream = 2;

@@ -115,11 +115,15 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
     const std::string text(view(path));
     auto mapped = std::make_shared<Mapped>();
     mapped->shared = self.shared();
-    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+    const auto map = [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
         WARREN_TRY(volume.check_access(caller, found->handle, is_writable ? 6 : 4));
         return volume.map_file(found->handle, {.offset = offset}, mapped->file);
-    });
+    };
+    const bool is_on_gpu = with_volume_briefly(
+        *self, [](Volume& volume, const Caller&) { return volume.engine() == "cuda"; });
+    const auto map_it = [&] { return with_volume(*self, map); };
+    const Errc code = is_on_gpu ? take_gpu_memory(map_it) : map_it();
     if (code != Errc::ok) raise_error(code, text);
     const FileView& shown = mapped->file->view();
     std::vector<i64> lengths = shape_for(shape, shown.bytes, *type);

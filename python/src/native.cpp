@@ -38,7 +38,9 @@ NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::str
                                   .pins_file_buffer = true,
                                   .engine = choice,
                                   .device = gpu};
-        shared_->volume = Volume::open(text, options, failure);
+        std::unique_ptr<Volume> opened = Volume::open(text, options, failure);
+        const std::lock_guard lock(shared_->lock);  // other threads look at all volumes
+        shared_->volume = std::move(opened);
     }
     if (!shared_->volume) raise_failure(failure, text);
 }

@@ -157,6 +157,23 @@ VolumeHold::~VolumeHold() {
     held_here.pop_back();
 }
 
+bool release_device_memory() {
+    if (!held_here.empty()) return false;
+    // A volume waits for those that read there, so the mutex is not held meanwhile.
+    std::vector<std::shared_ptr<Shared>> opened;
+    {
+        const std::lock_guard lock(volumes_mutex);
+        for (Shared* shared : volumes)
+            opened.push_back(shared->weak_from_this().lock());
+    }
+    for (const auto& shared : opened) {
+        if (!shared || shared->is_forked()) continue;
+        const VolumeHold hold(*shared);
+        if (shared->volume) static_cast<void>(shared->volume->release_device_memory());
+    }
+    return true;
+}
+
 LongCall::LongCall(nb::object progress) : progress_(std::move(progress)) {
     if (!progress_.is_none() && !PyCallable_Check(progress_.ptr()))
         throw nb::type_error("progress: a callable or None is needed");

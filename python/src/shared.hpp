@@ -77,7 +77,7 @@ inline constexpr const char* forked_message =
 
 /// An open volume. A process forked from the one that opened it never uses the volume, whose
 /// threads do not exist there.
-struct Shared {
+struct Shared : std::enable_shared_from_this<Shared> {
     std::unique_ptr<Volume> volume;
     std::shared_mutex lock;  // held exclusively by close()
     Process process;
@@ -126,6 +126,11 @@ void drop(std::shared_ptr<Owned>& owned) {
     const GilRelease release;
     owned.reset();
 }
+
+/// Makes the open volumes give back the GPU memory that they use beside the CPU engine. Returns
+/// false, and does nothing, within a call of a volume, which may be using that memory. Requires:
+/// the GIL is released.
+bool release_device_memory();
 
 [[noreturn]] void raise_closed();
 

@@ -3,6 +3,7 @@
 
 import errno
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,42 @@ def test_out_of_memory(gpu: warren.Volume) -> None:
         lambda: gpu.read_many(handles, device="cuda"),
         lambda: gpu.read_many(handles).values.to_gpu(0),
     ):
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(MemoryError, match="empty_cache"):
             call()
-        assert caught.value.errno == errno.ENOMEM and caught.value.strerror
     assert gpu.read_many(handles)[0] == data.tobytes()
     del hold
     torch.cuda.empty_cache()
     assert gpu.map("/f").nbytes == len(data)
     found = torch.from_dlpack(gpu.read_many(handles, device="cuda").values)
     assert (found.cpu().numpy() == data).all()
+
+
+def test_volumes_give_back_memory(gpu: warren.Volume, tmp_path: Path) -> None:
+    """A call that lacks memory of the GPU gets what a volume uses beside the CPU engine."""
+    torch = pytest.importorskip("torch")
+
+    def free() -> int:
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info()[0])
+
+    before, end = free(), time.monotonic() + 100
+    with warren.Volume.create(tmp_path / "a.img", 2 << 30, engine="auto") as volume:
+        volume.create_many([f"{i:08}" for i in range(1_000_000)], strict=True)
+        data = random.randbytes(1 << 20) * 48
+        handles = volume.write_many(["data"], [data], strict=True).handles
+        rows = volume.find(columns=["size"]).rows
+        while before - free() < 100 << 20:
+            assert time.monotonic() < end, [finding.detail for finding in volume.doctor()]
+            volume.find(columns=["size"])
+        hold = [torch.empty(free() - (16 << 20), dtype=torch.uint8, device="cuda")]
+        found = volume.read_many(handles, device="cuda", strict=True)
+        assert bytes(found.values.to_host()) == data
+        assert free() > 32 << 20
+        hold.append(torch.empty(free() - (16 << 20), dtype=torch.uint8, device="cuda"))
+        with pytest.raises(MemoryError, match="gave back.*empty_cache"):
+            volume.read_many(handles, device="cuda")
+        assert volume.read_many(handles, strict=True)[0] == data
+        assert volume.find(columns=["size"]).rows == rows == 1_000_002
 
 
 def test_tensor_freed_early(gpu: warren.Volume) -> None:

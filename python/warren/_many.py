@@ -129,8 +129,9 @@ class Many(Paths):
         to read into, at least as long as the files together (ValueError says how long). A file
         that shrinks meanwhile ends in zeros.
 
-        In the memory of a CUDA GPU: without `out`, `device` is cuda or cuda:N. An `out` there has
-        the bytes when `stream` has come to them, as with File.read_into().
+        In the memory of a CUDA GPU: without `out`, `device` is cuda or cuda:N (MemoryError if it
+        has too little). An `out` there has the bytes when `stream` has come to them, as with
+        File.read_into().
         """
         gpu = gpu_number(device)
         if out is not None and device is not None:

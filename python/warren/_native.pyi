@@ -44,7 +44,9 @@ class Array:
         it must have ended.
         """
     def to_gpu(self, gpu: int, /) -> Array:
-        """A copy in the memory of a GPU. OSError ENODEV if there is none of that number."""
+        """A copy in the memory of a GPU. OSError ENODEV if there is none of that number,
+        MemoryError if it has too little memory.
+        """
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """AttributeError for memory of the host."""

@@ -333,7 +333,7 @@ class Volume(Many):
         dtype: a name such as "float32" or "bfloat16", or a dtype of numpy or torch, in the byte
         order of this machine. shape: at most what the file has; one length may be -1; None: one
         dimension. Types that the buffer protocol does not know are bytes there. OSError EINVAL:
-        there is nothing to map.
+        there is nothing to map. MemoryError: it does not fit into the memory of the GPU.
         """
         if not getattr(dtype, "isnative", True):
             raise TypeError(f"dtype: {dtype} has the byte order of another machine")
