@@ -294,12 +294,20 @@ def test_host_memory(gpu: warren.Volume, tmp_path: Path) -> None:
 
 
 def test_batches_on_the_gpu(gpu: warren.Volume) -> None:
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     from warren.torch import FileDataset
 
     data = [bytes([i % 256]) * (1 + i % 700) for i in range(1000)]
     gpu.write_many([f"/{i:04}" for i in range(1000)], data, strict=True)
-    dataset = FileDataset(gpu, batch_size=300, shuffle=True, device="cuda")
+    dataset = FileDataset(gpu, batch_size=300, shuffle=True, seed=5, device="cuda")
+    parts = [FileDataset(gpu, batch_size=300, shuffle=True, seed=5, rank=rank, ranks=2,
+                         device="cuda:0") for rank in range(2)]  # fmt: skip
+    rows = torch.cat([batch.rows for batch in dataset])
+    assert sorted(rows.tolist()) == list(range(1000))
+    generator = torch.Generator("cuda").manual_seed(5)
+    assert rows.tolist() == torch.randperm(1000, generator=generator, device="cuda").tolist()
+    shared = [batch.rows.tolist() for batches in zip(*parts, strict=True) for batch in batches]
+    assert sum(shared, []) == rows.tolist()
     for batch in dataset:
         assert batch.values.is_cuda and batch.offsets.is_cuda
         assert len(batch.offsets) == len(batch.rows) + 1

@@ -92,6 +92,8 @@ def test_shuffle(volume: warren.Volume, samples: dict[str, bytes]) -> None:
     dataset = FileDataset(volume, "/train", pattern="*.pcm", size_min=1, shuffle=True, seed=7)
     first = rows(dataset)
     assert sorted(first) == list(range(FILES)) and first != sorted(first) and rows(dataset) == first
+    generator = torch.Generator().manual_seed(7)  # an order is that of torch on the device
+    assert first == torch.randperm(FILES, generator=generator).tolist()
     dataset.set_epoch(1)
     assert sorted(rows(dataset)) == list(range(FILES)) and rows(dataset) != first
     parts = [

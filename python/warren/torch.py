@@ -52,8 +52,9 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     share.
     pattern, size_min, size_max: as for Volume.find().
     batch_size: files in a batch; the last one has fewer, or is left out with `drop_last`.
-    shuffle: each epoch has an order of its own, drawn on the host from `seed` and set_epoch(), the
-    same for all devices; else files come in the order of their inode numbers.
+    shuffle: each epoch has an order of its own, drawn on `device` from `seed` and set_epoch(); else
+    files come in the order of their inode numbers. CPUs and GPUs draw different orders, so `device`
+    must be of the same type for all ranks.
     rank, ranks: this process takes each batch whose number leaves the remainder `rank`.
     device: where `values` and `offsets` are to be: cpu (the default), cuda or cuda:N.
     """
@@ -132,8 +133,9 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     def _batches(self) -> Iterator[Any]:
         """The rows of each batch of this process."""
         if self.shuffle:
-            generator = torch.Generator().manual_seed(self.seed + self.epoch)
-            rows = torch.randperm(self.files, generator=generator)
+            generator = torch.Generator(self._device).manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.files, generator=generator, device=self._device)
+            rows = order.cpu()  # where read() and its callers index by them
         else:
             rows = torch.arange(self.files)
         rank, ranks = self._part
