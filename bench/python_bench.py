@@ -64,10 +64,15 @@ class Rows:
         self.times = {}
         self.items = {}
         self.bounds = []
+        self.left_out = []
 
     def add(self, scenario, subject, items, seconds):
         self.times.setdefault((scenario, subject), []).append(seconds)
-        self.items[scenario] = items
+        self.items[scenario, subject] = items
+
+    def leave_out(self, subject, reason):
+        """Reports what could not be measured."""
+        self.left_out.append(f"{subject}: {reason}")
 
     def median(self, scenario, subject):
         return statistics.median(self.times[scenario, subject])
@@ -81,12 +86,15 @@ class Rows:
             print("#", line, file=file)
         for text, kept in self.bounds:
             print(f"# must: {text}: {'met' if kept else 'MISSED'}", file=file)
+        for text in self.left_out:
+            print(f"# left out: {text}", file=file)
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         file.write("scenario,subject,items,runs,median_seconds,fastest_seconds,slowest_seconds\n")
         for (scenario, subject), times in self.times.items():
             figures = (statistics.median(times), min(times), max(times))
             rounded = (float(f"{figure:.6g}") for figure in figures)
-            writer.writerow([scenario, subject, self.items[scenario], len(times), *rounded])
+            items = self.items[scenario, subject]
+            writer.writerow([scenario, subject, items, len(times), *rounded])
 
     def finish(self, path):
         """Prints all, and writes it to the file `path` if that is given. The program's status."""

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Contents of files in tensors of a GPU, and back: beside KvikIO where it can be imported, threads
-that read into pinned memory, a C program, and torch's DataLoader.
+that read into pinned memory, loops in Python and C, and torch's DataLoader. Names and columns:
+beside os.path.exists() and os.scandir().
+
+The peers work on plain files in the same folder, and os.path.exists() also on a mount of the volume
+where there can be one.
 
     PYTHONPATH=build-cuda/python bench/python_gpu_bench.py [--runs N] [--gib N] [--files N]
         [--folder DIR] [--csv FILE] [--only NAME...]
@@ -24,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import torch
 import warren
-from python_bench import C_SOURCE, Rows, timed
+from python_bench import C_SOURCE, PROGRAM, Rows, mounted, read_loop, timed
 
 try:
     import kvikio
@@ -86,8 +90,8 @@ class PinnedThreads:
         os.close(file)
 
     def write(self, paths, tensor):
-        """To one file, or a part to each of several."""
-        files = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) for path in paths]
+        """To one file, or a part to each of several. What exists is overwritten."""
+        files = [os.open(path, os.O_WRONLY | os.O_CREAT, 0o600) for path in paths]
         share = len(tensor) // len(files)
 
         def work(at, part, pinned, view, event):
@@ -108,17 +112,23 @@ def kvikio_read(path, tensor):
 
 
 def kvikio_write(path, tensor):
-    with kvikio.CuFile(path, "w") as file:
+    """Overwrites what exists."""
+    with kvikio.CuFile(path, "r+" if path.exists() else "w") as file:
         file.write(tensor)
+
+
+def first_or_again(run):
+    """The first run makes the file, the others overwrite it."""
+    return "first" if run == 0 else "again"
 
 
 def peers_of_large(rows, runs, folder, tensor, want):
     """The same bytes in a plain file in memory."""
     size = len(tensor)
     plain = folder / "plain"
+    PinnedThreads(THREADS).write([plain], want)
     for threads in (1, 4, 8, THREADS):
         peer = PinnedThreads(threads)
-        peer.write([plain], want)
         for _ in range(runs):
             rows.add("read", f"preadv and copy, {threads} threads", size,
                      done(lambda p=peer: p.read(plain, tensor)))  # fmt: skip
@@ -131,17 +141,19 @@ def peers_of_large(rows, runs, folder, tensor, want):
     for count in (1, THREADS):
         paths = [folder / f"plain{i}" for i in range(count)]
         peer = PinnedThreads(THREADS)
-        for _ in range(runs):
-            rows.add("write", f"copy and pwritev, {THREADS} threads, {count} files", size,
+        subject = f"copy and pwritev, {THREADS} threads, {count} files"
+        for run in range(runs + 1):
+            rows.add("write", f"{subject}, {first_or_again(run)}", size,
                      done(lambda p=peer, n=paths: p.write(n, want)))  # fmt: skip
-            for path in paths:
-                path.unlink()
+        for path in paths:
+            path.unlink()
+    plain.unlink()
     if kvikio is not None:
         with kvikio.defaults.set("num_threads", THREADS):
-            for _ in range(runs):
-                rows.add("write", f"KvikIO, {THREADS} threads", size,
+            for run in range(runs + 1):
+                rows.add("write", f"KvikIO, {THREADS} threads, {first_or_again(run)}", size,
                          done(lambda: kvikio_write(plain, want)))  # fmt: skip
-    plain.unlink()
+        plain.unlink()
 
 
 def measure_large(rows, runs, folder, options):
@@ -160,8 +172,7 @@ def measure_large(rows, runs, folder, options):
                 seen = time.perf_counter() - begin
                 volume.sync()
                 synced = time.perf_counter() - begin
-                # The first one pins memory, and lets the image grow.
-                which = "first" if run == 0 else "again"
+                which = first_or_again(run)  # the first one pins memory, too
                 rows.add("write", f"write_from, {kind}, {which}", size, seen)
                 rows.add("write", f"write_from, {kind}, {which}, synced", size, synced)
             for _ in range(runs + 1):
@@ -170,6 +181,16 @@ def measure_large(rows, runs, folder, options):
             assert torch.equal(tensor, want)
         image.unlink()
     peers_of_large(rows, runs, folder, tensor, want)
+
+
+def read_by_threads(paths, threads, out):
+    """A loop in Python in each thread; then all bytes go into the tensor."""
+    parts = [paths[i::threads] for i in range(threads)]
+    contents = [b""] * len(paths)
+    with ThreadPoolExecutor(threads) as pool:
+        for i, part in enumerate(pool.map(read_loop, parts)):
+            contents[i::threads] = part
+    out.copy_(torch.frombuffer(bytearray().join(contents), dtype=torch.uint8))
 
 
 def measure_small(rows, runs, folder, options, size):
@@ -202,11 +223,16 @@ def measure_small(rows, runs, folder, options, size):
         if i % 1000 == 0:
             path.parent.mkdir(parents=True)
         path.write_bytes(whole[i * size : (i + 1) * size].tobytes())
-    paths = "".join(f"{plain}/{name}\n" for name in names)
+    paths = [f"{plain}/{name}" for name in names]
+    lines = "".join(f"{path}\n" for path in paths)
     for _ in range(runs):
-        reader = subprocess.run([program, str(THREADS), str(size)], input=paths, text=True,
+        for threads in (1, THREADS):
+            seconds = done(lambda n=threads: read_by_threads(paths, n, out))
+            rows.add(scenario, f"Python loop over plain files, {threads} threads", count, seconds)
+        reader = subprocess.run([program, str(THREADS), str(size)], input=lines, text=True,
                                 capture_output=True, check=True)  # fmt: skip
         rows.add(scenario, f"C, {THREADS} threads, to the host", count, float(reader.stdout))
+    assert torch.equal(out, want)
     subprocess.run(["rm", "-r", plain], check=True)
 
 
@@ -278,9 +304,28 @@ def busy_threads(count):
             thread.join()
 
 
+def add_exists(rows, runs, subject, names, exists):
+    """Rows for all names, and for few: beside busy threads each os.path.exists() takes 5 ms or more
+    to get the GIL back."""
+    for busy, counts in ((0, (3600, 36)), (16, (36,))):
+        for count in counts:
+            with busy_threads(busy):
+                for _ in range(runs):
+                    rows.add(f"{count:,} names beside {busy} busy threads", subject, count,
+                             timed(lambda n=count: exists(names[:n])))  # fmt: skip
+
+
+def exist_in(folder):
+    def exists(names):
+        assert all(os.path.exists(f"{folder}/{name}") for name in names)
+
+    return exists
+
+
 def measure_names(rows, runs, folder, options):
     names = [f"{i:064x}" for i in range(3600)]
-    with warren.Volume.create(folder / "n.img", 1 << 30, force=True) as volume:
+    image, plain = folder / "n.img", folder / "plain"
+    with warren.Volume.create(image, 1 << 30, force=True) as volume:
         volume.create_many(names, strict=True)
         for busy in (0, 16):
             with busy_threads(busy):
@@ -289,25 +334,64 @@ def measure_names(rows, runs, folder, options):
                     rows.add(scenario, "exists_many", 3600,
                              timed(lambda v=volume: v.exists_many(names)))  # fmt: skip
                     rows.add(scenario, "time.sleep(0)", 1, timed(lambda: time.sleep(0)))
-    (folder / "n.img").unlink()
+        add_exists(rows, runs, "exists_many", names, volume.exists_many)
+    plain.mkdir()
+    for name in names:
+        (plain / name).touch()
+    add_exists(rows, runs, "os.path.exists, plain files", names, exist_in(plain))
+    subject = "os.path.exists, mount"
+    try:
+        with mounted([PROGRAM, "mount", image], folder / "mount") as point:
+            add_exists(rows, runs, subject, names, exist_in(point))
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        rows.leave_out(subject, "the volume could not be mounted")
+
+
+def scandir_columns(folder):
+    """What find() gives of the files: inode, that of the directory, size, mtime, name, path."""
+    found = []
+    left = [(folder, os.stat(folder).st_ino)]
+    while left:
+        path, parent = left.pop()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append((entry.path, entry.inode()))
+                else:
+                    about = entry.stat(follow_symlinks=False)
+                    found.append((about.st_ino, parent, about.st_size, about.st_mtime_ns,
+                                  entry.name, entry.path))  # fmt: skip
+    return list(zip(*found, strict=True))
 
 
 def measure_find(rows, runs, folder, options):
-    count = 3_000_000
+    """os.scandir() has fewer files, to make them in time: a scenario of its own."""
     columns = ["handle", "parent", "size", "mtime", "name"]
-    with warren.Volume.create(folder / "t.img", 4 << 30, force=True, engine="cuda") as volume:
-        volume.create_many([f"d{i:04}" for i in range(3000)], directories=True, strict=True)
-        for begin in range(0, count, 500_000):
-            volume.create_many(
-                [f"d{i // 1000:04}/f{i:07}" for i in range(begin, begin + 500_000)], strict=True
-            )
-        for _ in range(runs):
-            for subject, wanted in (("names", columns), ("paths", [*columns[:-1], "path"])):
-                seconds = done(
-                    lambda w=wanted, v=volume: v.find("/", types="f", columns=w, device="cuda")
-                )
-                rows.add(f"find over {count:,} files", f"columns with {subject}", count, seconds)
-    (folder / "t.img").unlink()
+    for count, at_once in ((3_000_000, 500_000), (100_000, 100_000)):
+        names = [f"d{i // 1000:04}/f{i:07}" for i in range(count)]
+        directories = [f"d{i:04}" for i in range(count // 1000)]
+        scenario = f"find over {count:,} files"
+        with warren.Volume.create(folder / "t.img", 4 << 30, force=True, engine="cuda") as volume:
+            volume.create_many(directories, directories=True, strict=True)
+            for begin in range(0, count, at_once):
+                volume.create_many(names[begin : begin + at_once], strict=True)
+            for _ in range(runs):
+                for subject, wanted in (("names", columns), ("paths", [*columns[:-1], "path"])):
+                    seconds = done(
+                        lambda w=wanted, v=volume: v.find("/", types="f", columns=w, device="cuda")
+                    )
+                    rows.add(scenario, f"columns with {subject}", count, seconds)
+        (folder / "t.img").unlink()
+    plain = folder / "plain"
+    for directory in directories:
+        (plain / directory).mkdir(parents=True)
+    for name in names:
+        os.mknod(f"{plain}/{name}")
+    for _ in range(runs):
+        seconds = timed(lambda: scandir_columns(plain))
+        rows.add(scenario, "os.scandir and stat, plain files", count, seconds)
+    assert len(scandir_columns(plain)[0]) == count
 
 
 def judge(rows):
@@ -326,16 +410,17 @@ def judge(rows):
             rows.must(f"{scenario}, {subject}, ms", rows.median(scenario, subject) * 1e3, bound,
                       is_least=False)  # fmt: skip
 
-    large = rows.items.get("read", 0)
+    large = rows.items.get(("read", "read_into, page cache"), 0)
     least("read_into, page cache", fastest("read", "read_into, page"), large, 45)
     least("read_into, pinned memory", fastest("read", "read_into, pinned"), large, 50)
     least("write_from, visible in pinned memory",
           fastest("write", "write_from, pinned memory, again"), large, 40)  # fmt: skip
     synced = [rows.median(*key) for key in rows.times if key[1].endswith("again, synced")]
+    again = f"KvikIO, {THREADS} threads, again"
     for name, ours, peer, bound in (
         ("read_into, page cache", fastest("read", "read_into, page"),
          fastest("read", "KvikIO"), 1),
-        ("write_from, synced", min(synced, default=None), fastest("write", "KvikIO"), 1.5),
+        ("write_from, synced", min(synced, default=None), fastest("write", again), 1.5),
     ):  # fmt: skip
         if ours is not None and peer is not None:
             rows.must(f"{name}, rate over KvikIO's best", peer / ours, bound)
