@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import warren
 
+from conftest import ENGINE
+
 FILES = 1000
 NAMES = [f"/d/{i:05}" for i in range(FILES)]
 DATA = [bytes([i % 256]) * 20_000 for i in range(FILES)]
@@ -24,7 +26,7 @@ LARGE = 16 << 20
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[warren.Volume]:
     """A volume that is checked afterwards."""
-    with warren.Volume.create(tmp_path / "v.img", 256 << 20) as made:
+    with warren.Volume.create(tmp_path / "v.img", 256 << 20, engine=ENGINE) as made:
         made.mkdir("/d")
         made.write_many(NAMES, DATA, strict=True)
         large = random.randbytes(1 << 20) * (LARGE >> 20)
