@@ -2,9 +2,11 @@
 """A mixed load by several threads takes no more memory in its second half than in its first.
 
 It lasts WARREN_SOAK_SECONDS: a few seconds, and 10 minutes among the long tests. With
-WARREN_TEST_ENGINE=cuda the load runs on a GPU, whose memory is watched too.
+WARREN_TEST_ENGINE=cuda the load runs on a GPU, whose memory is watched too, and passes contents
+between files and tensors if torch is there.
 """
 
+import contextlib
 import ctypes
 import os
 import random
@@ -12,12 +14,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import warren
 
 from conftest import ENGINE
+
+torch: Any = None
+if ENGINE == "cuda":
+    with contextlib.suppress(ImportError):
+        import torch
 
 SECONDS = float(os.environ.get("WARREN_SOAK_SECONDS", "6"))
 THREADS = 3
@@ -35,6 +43,9 @@ class Load:
         self.home = f"/{number}"
         self.names = [f"{self.home}/{i:03}" for i in range(FILES)]
         self.buffer = np.empty(64 << 10, np.uint8)
+        if torch:
+            self.stream = torch.cuda.Stream()
+            self.source, self.target = torch.empty((2, 6 << 20), dtype=torch.uint8, device="cuda")
         volume.mkdir(self.home)
         self.write()
 
@@ -70,6 +81,27 @@ class Load:
         if self.volume.stat(name).st_size > 0:
             self.volume.map(name, writable=True).write_back()
 
+    def move_tensors(self) -> None:
+        """Contents go from the memory of the GPU to one file and to many, and back."""
+        size = self.random.choice([1000, 300_000, len(self.source)])
+        source, target = self.source[:size], self.target[:size]
+        name = f"{self.home}.tensor"
+        with torch.cuda.stream(self.stream):
+            source.random_(0, 256)
+            with self.volume.open(name, "w+") as file:
+                assert file.write_from(source, stream=self.stream) == size
+                assert file.read_into(target, stream=self.stream) == size
+            assert torch.equal(source, target)
+            ends = torch.arange(21, device="cuda") * (size // 20)
+            some = self.random.sample(self.names, 20)
+            handles = self.volume.write_many(some, source, ends, strict=True).handles
+            target.zero_()
+            self.volume.read_many(handles, out=target, stream=self.stream, strict=True)
+            assert torch.equal(source[: ends[-1]], target[: ends[-1]])
+            self.volume.write_many([name], source, ends[[0, -1]], strict=True)
+            found = self.volume.read_many([name], device="cuda", strict=True)
+            assert torch.equal(source[: ends[-1]], torch.from_dlpack(found.values))
+
     def fail(self) -> None:
         with pytest.raises(FileNotFoundError):
             self.volume.stat(f"{self.home}/none")
@@ -80,6 +112,8 @@ class Load:
         steps: list[Callable[[], None]] = [
             self.write, self.read, self.look, self.turn_over, self.map, self.fail
         ]  # fmt: skip
+        if torch:
+            steps.append(self.move_tensors)
         count = 0
         while time.monotonic() < end:
             self.random.choice(steps)()
