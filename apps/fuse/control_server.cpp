@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket is in /run/warren or, for a user who mounts without being root, in that user's runtime
-// directory. It is named by the device number of the mount, which is unique during its life.
+// The socket is named by the device number of the mount, which is unique during its life.
 #include "apps/fuse/control_server.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "apps/fuse/log.hpp"
+#include "apps/fuse/session.hpp"
 #include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 
@@ -37,29 +33,6 @@ u64 fitting_connections() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
     return limit.rlim_cur / 2 / descriptors_of_connection;
-}
-
-/// The directory for sockets of this user's mounts, created if necessary; "" and `error` on
-/// failure.
-std::string socket_directory(std::string& error) {
-    std::string directory = "/run/warren";
-    if (::geteuid() != 0) {
-        const char* own = std::getenv("XDG_RUNTIME_DIR");
-        directory = own != nullptr && own[0] == '/' ? std::string(own)
-                                                    : "/run/user/" + std::to_string(::geteuid());
-        directory += "/warren";
-    }
-    if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
-        error = directory + ": " + std::strerror(errno);
-        return "";
-    }
-    struct stat facts {};
-    if (::lstat(directory.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) ||
-        facts.st_uid != ::geteuid() || (facts.st_mode & 022) != 0) {
-        error = directory + ": not a directory that only its owner can change";
-        return "";
-    }
-    return directory;
 }
 
 Peer identify(int socket) {
@@ -110,29 +83,15 @@ void ControlServer::start_unheard(u32 device_major, u32 device_minor) {
 }
 
 bool ControlServer::start(u32 device_major, u32 device_minor, std::string& error) {
-    const std::string directory = socket_directory(error);
-    if (directory.empty()) return false;
-    const std::string path = directory + "/" + socket_name(device_major, device_minor);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(address.sun_path)) {
-        error = path + ": too long for a socket";
-        return false;
-    }
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    ::unlink(path.c_str());  // left by an earlier mount with this number
-    listener_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
-    const mode_t mode = mount_.allow_other ? 0666 : 0600;
-    if (!listener_ || !wake_ ||
-        ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-        ::chmod(path.c_str(), mode) != 0 || ::listen(listener_.get(), 64) != 0) {
-        error = path + ": " + std::strerror(errno);
-        listener_.close();
+    if (!wake_) {
+        error = std::strerror(errno);
         return false;
     }
-    path_ = path;
-    socket_file_ = Descriptor(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    listener_ = name_.listen(
+        socket_directory(), socket_name(device_major, device_minor),
+        mount_.allow_other ? 0666 : 0600, [&] { return !has_ended(mount_.session); }, error);
+    if (!listener_) return false;
     start_unheard(device_major, device_minor);
     thread_ = std::thread([this] { listen(); });
     return true;
@@ -341,14 +300,7 @@ void ControlServer::report_closed(Errc code) {
     if (stage_ == Stage::closed) return;
     stage_ = Stage::closed;
     close_code_ = code;
-    // The kernel may reuse a device number as soon as the mount is gone: the socket of that name
-    // may belong to another daemon.
-    struct stat found {};
-    struct stat own {};
-    if (::lstat(path_.c_str(), &found) == 0 && ::fstat(socket_file_.get(), &own) == 0 &&
-        found.st_ino == own.st_ino && found.st_dev == own.st_dev) {
-        ::unlink(path_.c_str());
-    }
+    name_.remove();
     changed_.notify_all();
     changed_.wait_for(lock, std::chrono::seconds(5), [&] { return sockets_.empty(); });
 }

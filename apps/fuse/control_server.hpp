@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "apps/fuse/control_socket.hpp"
 #include "apps/fuse/control_verbs.hpp"
 #include "apps/fuse/ring_server.hpp"
 
@@ -63,8 +64,7 @@ class ControlServer : public std::enable_shared_from_this<ControlServer> {
     Invalidator& invalidator_;
     const u64 connections_max_;  // of all users but root
     u32 device_major_ = 0, device_minor_ = 0;
-    std::string path_;
-    Descriptor socket_file_;  // of path_, as created here: held, so that its number stays its own
+    ControlSocket name_;
     Descriptor listener_;
     Descriptor wake_;  // an eventfd that ends listen()
     std::thread thread_;

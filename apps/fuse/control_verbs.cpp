@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "apps/fuse/device.hpp"
+#include "apps/fuse/session.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/format/check_structure.hpp"
 #include "fs/volume/open_while.hpp"
@@ -131,6 +132,8 @@ Errc ControlVerbs::find(PeerMounts& mounts, const Descriptor& descriptor, u32 ty
     if (facts.stx_dev_major != device_major_ || facts.stx_dev_minor != device_minor_) {
         return Errc::cross_device;
     }
+    // Asked after statx(2): until then the number was that of this mount.
+    if (has_ended(mount_.session)) return Errc::stale;
     if (type != any_type && (facts.stx_mode & S_IFMT) != type) {
         if (type == S_IFDIR) return Errc::not_directory;
         return S_ISDIR(facts.stx_mode) ? Errc::is_directory : Errc::invalid;

@@ -49,6 +49,11 @@ std::string library_options(const MountOptions& options) {
 
 }  // namespace
 
+bool has_ended(fuse_session* session) {
+    pollfd device{fuse_session_fd(session), 0, 0};
+    return ::poll(&device, 1, 0) > 0;
+}
+
 Session::~Session() {
     unmount();
     if (session_ != nullptr) fuse_session_destroy(session_);
@@ -100,9 +105,7 @@ void Session::unmount() {
     if (!mounted_) return;
     mounted_ = false;
     // While the connection lives, libfuse unmounts whatever its path leads to.
-    pollfd device{fuse_session_fd(session_), 0, 0};
-    const bool is_cut = ::poll(&device, 1, 0) > 0;
-    if (is_cut || !is_covered(place_)) fuse_session_unmount(session_);
+    if (has_ended(session_) || !is_covered(place_)) fuse_session_unmount(session_);
 }
 
 }  // namespace warren::fuse

@@ -12,6 +12,10 @@
 
 namespace warren::fuse {
 
+/// Whether the kernel has ended the connection. Before that it gives the device number of the mount
+/// to no other file system.
+bool has_ended(fuse_session* session);
+
 class Session {
  public:
     Session() = default;

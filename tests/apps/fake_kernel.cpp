@@ -39,7 +39,12 @@ FakeKernel::FakeKernel(MountState& mount) {
 }
 
 FakeKernel::~FakeKernel() {
-    ::close(own_end_);
+    hang_up();
+}
+
+void FakeKernel::hang_up() {
+    if (own_end_ >= 0) ::close(own_end_);
+    own_end_ = -1;
 }
 
 void FakeKernel::send(u32 opcode, u64 node, const Body& body) {

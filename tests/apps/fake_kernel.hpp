@@ -80,6 +80,8 @@ class FakeKernel {
     u64 open(u64 node, bool is_directory);
     /// Gives back everything that the daemon has handed out.
     void give_back();
+    /// Ends the connection, as an unmount does.
+    void hang_up();
 
  private:
     struct Open {
