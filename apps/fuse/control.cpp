@@ -105,7 +105,7 @@ std::optional<ControlConnection> ControlConnection::for_path(const std::string& 
 std::optional<ControlConnection> ControlConnection::for_device(u32 device_major, u32 device_minor) {
     for (const std::string& candidate : socket_paths(device_major, device_minor)) {
         Descriptor socket = connect_to(candidate);
-        if (socket) return ControlConnection(std::move(socket));
+        if (socket) return ControlConnection(std::move(socket), device_major, device_minor);
     }
     return std::nullopt;
 }
@@ -338,6 +338,9 @@ bool ControlConnection::is_broken() const {
 Errc ControlConnection::sync(const std::string& path) {
     Place place;
     if (open_directory(path, O_NOFOLLOW, place) != Errc::ok) WARREN_TRY(open_parent(path, place));
+    if (place.facts.stx_dev_major != device_major_ || place.facts.stx_dev_minor != device_minor_) {
+        return Errc::stale;
+    }
     // An earlier refused write must not prevent the rest from being made durable.
     const Errc flushed = flush(place.directory.get());
     std::string answer;

@@ -91,7 +91,8 @@ class ControlConnection {
     static constexpr size_t attach_directories_max = 16;
     /// Whether the daemon has closed the connection.
     bool is_broken() const;
-    /// Makes everything written so far durable on the volume that `path` lies on.
+    /// Makes everything written so far durable on the volume that `path` lies on. Errc::stale: it
+    /// lies on another one, because the volume was unmounted after connecting.
     Errc sync(const std::string& path);
     Errc info(MountInfo& info);
     /// Tells the daemon the new options of the mount. Root or the mount's owner only.
@@ -107,10 +108,13 @@ class ControlConnection {
     Errc wait_until_closed(int patience_ms);
 
  private:
-    explicit ControlConnection(Descriptor socket) : socket_(std::move(socket)) {}
+    ControlConnection(Descriptor socket, u32 device_major, u32 device_minor)
+        : socket_(std::move(socket)), device_major_(device_major), device_minor_(device_minor) {}
     Errc move_some(std::span<const PathMove> moves, std::span<Errc> results, size_t& done);
 
     Descriptor socket_;
+    u32 device_major_;  // of the mount
+    u32 device_minor_;
 };
 
 }  // namespace warren::fuse

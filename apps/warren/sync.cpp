@@ -162,7 +162,10 @@ bool sync_mount(const std::string& path) {
         const Progress progress("syncing " + quote(path));
         code = connection->sync(path);
     }
-    if (code != Errc::ok) complain({attempt, ": ", reason(code)});
+    if (code == Errc::stale)
+        complain({attempt, ": it has been unmounted meanwhile"});
+    else if (code != Errc::ok)
+        complain({attempt, ": ", reason(code)});
     return code == Errc::ok;
 }
 

@@ -2,9 +2,25 @@
 """warren sync with two operands that are both on mounts: trees, or whole volumes."""
 
 import os
+import socket
+import struct
+import subprocess
+import time
 
 import mounted
-from mounted import MountedTest, Volume, run
+from mounted import WARREN, MountedTest, Volume, control_frame, control_path, run
+
+MNT_DETACH = 2
+VERB_ANSWER = 101
+
+
+def has_socket(process):
+    folder = f"/proc/{process}/fd"
+    try:
+        return any(os.readlink(os.path.join(folder, file)).startswith("socket:")
+                   for file in os.listdir(folder))
+    except FileNotFoundError:  # the process has closed one meanwhile
+        return False
 
 
 class SyncTest(MountedTest):
@@ -37,6 +53,32 @@ class SyncTest(MountedTest):
         other.unmount()
         run("sync", other.image, self.volume.image)
         run("sync", self.volume.root)
+
+    def test_unmounted_while_the_daemon_is_asked(self):
+        """The command reports it, and neither makes the file system below durable instead nor
+        believes the answer of a daemon whose mount it could not reach."""
+        other = Volume("64M")
+        self.addCleanup(other.remove)
+        other.mount()
+        path = control_path(other.root)
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+            listener.bind(path)
+            self.addCleanup(os.unlink, path)
+            listener.listen(0)
+            listener.settimeout(20)
+            first.connect(path)  # a second one waits until this one is accepted
+            with subprocess.Popen([WARREN, "sync", other.root], stderr=subprocess.PIPE,
+                                  text=True) as client:
+                while client.poll() is None and not has_socket(client.pid):
+                    time.sleep(0.01)
+                mounted.checked(mounted.libc.umount2(os.fsencode(other.root), MNT_DETACH))
+                listener.accept()[0].close()
+                with listener.accept()[0] as peer:
+                    peer.sendall(control_frame(VERB_ANSWER, struct.pack("<Q", 0)))
+                    told = client.stderr.read()
+        self.assertEqual(client.returncode, 1)
+        self.assertIn("it has been unmounted meanwhile", told)
 
 
 if __name__ == "__main__":
