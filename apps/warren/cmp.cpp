@@ -281,8 +281,7 @@ void TreeComparison::finish(const walk::Finished& directory) {
     if (!directory.complete()) return;
     const std::string path = directory.path();
     const std::string below(below_root(path, first_));
-    const Descriptor first(
-        ::openat(directory.directory(), directory.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const Descriptor first = open_again(directory, O_RDONLY | O_CLOEXEC);
     if (!first) return fail(path, "open", errno);
     const Descriptor second = other_.open(below);
     if (!second) return fail(second_path(below), "open", errno);

@@ -122,6 +122,7 @@ TreeCopy::Job TreeCopy::job_of(const Place& from, const struct statx& status,
     job.special_device = makedev(status.stx_rdev_major, status.stx_rdev_minor);
     job.shared = run_.rules.keep_links && status.stx_nlink > 1 && !S_ISDIR(status.stx_mode);
     job.has_holes = is_sparse(status);
+    job.is_mounted_on_use = (status.stx_attributes & STATX_ATTR_AUTOMOUNT) != 0;
     job.below = below;
     return job;
 }
@@ -196,6 +197,9 @@ walk::Next TreeCopy::visit_directory(const walk::Entry& entry, Job& job) {
     const u32 mode = run_.rules.keeps.mode ? 0700 : (job.kept.mode & 01777) | 0700;
     state.is_new = job.existing.found ? 0 : 1;
     state.kept = job.kept;
+    state.device = job.device;
+    state.inode = job.inode;
+    state.is_mounted_on_use = job.is_mounted_on_use ? 1 : 0;
     if (run_.is_resumed() && job.existing.found) {
         // A resumed run may have created it after its last checkpoint.
         const u32 as_made = mode & ~process_umask();
@@ -224,15 +228,12 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     const bool clears = run_.rules.delete_others && directory.complete() && !run_.is_cut();
     if (parts == 0 && run_.is_resumed() && !run_.rules.dry_run) clear_parts(below);
     if (parts > 0 || clears) {
-        Descriptor source(::openat(from.directory, from.name, open_flags() | O_DIRECTORY));
-        int error = source ? 0 : errno;
-        if (source && !directory.is_read(source.get())) {
-            // It was replaced, or a file system was unmounted: what is missing here proves nothing.
-            error = ESTALE;
-            source.close();
-        }
+        const Descriptor source = open_again(directory, open_flags());
+        const int error = errno;
         if (parts > 0) finish_parts(lost == 0 ? source.get() : -1, parts, below);
         if (!source) return fail(false, "open", error, below);
+        if (clears && !is_as_visited(source.get(), state))
+            return fail(false, "open", ESTALE, below);
         if (clears) delete_others(source.get(), below);
     }
     const Keeps& keeps = run_.rules.keeps;
@@ -250,6 +251,16 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     const u32 mode = state.kept.mode & 01777 & ~process_umask();
     if ((mode & 0700) == 0700) return;  // the mode it was created with
     if (const int error = change_mode(to, mode)) fail(true, "set the mode of", error, below);
+}
+
+/// Whether the walk has read the directory that it had visited, and not what a file system had
+/// covered that was unmounted in between. Opening a directory that automount(8) watches mounts a
+/// file system, which differs too.
+bool TreeCopy::is_as_visited(int source, const State& state) {
+    struct stat status {};
+    return state.is_mounted_on_use != 0 ||
+           (::fstat(source, &status) == 0 && status.st_ino == state.inode &&
+            device_of(status) == state.device);
 }
 
 /// Removes entries that the source directory does not have.

@@ -105,6 +105,9 @@ class TreeCopy {
         u64 is_met;
         u64 is_new;
         Kept kept;
+        u64 device;  // of the directory when it was visited
+        u64 inode;
+        u64 is_mounted_on_use;
     };
     /// What already exists at the target.
     struct Existing {
@@ -120,7 +123,8 @@ class TreeCopy {
         u64 special_device = 0;
         bool shared = false;  // has other names, which are to stay names of the same file
         bool has_holes = false;
-        bool has_changed = false;  // the source, since its copying began
+        bool is_mounted_on_use = false;  // a directory that automount(8) watches
+        bool has_changed = false;        // the source, since its copying began
         Existing existing;
         std::string below;      // path relative to the root, the same in both trees
         std::string temporary;  // temporary name, in the target's directory
@@ -128,6 +132,7 @@ class TreeCopy {
     };
 
     static void merge(void* into, const void* from);
+    static bool is_as_visited(int source, const State& state);
     std::string source_path(std::string_view below) const;
     std::string target_path(std::string_view below) const;
     void fail(const Fault& fault, std::string_view below);

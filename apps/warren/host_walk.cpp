@@ -2,6 +2,7 @@
 // Messages use the wording of find(1), du(1) and rm(1).
 #include "apps/warren/host_walk.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -311,6 +312,15 @@ void LineBuffers::send(std::string& text) {
 void LineBuffers::flush() {
     for (Buffer& buffer : buffers_)
         send(buffer.text);
+}
+
+Descriptor open_again(const walk::Finished& directory, int flags) {
+    Descriptor opened(::openat(directory.directory(), directory.name(), flags | O_DIRECTORY));
+    if (opened && !directory.is_read(opened.get())) {
+        opened.close();
+        errno = ESTALE;
+    }
+    return opened;
 }
 
 void raise_open_limit() {

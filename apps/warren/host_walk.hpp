@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/warren/arguments.hpp"
+#include "base/descriptor.hpp"
 #include "walk/bytes.hpp"
 #include "walk/rate_limit.hpp"
 #include "walk/spill_sort.hpp"
@@ -174,6 +175,10 @@ class LineBuffers {
 /// Whether a single rank is to do the work: because of operands in a volume, or because of `alone`,
 /// as rank 0 decides. Called by all ranks.
 bool spans_one_rank(bool alone, const std::vector<std::string>& operands);
+
+/// Opens a directory that has been read. ESTALE: its name leads to another one by now, because it
+/// was replaced or a file system was unmounted, so that what is missing there proves nothing.
+Descriptor open_again(const walk::Finished& directory, int flags);
 
 /// The number of threads of a walk with these options.
 u32 walk_threads(const walk::Options& options);

@@ -60,8 +60,9 @@ class StoppedCase(TreesCase):
             time.sleep(0.005)
         return [job.pid]
 
-    def while_stopped(self, words, is_time, change, ranks=0):
-        """Runs the command, which must fail; calls `change` when `is_time`. Returns its errors."""
+    def while_stopped(self, words, is_time, change, ranks=0, code=1):
+        """Runs the command, which must fail with this exit code; calls `change` when `is_time`.
+        Returns its errors."""
         for _ in range(20):
             self.prepare()
             job = subprocess.Popen(in_ranks(ranks, WARREN, *map(os.fspath, words)),
@@ -77,7 +78,7 @@ class StoppedCase(TreesCase):
             self.let_run()
             error = job.communicate(timeout=120)[1]
             if is_done:
-                self.assertEqual(job.returncode, 1, (words, error))
+                self.assertEqual(job.returncode, code, (words, error))
                 return error
         return self.fail("this machine let no copy be stopped in its middle")
 
@@ -225,6 +226,34 @@ class TreeTest(StoppedCase):
         self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
         self.assert_nothing_is_removed(lambda: self.run_program("umount", "-l", inner))
 
+    def test_a_file_system_that_is_unmounted_before_it_is_opened(self):
+        """While a file is copied that comes after the mount point in the directory above."""
+        inner = self.tree / "inner"
+        inner.mkdir()
+        if self.run_program("mount", "-t", "tmpfs", "none", inner, code=None).returncode != 0:
+            self.skipTest("may not mount")
+        self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        self.write("tree/inner/kept")
+        for name in map(str, range(100)):
+            self.write(f"tree/{name}")
+            if os.listdir(self.tree)[-1] == name:
+                break
+        self.make(name, SMALL)
+
+        def prepare():
+            self.warren("rm", "-rf", "own")
+            (self.folder / "own/inner").mkdir(parents=True)
+            self.write("own/inner/kept")
+
+        self.prepare = prepare
+        error = self.while_stopped(["sync", "--delete", "--threads", "1", "tree", "own"],
+                                   self.temporary,
+                                   lambda: self.run_program("umount", "-l", inner))
+        self.assertEqual(
+            error, b"warren sync: cannot read directory 'tree/inner': Stale file handle\n")
+        self.assertTrue((self.folder / "own/inner/kept").exists())
+        self.assert_tidy(self.folder)
+
     def test_a_temporary_file_that_is_damaged(self):
         self.make("file", LARGE)
         for change in (lambda path: os.truncate(path, 10), os.unlink):
@@ -250,6 +279,32 @@ class TreeTest(StoppedCase):
             self.assertEqual(error, b"warren cp: " + told + gone)
             self.assertFalse((self.folder / "own/file").exists())
             self.assert_mended()
+
+
+class CompareTest(StoppedCase):
+    def prepare(self):
+        super().prepare()
+        self.run_program("cp", "-a", "tree", "own")
+
+    def test_a_folder_that_is_replaced(self):
+        """What the new one does not have is not reported as missing."""
+        inner = self.tree / "inner"
+        inner.mkdir()
+        path = self.make("inner/file", SMALL)
+        self.write("tree/inner/kept")
+
+        def is_compared():
+            folder = pathlib.Path(f"/proc/{self.processes[0]}/fd")
+            return str(path) in [os.readlink(file) for file in folder.iterdir()]
+
+        def change():
+            inner.rename(self.folder / "elsewhere")
+            inner.mkdir()
+
+        error = self.while_stopped(["cmp", "--threads", "1", "tree", "own"], is_compared, change,
+                                   code=2)
+        self.assertEqual(
+            error, b"warren cmp: cannot read directory 'tree/inner': Stale file handle\n")
 
 
 class VolumeTest(StoppedCase):
