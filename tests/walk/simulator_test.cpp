@@ -137,7 +137,7 @@ TEST(Simulator, EventsComeInTheirOrder) {
     EXPECT_TRUE(queue.empty());
 }
 
-TEST(Simulator, WorkIsSpreadEvenlyWhereItTakesLong) {
+TEST(Simulator, WorkIsSpreadEvenlyWhereItIsSlow) {
     SimulatedCosts costs;
     costs.callback = 1e-3;
     for (const std::string_view name : {"drqs", "deqs", "pa-drqs"}) {

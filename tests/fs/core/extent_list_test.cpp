@@ -155,7 +155,7 @@ TEST(ExtentList, WritingAnUnwrittenRunInOrderNeedsOneMore) {
     EXPECT_EQ(array.list.at[0].flags, 0u);
 }
 
-TEST(ExtentList, NoExtentGrowsTooLong) {
+TEST(ExtentList, NoExtentExceedsTheMaximumLength) {
     Array array(5);
     const Extent first = make_extent(0, 1, format::extent_length_max - 1);
     replace_range(array.list, 0, first.length, &first);

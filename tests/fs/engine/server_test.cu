@@ -144,7 +144,7 @@ TEST_F(Server, ParksAndWakes) {
     close();
 }
 
-TEST_F(Server, MakesWayBeforeItIsIdleForLong) {
+TEST_F(Server, MakesWayBeforeItsIdleTimeHasPassed) {
     open({.epoch_us = 5'000'000, .idle_us = 5'000'000});
     for (u32 i = 0; i < 5; ++i) {
         ASSERT_EQ(run(Verb::create, std::to_string(i)), Errc::ok);
@@ -257,7 +257,7 @@ class Told {
     std::string text_;
 };
 
-TEST_F(Server, TellsOfACommandThatTakesTooLong) {
+TEST_F(Server, TellsOfALateCommand) {
     Told told;
     open({.watchdog_ms = 10});
     const SlowStore slow(volume.device_store());
