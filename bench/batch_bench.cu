@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long do many items take in one call on the GPU? create_many(), lookup_many(), move_many() and
 // remove_many() through the library, names and answers over the bus included, beside rename(2) and
-// unlink(2) on tmpfs; and of the largest what the bus and the kernels took. Every run makes and
-// moves names of its own; what it changed is made durable between runs, outside of the time.
+// unlink(2) on tmpfs. Every run makes and moves names of its own; what it changed is made durable
+// between runs, outside of the time.
 //
 //   batch_bench [--runs N] [--items N] [--engine N] [--pause N] [--largest N]
 //
@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +22,6 @@
 #include "bench/support/report.hpp"
 #include "fs/admin/make_volume.hpp"
 #include "fs/commit/superblock_io.hpp"
-#include "fs/engine/cuda/cuda_engine.hpp"
 #include "fs/volume/volume_implementation.hpp"
 #include "tests/support/fault_disk.hpp"
 #include "tests/support/memory_disk.hpp"
@@ -41,37 +39,19 @@ class MemoryVolume {
     explicit MemoryVolume(EngineChoice engine) : disk_(64 * gib) {
         const Failure made = make_volume_on(disk_, "image", disk_.size_bytes(), "bench");
         require(made.code == Errc::ok, made.message);
-        open(engine);
-    }
-    void open(EngineChoice engine) {
-        volume_.reset();
         format::Superblock superblock;
         require(read_superblock(disk_, "image", superblock).code == Errc::ok, "no superblock");
         auto implementation = std::make_unique<VolumeImplementation>(
             std::make_unique<FaultDisk>(disk_), superblock, OpenOptions{.engine = engine});
-        implementation_ = implementation.get();
-        require(implementation_->start() == Errc::ok,
-                "cannot open: " + implementation_->engine_failure());
+        require(implementation->start() == Errc::ok,
+                "cannot open: " + implementation->engine_failure());
         volume_ = std::make_unique<Volume>(std::move(implementation));
     }
     Volume& operator*() { return *volume_; }
     void sync() { require(volume_->sync() == Errc::ok, "cannot sync"); }
-    void print_figures(const std::string& what) const {
-        if (implementation_->works_on_host()) return;
-        const CudaEngineFigures figures = figures_of(implementation_->engine());
-        std::printf(
-            "%s: in %.2f ms, runs %u, %.2f ms, out %.2f ms; load %.1f ms, "
-            "upload %.1f ms, commit held %.2f "
-            "ms of %llu blocks\n",
-            what.c_str(), figures.batch_in_ms, figures.batch_runs, figures.batch_run_ms,
-            figures.batch_out_ms, figures.load_ms, figures.upload_ms, figures.cut_ms,
-            static_cast<unsigned long long>(figures.blocks_cut));
-        std::fflush(stdout);
-    }
 
  private:
     MemoryDisk disk_;
-    VolumeImplementation* implementation_ = nullptr;
     std::unique_ptr<Volume> volume_;
 };
 
@@ -189,19 +169,14 @@ void measure_large(Report& report, MemoryVolume& volume, u64 directories, u64 it
         files.to = make_directories(*volume, "to" + number, directories);
         volume.sync();
         report.add("create, " + shape, "create_many", create_all(*volume, files), count);
-        volume.print_figures("create, " + shape);
         volume.sync();
         report.add("look up, " + shape, "lookup_many", look_up_all(*volume, files), count);
-        volume.print_figures("look up, " + shape);
         report.add("move, " + shape, "move_many", move_all(*volume, files, false), count);
-        volume.print_figures("move, " + shape);
         volume.sync();
         report.add("move, " + shape, "move_many", move_all(*volume, files, true), count);
-        volume.print_figures("move back, " + shape);
         volume.sync();
         report.add("remove, " + shape, "remove_many",
                    remove_some(*volume, files, files.names.size()), count);
-        volume.print_figures("remove, " + shape);
         volume.sync();
     }
 }
@@ -257,7 +232,6 @@ void measure_moves(Report& report, MemoryVolume& volume, u64 directories, u64 fi
         const bool back = run % 2 != 0;
         if (pause.count() > 0) std::this_thread::sleep_for(pause);
         report.add(label, "move_many", move_all(*volume, files, back), count);
-        if (run == 1) volume.print_figures(label);
         report.add(label, "tmpfs rename(2)",
                    rename_on_tmpfs(tmpfs.path(), directories, files_each, back), count);
     }
@@ -293,7 +267,6 @@ void measure_removals(Report& report, MemoryVolume& volume, u64 count, u64 entri
         make_on_tmpfs(tmpfs.path(), 1, entries);
         report.add(label, "remove_many", remove_some(*volume, files, count),
                    static_cast<double>(count));
-        if (run == 1) volume.print_figures(label);
         report.add(label, "tmpfs unlink(2)", unlink_on_host(tmpfs.path(), count),
                    static_cast<double>(count));
     }
@@ -324,7 +297,5 @@ int main(int argument_count, char** arguments) {
         measure_large(report, volume, items / 1000, items, runs);
         measure_large(report, volume, 1, items, runs);
     }
-    volume.open(on_cpu ? EngineChoice::cpu : EngineChoice::cuda);
-    volume.print_figures("opened again");
     return report.finish();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where does the time of Volume::remove_tree go on the GPU? The scenarios of the thesis, Deep
 // beside many other directories, and many files, as a caller waits for them: from the call with a
-// name to the tree gone. Beside it the parts of the last step's kernel by the device's clock, and
-// the host's. The first tree of each volume, which loads the kernels, is not counted, and the first
-// half second behind an opening is waited out, in which the engine takes memory ahead.
+// name to the tree gone. Beside it the parts of the last step's kernel by the device's clock. The
+// first tree of each volume, which loads the kernels, is not counted, and the first half second
+// behind an opening is waited out, in which the engine takes memory ahead.
 //
 //   removal_times [--runs N]  N runs (7) of everything; writes removal_times.csv
 //       [--behind-creation N] before each removal N directories (0) are made in another, and all is
@@ -30,8 +30,7 @@ using namespace warren::bench;
 namespace {
 
 const std::string whole = "remove_tree";
-const std::string parts[] = {"last step: root taken", "last step: reclaimed", "last step: ended",
-                             "host: launch", "host: wait"};
+const std::string parts[] = {"last step: root taken", "last step: reclaimed", "last step: ended"};
 constexpr u32 others_each = 999;  // so that they are a thousand with the one that they lie in
 
 struct Shape {

@@ -90,8 +90,9 @@ inline RemovalTimes remove_by_gpu(const cuda_engine::DeviceStore& device, u64 ro
     times.host = time_of([&] { code = removal.remove(device.store(), root, host, removed); });
     require(code == Errc::ok, "removal failed: " + std::to_string(static_cast<int>(code)) + " " +
                                   gpu::last_failure().message);
-    times.kernels = static_cast<double>(removal.kernel_ms()) / 1000;
-    times.end = static_cast<double>(removal.end_ms()) / 1000;
+    const cuda_engine::RemovalTimes& moments = removal.times();
+    times.kernels = static_cast<double>(moments.ended - moments.begun) * 1e-9;
+    times.end = static_cast<double>(moments.ended - moments.reclaimed) * 1e-9;
     const double gone = static_cast<double>(removed.files + removed.directories);
     require(gone == items, "counted " + std::to_string(gone));
     return times;

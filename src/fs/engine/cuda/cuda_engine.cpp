@@ -5,7 +5,6 @@
 #include "fs/engine/cuda/cuda_engine.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <shared_mutex>
 #include <thread>
@@ -113,7 +112,6 @@ class CudaEngine final : public Engine,
     bool has_all_metadata() const { return options_.meta_buffer_blocks == 0; }
     /// Whether bulk commands can run: they need all metadata in device memory, and VolumeCalls.
     bool has_bulk() const { return options_.volume.commit && has_all_metadata(); }
-    void load_metadata();
     Errc add_frames(u64 count);
     Errc open_server();
     void report_loss(const std::string& reason) const;
@@ -126,7 +124,6 @@ class CudaEngine final : public Engine,
     const core::Store& host_;
     const CudaEngineOptions options_;
     gpu::DeviceInfo info_;
-    float load_ms_ = 0;
     DeviceStore store_;
     cuda_engine::CommitArea area_;
     FairLock steps_;     // shared by bulk steps; a thread that needs both locks takes this first
@@ -149,15 +146,6 @@ class CudaEngine final : public Engine,
     std::unique_ptr<ring::RingClient> client_;
     cuda_engine::ResidentServer server_;  // last member: it stops before the others go
 };
-
-/// Calls the volume to load its metadata into host memory, from which they are then uploaded.
-void CudaEngine::load_metadata() {
-    if (!options_.volume.load_metadata) return;
-    const auto begin = std::chrono::steady_clock::now();
-    options_.volume.load_metadata();
-    load_ms_ =
-        std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// Starts the resident server with one ring, which this process uses.
 Errc CudaEngine::open_server() {
@@ -199,7 +187,8 @@ Errc CudaEngine::open() {
     WARREN_TRY(device.code());
     loss_.set_device(info_.index);
     WARREN_TRY(cuda_engine::prepare_fault_record());
-    load_metadata();
+    // Into host memory, from which they are then uploaded.
+    if (options_.volume.load_metadata) options_.volume.load_metadata();
     WARREN_TRY(store_.open(host_, options_.meta_buffer_blocks));
     WARREN_TRY(area_.open());
     // Before the server starts, because allocating memory takes longer while it runs.
@@ -468,17 +457,12 @@ Errc CudaEngine::rebuild(const core::Credentials& caller, Handle directory, u64 
 }
 
 CudaEngineFigures CudaEngine::figures() const {
-    const cuda_engine::BatchFigures& batch = item_batch_.figures();
-    CudaEngineFigures figures{info_.name,      load_ms_,          store_.upload_ms(),
-                              area_.held_ms(), area_.blocks(),    batch.copy_in_ms,
-                              batch.run_ms,    batch.copy_out_ms, batch.runs};
+    CudaEngineFigures figures{.device = info_.name};
     if (removal_ == nullptr) return figures;
     const cuda_engine::RemovalTimes& times = removal_->times();
     figures.removal_ns[0] = times.seeded - times.begun;
     figures.removal_ns[1] = times.reclaimed - times.seeded;
     figures.removal_ns[2] = times.ended - times.reclaimed;
-    figures.removal_ns[3] = removal_->launch_ns();
-    figures.removal_ns[4] = removal_->wait_ns();
     return figures;
 }
 

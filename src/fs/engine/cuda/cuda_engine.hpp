@@ -20,18 +20,9 @@ namespace warren {
 /// Figures of the CUDA engine, for users and measurements.
 struct CudaEngineFigures {
     std::string device;
-    float load_ms = 0;    // opening: time to read metadata from disk to host memory
-    float upload_ms = 0;  // opening: time to copy them to the device
-    float cut_ms = 0;     // for how long the last commit kept commands from beginning
-    u64 blocks_cut = 0;   // how many blocks the last commit copied
-    // The last batch of items, by the device's clock.
-    float batch_in_ms = 0;
-    float batch_run_ms = 0;
-    float batch_out_ms = 0;
-    u32 batch_runs = 0;
-    // The last step of a removal: until its root was in the queue, until the queue was empty, until
-    // the end; and on the host: to launch, to wait.
-    u64 removal_ns[5] = {};
+    // The last step of a removal, by the device's clock: until its root was in the queue, until the
+    // queue was empty, until the end.
+    u64 removal_ns[3] = {};
 };
 
 struct CudaEngineOptions {

@@ -124,8 +124,6 @@ void ItemBatch::take_prepared() {
 
 Errc ItemBatch::make_room(u64 in_bytes, u64 out_bytes) {
     WARREN_TRY(stream_.open());
-    WARREN_TRY(begin_.open());
-    WARREN_TRY(end_.open());
     WARREN_TRY(state_.reserve(2));
     WARREN_TRY(room_.host_in.reserve(in_bytes));
     WARREN_TRY(room_.in.reserve(in_bytes));
@@ -151,7 +149,6 @@ Errc ItemBatch::open(const ops::BatchShape& shape, ops::BatchMemory& memory) {
     lay_out_input(shape, room_.in.data(), batch_, groups_);
     lay_out_answers(shape, room_.out.data(), batch_);
     is_copied_ = false;
-    figures_ = {};
     memory = memory_;
     return Errc::ok;
 }
@@ -163,15 +160,6 @@ Errc ItemBatch::lay_out(u64 records_max) {
     WARREN_TRY(room_.arrays.reserve(count.bytes()));
     ops::batch::lay_out(batch_, records_max, ArrayLayout(room_.arrays.data()));
     return Errc::ok;
-}
-
-/// Waits for the work queued since begin_ was recorded, and adds its duration to `milliseconds`.
-Errc ItemBatch::finish_timer(float& milliseconds) {
-    WARREN_TRY(end_.record(stream_));
-    WARREN_TRY(stream_.wait());
-    const Result<float> measured = end_.milliseconds_since(begin_);
-    if (measured) milliseconds += *measured;
-    return measured.code();
 }
 
 void ItemBatch::set_header(const ops::BatchHeader& header) {
@@ -207,12 +195,11 @@ void ItemBatch::send(const ops::BatchPart& part) {
 Errc ItemBatch::copy_in() {
     if (is_copied_) return Errc::ok;
     is_copied_ = true;
-    WARREN_TRY(begin_.record(stream_));
     const bool is_sent = items_sent_.load(std::memory_order_relaxed) == batch_.shape.items;
     const u64 from = is_sent ? in_bytes_ : 0;
     const u64 bytes = in_bytes_ + batch_.header.caller.group_count * sizeof(u32);
     WARREN_TRY(stream_.copy(room_.in.data() + from, room_.host_in.data() + from, bytes - from));
-    return finish_timer(figures_.copy_in_ms);
+    return stream_.wait();
 }
 
 Errc ItemBatch::copy_out(u64 begin, u64 end) {
@@ -221,11 +208,10 @@ Errc ItemBatch::copy_out(u64 begin, u64 end) {
         if (to == nullptr) return Errc::ok;
         return stream_.copy(to + begin, from + begin, (end - begin) * sizeof(T));
     };
-    WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(copy(memory_.codes, batch_.codes));
     WARREN_TRY(copy(memory_.made, batch_.made));
     WARREN_TRY(copy(memory_.attributes, batch_.attributes));
-    return finish_timer(figures_.copy_out_ms);
+    return stream_.wait();
 }
 
 /// Resets the batch's state for a run.
@@ -265,11 +251,10 @@ Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
     batch_.may_edit = false;
     WARREN_TRY(add_inodes_ahead(store, add_frames));
     GridExecutor executor(stream_, sort_memory_, state_.data() + 1);
-    WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(begin_run(window));
     state = ops::batch::run(executor, batch_, store);
     WARREN_TRY(executor.code());
-    WARREN_TRY(finish_timer(figures_.run_ms));
+    WARREN_TRY(stream_.wait());
     return state.status == Errc::ok ? copy_out(window.begin, state.limit) : Errc::ok;
 }
 
@@ -324,7 +309,6 @@ Errc ItemBatch::run(const core::Store& store, const ops::BatchHeader& header,
         ops::BatchState state{};
         WARREN_TRY(is_small_ ? run_small(store, window, state)
                              : run_large(store, add_frames, window, state));
-        ++figures_.runs;
         status = state.status;
         window.done = state.limit;
         window.wanted_blocks = state.new_blocks;

@@ -19,14 +19,6 @@
 
 namespace warren::cuda_engine {
 
-/// Times of the last batch in milliseconds, by the device's clock, over all its runs.
-struct BatchFigures {
-    float copy_in_ms = 0;  // without parts that were copied while others were packed
-    float run_ms = 0;
-    float copy_out_ms = 0;
-    u32 runs = 0;
-};
-
 class ItemBatch {
  public:
     ItemBatch() = default;
@@ -65,8 +57,6 @@ class ItemBatch {
     /// not during run().
     void make_way() { small_.make_way(); }
 
-    const BatchFigures& figures() const { return figures_; }
-
  private:
     /// Pinned memory and device memory for the input, the answers and the arrays.
     struct Room {
@@ -93,7 +83,6 @@ class ItemBatch {
     Errc copy_in();
     Errc copy_out(u64 begin, u64 end);
     Errc begin_run(const ops::BatchWindow& window);
-    Errc finish_timer(float& milliseconds);
 
     ops::Batch batch_;  // with device pointers
     ops::BatchMemory memory_;
@@ -104,15 +93,12 @@ class ItemBatch {
     std::atomic<u64> items_sent_{0};  // number of items copied by send()
     bool is_small_ = false;
     gpu::Stream stream_;
-    gpu::Event begin_;
-    gpu::Event end_;
     Room room_;
     std::mutex prepared_mutex_;
     Room prepared_;  // for large batches; guarded by prepared_mutex_
     gpu::PinnedBuffer<u64> needed_;
     gpu::PinnedBuffer<ops::BatchState> state_;  // one to write, one to read
     gpu::DeviceBuffer<std::byte> sort_memory_;
-    BatchFigures figures_;
     SmallBatches small_;  // destroyed first, because a block may use the memory above
 };
 

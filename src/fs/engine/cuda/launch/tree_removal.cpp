@@ -23,10 +23,6 @@ constexpr u32 idle_steps_max = 1000;  // other operations can take a step's time
 constexpr u32 damaged_max = 4;        // tries on metadata that seem to be damaged
 constexpr u64 listed_max = u64{TreeListing::frames_max} * format::inodes_per_frame;
 
-float milliseconds(u64 from, u64 to) {
-    return static_cast<float>(to - from) / 1e6f;
-}
-
 }  // namespace
 
 Errc TreeRemoval::open(const RemovalShape& shape) {
@@ -75,14 +71,6 @@ RemovalRef TreeRemoval::ref() {
     ref.sequence = ++sequence_;
     ref.report = report_.data();
     return ref;
-}
-
-float TreeRemoval::kernel_ms() const {
-    return milliseconds(times().begun, times().ended);
-}
-
-float TreeRemoval::end_ms() const {
-    return milliseconds(times().reclaimed, times().ended);
 }
 
 /// Waits for the report of the last launch: polls for 2 ms, then waits for the stream.
@@ -136,12 +124,8 @@ Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, 
                            Removal& removal) {
     ++steps_;
     now_ = now_nanoseconds();
-    const auto called = Clock::now();
     WARREN_TRY(launch_step(store, ref(), begin, shape_, stream_));
-    const auto launched = Clock::now();
     WARREN_TRY(wait_for_report());
-    launch_ns_ = static_cast<u64>(std::chrono::nanoseconds(launched - called).count());
-    wait_ns_ = static_cast<u64>(std::chrono::nanoseconds(Clock::now() - launched).count());
     WARREN_TRY(finish_step(store, host));
     const RemovalReport& report = *report_.data();
     removal.files = report.files;

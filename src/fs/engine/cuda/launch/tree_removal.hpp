@@ -199,13 +199,6 @@ class TreeRemoval {
     u32 steps() const { return steps_; }
     /// The moments of the last step.
     const RemovalTimes& times() const { return report_.data()->times; }
-    /// How long the host took in the last step, in nanoseconds: to launch it, and to wait for it.
-    u64 launch_ns() const { return launch_ns_; }
-    u64 wait_ns() const { return wait_ns_; }
-    /// How many milliseconds the kernels of the last step took, by the device's clock.
-    float kernel_ms() const;
-    /// How many of these came after the queue was empty.
-    float end_ms() const;
 
  private:
     Errc run_steps(const core::Store& store, RemovalBegin& begin, BulkHost& host, Removal& removal,
@@ -237,8 +230,6 @@ class TreeRemoval {
     u32 steps_ = 0;
     u64 sequence_ = 0;
     i64 now_ = 0;
-    u64 launch_ns_ = 0;
-    u64 wait_ns_ = 0;
 };
 
 }  // namespace warren::cuda_engine

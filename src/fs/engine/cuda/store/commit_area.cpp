@@ -93,8 +93,6 @@ Errc CommitArea::cut(const core::Store& store, const Givers& givers,
     WARREN_TRY(code);
     cut.counters = header_.data()->counters;
     cut.count = header_.data()->count;
-    blocks_cut_.store(cut.count, std::memory_order_relaxed);
-    held_ns_.store(cut.held_ns, std::memory_order_relaxed);
     if (cut.count > cut.places.size()) return Errc::no_space;
     const Errc copied = stream_.copy(cut.places.data(), places_.data(), cut.count * sizeof(u64));
     return copied == Errc::ok && stream_.wait() == Errc::ok ? Errc::ok : Errc::io;

@@ -6,7 +6,6 @@
 // Invariant: one commit at a time, and no bulk step while a snapshot is taken.
 #pragma once
 
-#include <atomic>
 #include <span>
 #include <vector>
 
@@ -31,12 +30,6 @@ class CommitArea {
     /// See EngineMemory::cut().
     Errc cut(const core::Store& store, const Givers& givers, const std::function<void()>& at_rest,
              CommitSnapshot& cut);
-    // Figures of the last snapshot.
-    u64 blocks() const { return blocks_cut_.load(std::memory_order_relaxed); }
-    /// For how long commands waited.
-    float held_ms() const {
-        return static_cast<float>(held_ns_.load(std::memory_order_relaxed)) / 1e6f;
-    }
     /// Copies the last snapshot to the host.
     Errc fetch(format::Block* blocks);
 
@@ -71,8 +64,6 @@ class CommitArea {
     gpu::PinnedBuffer<u64> limit_;
     gpu::DeviceBuffer<ops::CommittedFrame> frames_;
     gpu::DeviceBuffer<u64> empty_;
-    std::atomic<u64> blocks_cut_{0};
-    std::atomic<u64> held_ns_{0};
 };
 
 }  // namespace warren::cuda_engine

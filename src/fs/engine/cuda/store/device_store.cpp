@@ -82,9 +82,6 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     device_ = host;
     table_blocks_ = divide_up(host.frame_count, format::frames_per_table_block);
     WARREN_TRY(stream_.open());
-    WARREN_TRY(begin_.open());
-    WARREN_TRY(end_.open());
-    WARREN_TRY(begin_.record(stream_));
     WARREN_TRY(open_tables());
     WARREN_TRY(state_.allocate(1));
     WARREN_TRY(block_.allocate(1));
@@ -98,11 +95,7 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     }
     WARREN_TRY(upload_tables());
     if (meta_buffer_blocks == 0) WARREN_TRY(upload_blocks());
-    WARREN_TRY(end_.record(stream_));
-    WARREN_TRY(stream_.wait());
-    const Result<float> measured = end_.milliseconds_since(begin_);
-    if (measured) upload_ms_ = *measured;
-    return measured.code();
+    return stream_.wait();
 }
 
 /// Maps memory for those of the frames that have none and can hold metadata.

@@ -50,9 +50,6 @@ class DeviceStore {
     /// Errc::no_memory if the device has too little, Errc::no_space if all frames have memory.
     Errc add_frames(u64 wanted = 1);
 
-    /// How long open() took to fill this, by the device's clock.
-    float upload_ms() const { return upload_ms_; }
-
  private:
     /// Frames [begin, end).
     struct Frames {
@@ -79,13 +76,10 @@ class DeviceStore {
     std::vector<gpu::DeviceBuffer<std::byte>> arrays_;
     std::vector<gpu::PinnedRange> pinned_;
     gpu::Stream stream_;
-    gpu::Event begin_;
-    gpu::Event end_;
     gpu::PinnedBuffer<core::StoreState> state_;
     gpu::PinnedBuffer<format::Block> block_;
     gpu::PinnedBuffer<u64> words_;
     mutable std::mutex mutex_;  // guards all of this
-    float upload_ms_ = 0;
 };
 
 }  // namespace warren::cuda_engine
