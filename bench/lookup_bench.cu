@@ -29,6 +29,7 @@ using namespace warren::bench;
 namespace {
 
 constexpr u32 name_length = 16;
+constexpr u32 name_words = name_length / sizeof(u64);
 constexpr u64 size_bytes = 8 * gib;
 
 struct Place {
@@ -88,8 +89,8 @@ class Names {
 
 /// The keys and room for the answers, on the device.
 struct Batch {
-    gpu::DeviceBuffer<char> names;
-    gpu::DeviceBuffer<cuda_engine::LookupKey> keys;
+    gpu::DeviceBuffer<u64> names;
+    gpu::DeviceBuffer<ops::BatchOperand> keys;
     gpu::DeviceBuffer<Attributes> attributes;
     gpu::DeviceBuffer<Errc> codes;
     gpu::Stream stream;
@@ -98,18 +99,20 @@ struct Batch {
 
     explicit Batch(const std::vector<Place>& places) {
         const u64 count = places.size();
-        require(names.allocate(count * name_length) == Errc::ok &&
+        require(names.allocate(count * name_words) == Errc::ok &&
                     keys.allocate(count) == Errc::ok && attributes.allocate(count) == Errc::ok &&
                     codes.allocate(count) == Errc::ok && stream.open() == Errc::ok &&
                     begin.open() == Errc::ok && end.open() == Errc::ok,
                 "no memory for the keys");
-        std::vector<char> bytes(count * name_length);
-        std::vector<cuda_engine::LookupKey> all(count);
+        std::vector<u64> words(count * name_words);
+        std::vector<ops::BatchOperand> all(count);
         for (u64 i = 0; i < count; ++i) {
-            std::memcpy(&bytes[i * name_length], places[i].name, name_length);
-            all[i] = {places[i].directory, names.data() + i * name_length, name_length};
+            std::memcpy(&words[i * name_words], places[i].name, name_length);
+            const Handle directory = places[i].directory;
+            all[i] = {directory.inode | u64{name_length} << 48, directory.generation,
+                      static_cast<u32>(i * name_words)};
         }
-        require(stream.copy(names.data(), bytes.data(), bytes.size()) == Errc::ok &&
+        require(stream.copy(names.data(), words.data(), names.bytes()) == Errc::ok &&
                     stream.copy(keys.data(), all.data(), keys.bytes()) == Errc::ok &&
                     stream.wait() == Errc::ok,
                 "cannot copy the keys");
@@ -118,9 +121,9 @@ struct Batch {
     double seconds(const core::Store& store, const cuda_engine::LookupShape& shape) {
         const core::Credentials anyone{.check = false};
         require(begin.record(stream) == Errc::ok &&
-                    cuda_engine::launch_lookups(store, anyone, keys.data(),
+                    cuda_engine::launch_lookups(store, anyone, keys.data(), names.data(),
                                                 static_cast<u32>(keys.count()), attributes.data(),
-                                                codes.data(), shape, stream.get()) == Errc::ok &&
+                                                codes.data(), stream.get(), shape) == Errc::ok &&
                     end.record(stream) == Errc::ok && stream.wait() == Errc::ok,
                 "the look-ups failed");
         const Result<float> milliseconds = end.milliseconds_since(begin);
@@ -161,7 +164,7 @@ void measure(u32 directories, u32 count, u64 runs, Report& report) {
     std::string fastest;
     for (const u32 lanes : {4u, 8u, 16u, 32u}) {
         for (const u32 blocks : {2u, 4u, 6u, 8u}) {
-            const cuda_engine::LookupShape shape{lanes, 8, blocks};
+            const cuda_engine::LookupShape shape{lanes, blocks};
             const std::string subject = std::to_string(lanes) + " lanes, " +
                                         std::to_string(blocks * 8) + " warps a multiprocessor";
             for (u64 run = 0; run <= runs; ++run) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile of lanes looks up one key after the other. A lookup waits about ten times for memory, so
+// A tile of lanes looks up one name after the other. A lookup waits about ten times for memory, so
 // throughput depends on how many are in flight: the kernel uses few registers and many teams.
 //
 // Invariant: see fs/engine/cuda/launch/lookup_many.hpp.
@@ -14,6 +14,8 @@
 
 namespace warren::cuda_engine {
 namespace {
+
+constexpr u32 threads = 256;  // of a block
 
 /// Writes the attributes in `image` to `to`: each lane writes one word, which it gets by a shuffle
 /// from the lane that has read it.
@@ -46,9 +48,10 @@ __device__ void write_attributes(const core::InodeImage<TileTeam<lanes>>& image,
 /// Looks up one name; Errc::retry if that is not possible on the fast path.
 template <class Team>
 __device__ Errc look_up(const Team& team, const core::Store& store, const core::Credentials& caller,
-                        const LookupKey& key, Attributes& to) {
+                        const ops::BatchOperand& operand, const u64* names, Attributes& to) {
     core::FastEntry<Team> seen;
-    if (!core::fast_lookup(team, store, caller, key.directory, key.name, key.length,
+    if (!core::fast_lookup(team, store, caller, {operand.directory(), operand.generation},
+                           reinterpret_cast<const char*>(names + operand.name), operand.length(),
                            core::may_execute, seen)) {
         return Errc::retry;
     }
@@ -57,81 +60,62 @@ __device__ Errc look_up(const Team& team, const core::Store& store, const core::
     return core::is_unchanged(team, store, seen.inode.inode.seen) ? Errc::ok : Errc::retry;
 }
 
-/// The operands of a batch as an array of keys.
-struct OperandKeys {
-    const ops::BatchOperand* operands;
-    const u64* names;
-
-    __device__ LookupKey operator[](u32 i) const {
-        const ops::BatchOperand operand = operands[i];
-        return {{operand.directory(), operand.generation},
-                reinterpret_cast<const char*>(names + operand.name),
-                operand.length()};
-    }
-};
-
-template <class Team, class Keys>
-__global__ void __launch_bounds__(256, 4)
-    look_up_keys(const __grid_constant__ core::Store store,
-                 const __grid_constant__ core::Credentials caller, Keys keys, u32 count,
-                 Attributes* attributes, Errc* codes) {
+template <class Team>
+__global__ void __launch_bounds__(threads, 4)
+    look_up_operands(const __grid_constant__ core::Store store,
+                     const __grid_constant__ core::Credentials caller,
+                     const ops::BatchOperand* operands, const u64* names, u32 count,
+                     Attributes* attributes, Errc* codes) {
     const u32 number = (blockIdx.x * blockDim.x + threadIdx.x) / Team::width;
     const u32 teams = gridDim.x * blockDim.x / Team::width;
     const Team team{number};
     for (u32 i = number; i < count; i += teams) {
-        const Errc code = look_up(team, store, caller, keys[i], attributes[i]);
+        const ops::BatchOperand operand = operands[i];
+        const Errc code = look_up(team, store, caller, operand, names, attributes[i]);
         if (team.is_leader()) codes[i] = code;
     }
 }
 
-template <class Team, class Keys>
-Errc launch(const core::Store& store, const core::Credentials& caller, Keys keys, u32 count,
-            Attributes* attributes, Errc* codes, const LookupShape& shape, cudaStream_t stream) {
+template <class Team>
+Errc launch(const core::Store& store, const core::Credentials& caller,
+            const ops::BatchOperand* operands, const u64* names, u32 count, Attributes* attributes,
+            Errc* codes, cudaStream_t stream, const LookupShape& shape) {
     int device = 0;
     int processors = 0;
     const bool known =
         cudaGetDevice(&device) == cudaSuccess &&
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
     if (!known) return Errc::io;
-    const u32 threads = shape.warps_per_block * 32;
     const u32 wanted = (count + threads / Team::width - 1) / (threads / Team::width);
     const u32 blocks =
         std::min(wanted, static_cast<u32>(processors) * shape.blocks_per_multiprocessor);
     if (blocks == 0) return Errc::ok;
-    look_up_keys<Team>
-        <<<blocks, threads, 0, stream>>>(store, caller, keys, count, attributes, codes);
+    look_up_operands<Team>
+        <<<blocks, threads, 0, stream>>>(store, caller, operands, names, count, attributes, codes);
     return gpu::check(cudaGetLastError(), "looking names up");
 }
 
 }  // namespace
 
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
-                    const LookupKey* keys, u32 count, Attributes* attributes, Errc* codes,
-                    const LookupShape& shape, cudaStream_t stream) {
+                    const ops::BatchOperand* operands, const u64* names, u32 count,
+                    Attributes* attributes, Errc* codes, cudaStream_t stream,
+                    const LookupShape& shape) {
     const auto start = [&](auto launcher) {
-        return launcher(store, caller, keys, count, attributes, codes, shape, stream);
+        return launcher(store, caller, operands, names, count, attributes, codes, stream, shape);
     };
-    if (shape.warps_per_block == 0 || shape.warps_per_block > 8) return Errc::invalid;
     switch (shape.lanes) {
         case 4:
-            return start(launch<TileTeam<4>, const LookupKey*>);
+            return start(launch<TileTeam<4>>);
         case 8:
-            return start(launch<TileTeam<8>, const LookupKey*>);
+            return start(launch<TileTeam<8>>);
         case 16:
-            return start(launch<TileTeam<16>, const LookupKey*>);
+            return start(launch<TileTeam<16>>);
         case 32:
-            return start(launch<WarpTeam, const LookupKey*>);
+            return start(launch<WarpTeam>);
         default:
             return Errc::invalid;
     }
-}
-
-Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
-                    const ops::BatchOperand* operands, const u64* names, u32 count,
-                    Attributes* attributes, Errc* codes, cudaStream_t stream) {
-    constexpr LookupShape shape;
-    return launch<TileTeam<shape.lanes>>(store, caller, OperandKeys{operands, names}, count,
-                                         attributes, codes, shape, stream);
 }
 
 }  // namespace warren::cuda_engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups of many names that are in device memory already: from a program on the device, or from a
-// lookup stream of the host (fs/engine/cuda/launch/lookup_slots.hpp). They use the fast path
-// (fs/core/fast_lookup.hpp). A name that cannot be looked up there is answered Errc::retry, and the
-// caller uses ops::Verb::lookup for it.
+// Lookups of many names that are in device memory already, for a lookup stream of the host
+// (fs/engine/cuda/launch/lookup_slots.hpp). They use the fast path (fs/core/fast_lookup.hpp). A
+// name that cannot be looked up there is answered Errc::retry, and the caller uses
+// ops::Verb::lookup for it.
 //
 // Invariant: only the answers are written.
 #pragma once
@@ -16,31 +16,19 @@
 
 namespace warren::cuda_engine {
 
-/// A name in a directory; its bytes lie in device memory.
-struct LookupKey {
-    Handle directory;
-    const char* name;
-    u32 length;
-};
-
 /// How the lookups are divided among lanes.
 struct LookupShape {
     u32 lanes = 8;  // for one lookup: 4, 8, 16 or 32
-    u32 warps_per_block = 8;
     u32 blocks_per_multiprocessor = 4;
 };
 
-/// Launches a kernel in `stream` that looks up `count` names on behalf of `caller`, whose groups
-/// lie in device memory, as all arrays do. codes[i] becomes Errc::ok, no_entry, or retry if the
-/// name must be looked up by a command; attributes[i] is valid with Errc::ok only. Errc::invalid
-/// for an unsupported shape, Errc::io if the launch failed.
-Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
-                    const LookupKey* keys, u32 count, Attributes* attributes, Errc* codes,
-                    const LookupShape& shape, cudaStream_t stream);
-
-/// As above, for the operands and names of a batch in device memory.
+/// Launches a kernel in `stream` that looks up `count` operands of a batch on behalf of `caller`,
+/// whose groups lie in device memory, as all arrays do. codes[i] becomes Errc::ok, no_entry, or
+/// retry if the name must be looked up by a command; attributes[i] is valid with Errc::ok only.
+/// Errc::invalid for an unsupported shape, Errc::io if the launch failed.
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const ops::BatchOperand* operands, const u64* names, u32 count,
-                    Attributes* attributes, Errc* codes, cudaStream_t stream);
+                    Attributes* attributes, Errc* codes, cudaStream_t stream,
+                    const LookupShape& shape = {});
 
 }  // namespace warren::cuda_engine
