@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/processor_pause.hpp"
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
 #include "fs/ring/reply_code.hpp"
@@ -90,17 +91,10 @@ Result<u64> RingClient::place(const ops::Command& command) {
     return ticket;
 }
 
-void RingClient::strike() {
-    if (ring_doorbell(doorbell_, status_, index_)) ++statistics_.wakes;
-}
-
 Result<u64> RingClient::submit(const ops::Command& command) {
     const std::lock_guard lock(mutex_);
     const Result<u64> ticket = place(command);
-    if (ticket.code() == Errc::busy) ++statistics_.full;
-    if (!ticket) return ticket;
-    ++statistics_.submitted;
-    strike();
+    if (ticket) ring_doorbell(doorbell_, status_, index_);
     return ticket;
 }
 
@@ -112,12 +106,10 @@ u32 RingClient::submit_many(std::span<const ops::Command> commands, std::span<u6
     for (; count < commands.size(); ++count) {
         const Result<u64> ticket = place(commands[count]);
         failure = ticket.code();
-        if (failure == Errc::busy) ++statistics_.full;
         if (!ticket) break;
         tickets[count] = *ticket;
     }
-    statistics_.submitted += count;
-    if (count != 0) strike();
+    if (count != 0) ring_doorbell(doorbell_, status_, index_);
     return count;
 }
 
@@ -158,42 +150,22 @@ Errc RingClient::wait(u64 ticket, ops::Reply& reply, u32 milliseconds) {
     using clock = std::chrono::steady_clock;
     constexpr u32 spins_max = 4096;  // polls before the first sleep: about 100 microseconds
     const auto begin = clock::now();
-    u64 spins = 0;
-    u64 sleeps = 0;
-    Errc outcome = Errc::ok;
-    while (!poll(ticket, reply)) {
-        if (++spins < spins_max) {
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
+    for (u64 spins = 1; !poll(ticket, reply); ++spins) {
+        if (spins < spins_max) {
+            pause_processor();
             continue;
         }
         const auto waited = clock::now() - begin;
-        if (is_lost()) {
-            // The engine may have written this completion just before it was lost.
-            outcome = poll(ticket, reply) ? Errc::ok : Errc::io;
-            break;
-        }
-        if (waited > std::chrono::milliseconds(milliseconds)) {
-            outcome = Errc::busy;
-            break;
-        }
-        ++sleeps;
+        // The engine may have written this completion just before it was lost.
+        if (is_lost()) return poll(ticket, reply) ? Errc::ok : Errc::io;
+        if (waited > std::chrono::milliseconds(milliseconds)) return Errc::busy;
         if (waited < std::chrono::milliseconds(1)) {
             std::this_thread::yield();
         } else {
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
     }
-    const std::lock_guard lock(mutex_);
-    statistics_.spins += spins;
-    statistics_.sleeps += sleeps;
-    return outcome;
-}
-
-RingClient::Statistics RingClient::statistics() const {
-    const std::lock_guard lock(mutex_);
-    return statistics_;
+    return Errc::ok;
 }
 
 }  // namespace warren::ring

@@ -33,14 +33,6 @@ class ArenaSpace {
 
 class RingClient {
  public:
-    struct Statistics {
-        u64 submitted = 0;
-        u64 full = 0;   // submissions refused because the ring or the arena was full
-        u64 wakes = 0;  // how often the engine was parked and had to be woken
-        u64 spins = 0;  // polls by wait() that found no completion
-        u64 sleeps = 0;
-    };
-
     /// `index`: the ring's counter in the doorbell. `names_caller`: the ring is trusted and each
     /// command carries its caller's credentials.
     RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status, u32 index,
@@ -60,8 +52,6 @@ class RingClient {
     /// if the engine is lost; Errc::busy after `milliseconds`: the ticket can be waited for again.
     Errc wait(u64 ticket, ops::Reply& reply, u32 milliseconds);
 
-    Statistics statistics() const;
-
  private:
     /// What the client needs of a command until its reply is taken.
     struct Pending {
@@ -74,7 +64,6 @@ class RingClient {
     };
 
     Result<u64> place(const ops::Command& command);
-    void strike();
     bool is_lost() const;
 
     const RingMemory ring_;
@@ -83,11 +72,10 @@ class RingClient {
     const u32 index_;
     const bool names_caller_;
 
-    mutable std::mutex mutex_;  // guards all below
+    std::mutex mutex_;  // guards all below
     u64 next_ticket_ = 0;
     std::vector<Pending> pending_;
     ArenaSpace space_;
-    Statistics statistics_;
 };
 
 /// How many bytes a command has written to its buffer.

@@ -22,7 +22,7 @@ void full_fence() {
 
 }  // namespace
 
-bool ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index) {
+void ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index) {
     system_atomic<u16> counter(doorbell.counters[index]);
     const auto next = static_cast<u16>(counter.load(hd::memory_order_relaxed) + 1);
     // Release: pairs with the engine's acquire load of the doorbell.
@@ -31,7 +31,6 @@ bool ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index) {
     const bool is_parked =
         system_atomic<u32>(const_cast<u32&>(status.parked)).load(hd::memory_order_relaxed) != 0;
     if (is_parked) wake(doorbell);
-    return is_parked;
 }
 
 u32 wakes_seen(const Doorbell& doorbell) {

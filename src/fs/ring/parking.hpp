@@ -10,9 +10,9 @@
 
 namespace warren::ring {
 
-/// Tells the engine that ring `index` has new commands, and wakes it if it is parked; returns
-/// whether it was parked. Requires: one caller at a time for a ring.
-bool ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index);
+/// Tells the engine that ring `index` has new commands, and wakes it if it is parked. Requires: one
+/// caller at a time for a ring.
+void ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index);
 
 /// The wake counter. The engine reads it before begin_parking() and passes it to wait_for_wake().
 u32 wakes_seen(const Doorbell& doorbell);

@@ -180,8 +180,9 @@ void expect_answer(const CommandSample& sample, const ops::Reply& reply) {
     ASSERT_EQ(sample.buffer, sample.text);
 }
 
-/// Submits `count` commands, never more than some at once, and collects their replies.
-void converse(RingClient& client, u64 seed, u64 count) {
+/// Submits `count` commands, never more than some at once, and collects their replies. Adds to
+/// `refused` how often the ring was full.
+void converse(RingClient& client, u64 seed, u64 count, std::atomic<u64>& refused) {
     Random random(seed);
     struct Out {
         u64 ticket;
@@ -203,6 +204,7 @@ void converse(RingClient& client, u64 seed, u64 count) {
             ++i;
         } else {
             ASSERT_EQ(ticket.code(), Errc::busy);
+            refused.fetch_add(1, std::memory_order_relaxed);
             // The ring is full with other threads' commands: let them go on.
             if (out.empty()) std::this_thread::yield();
         }
@@ -229,12 +231,14 @@ TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
             std::make_unique<RingClient>(pool.ring(i), pool.doorbell(), pool.status(), i, true));
     }
     u64 parks = 0;
+    std::atomic<u64> refused{0};
     {
         HostEngine engine(pool, seed.part(99), 3);
         std::vector<std::thread> threads;
         for (u32 i = 0; i < rings * threads_per_ring; ++i) {
-            threads.emplace_back(
-                [&, i] { converse(*clients[i % rings], seed.part(i), 10'000 * test_load()); });
+            threads.emplace_back([&, i] {
+                converse(*clients[i % rings], seed.part(i), 10'000 * test_load(), refused);
+            });
         }
         for (std::thread& thread : threads)
             thread.join();
@@ -243,16 +247,9 @@ TEST(RingProtocol, ManyClientsAndAnEngineThatParks) {
         while (engine.parks() == 0 && std::chrono::steady_clock::now() < deadline)
             std::this_thread::yield();
         parks = engine.parks();
-        converse(*clients[0], seed.part(98), 100);
+        converse(*clients[0], seed.part(98), 100, refused);
     }
-    u64 submitted = 0;
-    u64 full = 0;
-    for (const auto& client : clients) {
-        submitted += client->statistics().submitted;
-        full += client->statistics().full;
-    }
-    EXPECT_EQ(submitted, rings * threads_per_ring * 10'000 * test_load() + 100);
-    EXPECT_GT(full, 0u);
+    EXPECT_GT(refused.load(), 0u);
     EXPECT_GT(parks, 0u);
 }
 
@@ -316,7 +313,6 @@ TEST(RingProtocol, AFullRingSaysSoAndALostEngineToo) {
     for (u32 i = 0; i < 4; ++i)
         ASSERT_TRUE(client.submit(command));
     EXPECT_EQ(client.submit(command).code(), Errc::busy);
-    EXPECT_EQ(client.statistics().full, 1u);
     ops::Reply reply;
     EXPECT_EQ(client.wait(0, reply, 10), Errc::busy);
     pool.status().lost = 1;
