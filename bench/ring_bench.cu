@@ -382,15 +382,6 @@ int main(int count, char** arguments) {
     }
     std::printf("%s, server of %u blocks, epochs of %u us\n", info.name.c_str(),
                 options.server.blocks, options.server.epoch_us);
-    for (const u32 warps : {1u, 4u, 8u}) {
-        const auto shape = cuda_engine::commands_kernel_shape(warps);
-        if (!shape) continue;
-        std::printf(
-            "launch_batch, %u warps a block: %d registers, %llu bytes of stack, %d blocks "
-            "a multiprocessor\n",
-            warps, shape->registers, static_cast<unsigned long long>(shape->stack_bytes),
-            shape->blocks_per_multiprocessor);
-    }
     MemoryDisk disk(gib);
     const Failure made = make_volume_on(disk, "image", gib, "bench");
     require(made.code == Errc::ok, made.message);

@@ -121,20 +121,6 @@ __global__ void __launch_bounds__(256, 1)
 
 }  // namespace
 
-Result<KernelShape> commands_kernel_shape(u32 warps_per_block) {
-    cudaFuncAttributes attributes{};
-    KernelShape shape{};
-    const int threads = static_cast<int>(warps_per_block * WarpTeam::width);
-    const bool known =
-        cudaFuncGetAttributes(&attributes, execute_batch) == cudaSuccess &&
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&shape.blocks_per_multiprocessor,
-                                                      execute_batch, threads, 0) == cudaSuccess;
-    if (!known) return Errc::io;
-    shape.registers = attributes.numRegs;
-    shape.stack_bytes = attributes.localSizeBytes;
-    return shape;
-}
-
 Errc launch_batch(const core::Store& store, const ops::Command* commands, ops::Reply* replies,
                   u32 count, u32 blocks, u32 warps_per_block, cudaStream_t stream) {
     execute_batch<<<blocks, warps_per_block * WarpTeam::width, 0, stream>>>(store, commands, count,

@@ -13,16 +13,6 @@
 
 namespace warren::cuda_engine {
 
-/// The resources that a kernel uses on a multiprocessor.
-struct KernelShape {
-    int registers;
-    u64 stack_bytes;  // of each lane
-    int blocks_per_multiprocessor;
-};
-
-/// The kernel of launch_batch() with blocks of `warps_per_block` warps. Errc::io without a device.
-Result<KernelShape> commands_kernel_shape(u32 warps_per_block);
-
 /// Launches a kernel in `stream` that runs `count` commands, each by one warp, with `blocks` *
 /// `warps_per_block` warps (at most 8 a block). The commands run in any order and concurrently.
 /// Errc::io if the launch failed.
