@@ -129,7 +129,7 @@ bool FileBuffer::erase_idle(Extent* extent) {
 void FileBuffer::erase(Extent* extent) {
     used_blocks_ -= extent->blocks;
     dirty_blocks_ -= std::exchange(extent->dirty_count, 0);
-    std::ranges::fill(extent->dirty, 0);
+    extent->dirty.reset();
     memory_->give_back(extent->memory, extent->blocks);
     order_.erase(extent->position);
     extents_.erase(extent->entry);
@@ -168,7 +168,7 @@ void FileBuffer::use(Lock& lock, Extent* extent, const Copy& copy) {
 void FileBuffer::mark_dirty(Extent& extent, u64 first, u64 count) {
     set_bits(extent.dirty, first, count, true);
     dirty_blocks_ -= extent.dirty_count;
-    extent.dirty_count = bits_in(extent.dirty);
+    extent.dirty_count = extent.dirty.count();
     dirty_blocks_ += extent.dirty_count;
 }
 

@@ -31,10 +31,8 @@ u64 FileBuffer::drop_unwanted(Extent& extent) {
     if (!may_drop || extent.dirty_count == 0 || extent.is_locked()) return 0;
     const u64 before = extent.dirty_count;
     for (u64 i = 0; i < extent.blocks; ++i) {
-        if (!test_bit(extent.dirty, i) || shape_.is_wanted((extent.first + i) * block_size)) {
-            continue;
-        }
-        set_bits(extent.dirty, i, 1, false);
+        if (extent.dirty[i] && !shape_.is_wanted((extent.first + i) * block_size))
+            extent.dirty[i] = false;
     }
     mark_dirty(extent, 0, 0);
     const u64 dropped = before - extent.dirty_count;
@@ -48,9 +46,9 @@ Errc FileBuffer::write_taken(std::span<Extent* const> extents) {
     u64 count = 0;
     for (Extent* extent : extents) {
         for (u64 i = 0; i < extent->blocks; ++i) {
-            if (!test_bit(extent->taken, i)) continue;
+            if (!extent->taken[i]) continue;
             u64 run = 1;
-            while (i + run < extent->blocks && test_bit(extent->taken, i + run))
+            while (i + run < extent->blocks && extent->taken[i + run])
                 ++run;
             if (count == writes.size()) {
                 WARREN_TRY(disk_.write_many(std::span(writes).first(std::exchange(count, 0))));
@@ -73,7 +71,7 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
         dirty_blocks_ -= extent->dirty_count;
         extent->dirty_count = 0;
         std::swap(extent->dirty, extent->taken);
-        std::ranges::fill(extent->dirty, 0);
+        extent->dirty.reset();
     }
     ++busy_;
     lock.unlock();
@@ -93,8 +91,7 @@ Errc FileBuffer::write_some(Lock& lock, std::span<Extent* const> extents) {
     for (Extent* extent : extents) {
         extent->is_writing = false;
         if (code == Errc::ok) continue;
-        for (u64 w = 0; w < extent->taken.size(); ++w)
-            extent->dirty[w] |= extent->taken[w];
+        extent->dirty |= extent->taken;
         mark_dirty(*extent, 0, 0);
     }
     if (code == Errc::ok) figures_.written_blocks += blocks;
@@ -220,14 +217,12 @@ void FileBuffer::log_dirty(const std::function<bool(u64 place, const format::Blo
         if (extent->dirty_count == 0) continue;
         const std::shared_lock still(extent->content);
         for (u64 i = 0; i < extent->blocks; ++i) {
-            if (!test_bit(extent->dirty, i)) continue;
-            if (log((first + i) * block_size, extent->memory[i])) {
-                set_bits(extent->logged, i, 1, true);
-            }
+            if (!extent->dirty[i]) continue;
+            if (log((first + i) * block_size, extent->memory[i])) extent->logged[i] = true;
         }
-        std::ranges::fill(extent->dirty, 0);
+        extent->dirty.reset();
         mark_dirty(*extent, 0, 0);
-        extent->logged_count = bits_in(extent->logged);
+        extent->logged_count = extent->logged.count();
     }
 }
 
@@ -235,7 +230,7 @@ void FileBuffer::end_logged() {
     const Lock lock(mutex_);
     for (auto& [first, extent] : extents_) {
         figures_.written_blocks += extent->logged_count;
-        std::ranges::fill(extent->logged, 0);
+        extent->logged.reset();
         extent->logged_count = 0;
     }
     changed_.notify_all();

@@ -11,9 +11,8 @@
 // is not in the table. `first`, `blocks` and `memory` change only while it is closed.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <bit>
+#include <bitset>
 
 #include "fs/cache/content_lock.hpp"
 #include "fs/cache/file_buffer.hpp"
@@ -25,24 +24,11 @@ inline constexpr u64 request_cost_blocks = 16;
 
 /// The length of the longest extent, which has a bit for each of its blocks.
 inline constexpr u64 extent_blocks_limit = 512;
-using ExtentBits = std::array<u64, extent_blocks_limit / 64>;
+using ExtentBits = std::bitset<extent_blocks_limit>;
 
-inline u64 bits_in(const ExtentBits& words) {
-    u64 count = 0;
-    for (const u64 word : words)
-        count += static_cast<u64>(std::popcount(word));
-    return count;
-}
-
-inline void set_bits(ExtentBits& words, u64 first, u64 count, bool value) {
-    for (u64 i = first; i < first + count; ++i) {
-        const u64 bit = u64{1} << i % 64;
-        words[i / 64] = value ? words[i / 64] | bit : words[i / 64] & ~bit;
-    }
-}
-
-inline bool test_bit(const ExtentBits& words, u64 index) {
-    return (words[index / 64] >> index % 64 & 1) != 0;
+inline void set_bits(ExtentBits& bits, u64 first, u64 count, bool value) {
+    for (u64 i = first; i < first + count; ++i)
+        bits[i] = value;
 }
 
 /// The fields that a search for room reads come first, so that they share a cache line.
@@ -60,9 +46,9 @@ struct alignas(64) FileBuffer::Extent {
     std::list<Extent*>::iterator position;
     Map::iterator entry;
     ContentLock content;
-    ExtentBits dirty{};
-    ExtentBits taken{};   // blocks that are being written
-    ExtentBits logged{};  // blocks that are in a journal, but not at their places yet
+    ExtentBits dirty;
+    ExtentBits taken;   // blocks that are being written
+    ExtentBits logged;  // blocks that are in a journal, but not at their places yet
     Extent* next_spare = nullptr;
 
     static constexpr u32 closed = u32{1} << 31;
