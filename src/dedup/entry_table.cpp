@@ -3,7 +3,6 @@
 #include "dedup/entry_table.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -30,46 +29,23 @@ void count_up(Entry& entry) {
 
 }  // namespace
 
-SortedRun::~SortedRun() {
-    if (entries_ != nullptr) ::munmap(entries_, count_ * sizeof(Entry));
-}
-
-SortedRun::SortedRun(SortedRun&& other) noexcept
-    : entries_(std::exchange(other.entries_, nullptr)), count_(std::exchange(other.count_, 0)) {}
-
-SortedRun& SortedRun::operator=(SortedRun&& other) noexcept {
-    std::swap(entries_, other.entries_);
-    std::swap(count_, other.count_);
-    return *this;
-}
-
 Errc SortedRun::create(const std::string& folder, u64 count) {
     TemporaryFile file;
     WARREN_TRY(file.make(folder));
     file.forget_name();
-    const auto bytes = static_cast<off_t>(count * sizeof(Entry));
+    const u64 bytes = count * sizeof(Entry);
     // Allocate the blocks at once, so that a full disk is an error here and not SIGBUS at a later
     // access.
-    int failure = ::posix_fallocate(file.descriptor(), 0, bytes);
-    if (failure == 0) {
-        void* at = ::mmap(nullptr, count * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED,
-                          file.descriptor(), 0);
-        if (at == MAP_FAILED) {
-            failure = errno;
-        } else {
-            entries_ = static_cast<Entry*>(at);
-            count_ = count;
-        }
-    }
-    return static_cast<Errc>(failure);
+    const int failure = ::posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes));
+    if (failure != 0) return static_cast<Errc>(failure);
+    memory_ = map_file(file.descriptor(), bytes, PROT_READ | PROT_WRITE);
+    return memory_ == nullptr ? static_cast<Errc>(errno) : Errc::ok;
 }
 
 Entry* SortedRun::find(const Key& key) const {
-    Entry* const end = entries_ + count_;
-    Entry* at = std::lower_bound(entries_, end, key, [](const Entry& entry, const Key& wanted) {
-        return entry.key < wanted;
-    });
-    return at != end && at->key == key ? at : nullptr;
+    const std::span<Entry> all = entries();
+    const auto at = std::ranges::lower_bound(all, key, {}, &Entry::key);
+    return at != all.end() && at->key == key ? &*at : nullptr;
 }
 
 void EntryTable::open(u64 memory_bytes, std::string folder) {

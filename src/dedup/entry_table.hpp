@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapping.hpp"
 #include "warren/dedup.hpp"
 
 namespace warren::dedup {
@@ -16,19 +17,16 @@ namespace warren::dedup {
 /// Sorted entries in a file that disappears with this object.
 class SortedRun {
  public:
-    SortedRun() = default;
-    ~SortedRun();
-    SortedRun(SortedRun&& other) noexcept;
-    SortedRun& operator=(SortedRun&& other) noexcept;
-
     /// Creates a file in `folder` with room for `count` entries.
     Errc create(const std::string& folder, u64 count);
     Entry* find(const Key& key) const;
-    std::span<Entry> entries() const { return {entries_, count_}; }
+    std::span<Entry> entries() const {
+        return {reinterpret_cast<Entry*>(memory_.get()),
+                memory_.get_deleter().bytes / sizeof(Entry)};
+    }
 
  private:
-    Entry* entries_ = nullptr;
-    u64 count_ = 0;
+    Mapping memory_;
 };
 
 class EntryTable {

@@ -52,55 +52,31 @@ struct Envelope {
 
 }  // namespace
 
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-}
-
-SharedMemory::~SharedMemory() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-    if (descriptor_ >= 0) close(descriptor_);
-}
-
 Errc SharedMemory::create(const char* name, u64 bytes, Others others) {
     *this = SharedMemory();
-    descriptor_ = make_memory_file(name);
-    if (descriptor_ < 0) return Errc::no_memory;
-    if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) return Errc::no_memory;
-    void* data =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor_, 0);
-    if (data == MAP_FAILED) return Errc::no_memory;
-    data_ = static_cast<std::byte*>(data);
-    bytes_ = bytes;
+    descriptor_ = Descriptor(make_memory_file(name));
+    if (!descriptor_) return Errc::no_memory;
+    if (ftruncate(descriptor(), static_cast<off_t>(bytes)) != 0) return Errc::no_memory;
+    memory_ = map_file(descriptor(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
+    if (memory_ == nullptr) return Errc::no_memory;
     // A read-only descriptor would not protect the file: its holder can open the file again for
     // writing through /proc/self/fd. The seal refuses all writes except through the mapping above.
     const int unwritable = others == Others::read ? F_SEAL_FUTURE_WRITE : 0;
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | unwritable;
-    return fcntl(descriptor_, F_ADD_SEALS, seals) == 0 ? Errc::ok : Errc::not_supported;
+    return fcntl(descriptor(), F_ADD_SEALS, seals) == 0 ? Errc::ok : Errc::not_supported;
 }
 
 Errc SharedMemory::adopt(int descriptor, u64 bytes, bool may_write) {
     *this = SharedMemory();
-    descriptor_ = descriptor;
+    descriptor_ = Descriptor(descriptor);
     struct stat status {};
     const int sealed = fcntl(descriptor, F_GET_SEALS);
     if (sealed < 0 || (sealed & F_SEAL_SHRINK) == 0) return Errc::invalid;
     if (fstat(descriptor, &status) != 0 || static_cast<u64>(status.st_size) < bytes) {
         return Errc::invalid;
     }
-    const int protection = may_write ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* data = mmap(nullptr, bytes, protection, MAP_SHARED, descriptor, 0);
-    if (data == MAP_FAILED) return Errc::no_memory;
-    data_ = static_cast<std::byte*>(data);
-    bytes_ = bytes;
-    return Errc::ok;
+    memory_ = map_file(descriptor, bytes, may_write ? PROT_READ | PROT_WRITE : PROT_READ);
+    return memory_ == nullptr ? Errc::no_memory : Errc::ok;
 }
 
 Errc RingPool::create(u32 rings, const RingShape& shape) {

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "base/descriptor.hpp"
+#include "base/mapping.hpp"
 #include "fs/ring/command_code.hpp"
 #include "fs/ring/ring.hpp"
 
@@ -24,11 +26,6 @@ class SharedMemory {
     /// Whether a process that receives the file can write to it, however it opens or maps it.
     enum class Others : u8 { read, write };
 
-    SharedMemory() = default;
-    SharedMemory(SharedMemory&& other) noexcept;
-    SharedMemory& operator=(SharedMemory&& other) noexcept;
-    ~SharedMemory();
-
     /// Makes a file of zeros with all pages allocated, which this process can write through data().
     /// Errc::no_memory; Errc::not_supported if the kernel lacks a seal (before Linux 5.1).
     Errc create(const char* name, u64 bytes, Others others);
@@ -36,14 +33,13 @@ class SharedMemory {
     /// file is sealed against shrinking and has at least `bytes`.
     Errc adopt(int descriptor, u64 bytes, bool may_write);
 
-    std::byte* data() const { return data_; }
-    u64 bytes() const { return bytes_; }
-    int descriptor() const { return descriptor_; }
+    std::byte* data() const { return memory_.get(); }
+    u64 bytes() const { return memory_.get_deleter().bytes; }
+    int descriptor() const { return descriptor_.get(); }
 
  private:
-    int descriptor_ = -1;
-    std::byte* data_ = nullptr;
-    u64 bytes_ = 0;
+    Descriptor descriptor_;
+    Mapping memory_;
 };
 
 /// The credentials of the process at the other end of a Unix socket.
