@@ -110,16 +110,18 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
     int flags = is_writable ? O_RDWR : O_RDONLY;
     if (is_device || is_missing) flags |= O_EXCL;
     if (is_missing) flags |= O_CREAT;
-    int descriptor = open_claimed(path, flags);
-    if (descriptor >= 0 && is_device && !is_writable) {
-        ::close(descriptor);
-        descriptor = open_claimed(path, O_RDONLY);
+    Descriptor opened(open_claimed(path, flags));
+    if (opened && is_device && !is_writable) {
+        opened.close();
+        opened = Descriptor(open_claimed(path, O_RDONLY));
     }
-    if (descriptor < 0) {
+    if (!opened) {
         failure = open_failure(path, errno);
         return nullptr;
     }
-    std::unique_ptr<FileDisk> disk(new FileDisk(descriptor, is_device, is_writable, is_missing));
+    const int descriptor = opened.get();
+    std::unique_ptr<FileDisk> disk(
+        new FileDisk(std::move(opened), is_device, is_writable, is_missing));
     if (!lock_image(descriptor, is_writable, is_device)) {
         failure = in_use_failure(path, descriptor);
         return nullptr;
@@ -132,19 +134,15 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
     return disk;
 }
 
-FileDisk::~FileDisk() {
-    ::close(descriptor_);
-}
-
 Result<u64> FileDisk::present_size() const {
     u64 bytes = 0;
     if (is_device_) {
-        if (::ioctl(descriptor_, BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
+        if (::ioctl(descriptor_.get(), BLKGETSIZE64, &bytes) != 0) return disk_error(errno);
     } else {
         // Ask for the size alone: a network file system writes dirty data back before it returns
         // the times.
         struct statx status {};
-        if (::statx(descriptor_, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0) {
+        if (::statx(descriptor_.get(), "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0) {
             return disk_error(errno);
         }
         bytes = status.stx_size;
@@ -171,9 +169,9 @@ Errc FileDisk::check_writable() const {
 }
 
 bool FileDisk::set_direct(bool is_direct) {
-    const int flags = ::fcntl(descriptor_, F_GETFL);
+    const int flags = ::fcntl(descriptor_.get(), F_GETFL);
     const int wanted = is_direct ? flags | O_DIRECT : flags & ~O_DIRECT;
-    return flags >= 0 && (flags == wanted || ::fcntl(descriptor_, F_SETFL, wanted) == 0);
+    return flags >= 0 && (flags == wanted || ::fcntl(descriptor_.get(), F_SETFL, wanted) == 0);
 }
 
 Errc FileDisk::use(DiskAccess access, std::string& why) {
@@ -182,7 +180,7 @@ Errc FileDisk::use(DiskAccess access, std::string& why) {
     if (access != DiskAccess::plain) {
         int error = 0;
         const u64 unit = access == DiskAccess::direct ? format::block_size : 1;
-        ring = RingAccess::open(descriptor_, unit, error);
+        ring = RingAccess::open(descriptor_.get(), unit, error);
         if (ring == nullptr) {
             why = "io_uring: " + std::generic_category().message(error);
             return Errc::not_supported;
@@ -207,13 +205,13 @@ Errc FileDisk::use(DiskAccess access, std::string& why) {
 }
 
 void FileDisk::drop_cached(u64 offset, u64 length_bytes) {
-    static_cast<void>(::posix_fadvise(descriptor_, static_cast<off_t>(offset),
+    static_cast<void>(::posix_fadvise(descriptor_.get(), static_cast<off_t>(offset),
                                       static_cast<off_t>(length_bytes), POSIX_FADV_DONTNEED));
 }
 
 bool FileDisk::is_in_memory() const {
     struct statfs system {};
-    if (is_device_ || ::fstatfs(descriptor_, &system) != 0) return false;
+    if (is_device_ || ::fstatfs(descriptor_.get(), &system) != 0) return false;
     return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
 }
 
@@ -238,7 +236,8 @@ Errc FileDisk::read_runs(std::span<const DiskRead> reads) {
         }
         reads = reads.subspan(count);
         if (!contains(begin, end - begin)) return Errc::io;
-        const Result<u64> got = read_fully(descriptor_, begin, std::span(targets).first(used));
+        const Result<u64> got =
+            read_fully(descriptor_.get(), begin, std::span(targets).first(used));
         if (!got) return disk_error(static_cast<int>(got.code()));
         // A short read: the file was truncated after its size was read.
         if (*got != end - begin) return Errc::io;
@@ -275,13 +274,13 @@ Errc FileDisk::write(u64 offset, std::span<const std::byte> source) {
     }
     WARREN_TRY(check_writable());
     if (!contains(offset, source.size())) return Errc::io;
-    const Errc code = write_fully(descriptor_, offset, source);
+    const Errc code = write_fully(descriptor_.get(), offset, source);
     return code == Errc::ok ? code : disk_error(static_cast<int>(code));
 }
 
 Errc FileDisk::flush() {
     if (!is_writable_) return Errc::ok;
-    while (::fdatasync(descriptor_) != 0) {
+    while (::fdatasync(descriptor_.get()) != 0) {
         if (errno != EINTR) return disk_error(errno);
     }
     return check_size();
@@ -292,9 +291,9 @@ int FileDisk::empty_range(unsigned long request, u64 offset, u64 length_bytes) {
     do {
         if (is_device_) {
             u64 range[2] = {offset, length_bytes};
-            result = ::ioctl(descriptor_, request, range);
+            result = ::ioctl(descriptor_.get(), request, range);
         } else {
-            result = ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            result = ::fallocate(descriptor_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                  static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
         }
     } while (result != 0 && errno == EINTR);
@@ -321,12 +320,12 @@ Errc FileDisk::zero(u64 offset, u64 length_bytes) {
 Errc FileDisk::resize(u64 new_size_bytes) {
     if (is_device_) return Errc::not_supported;
     if (!is_writable_) return Errc::read_only;
-    while (::ftruncate(descriptor_, static_cast<off_t>(new_size_bytes)) != 0) {
+    while (::ftruncate(descriptor_.get(), static_cast<off_t>(new_size_bytes)) != 0) {
         if (errno == EFBIG || errno == EINVAL) return Errc::file_too_big;
         if (errno != EINTR) return disk_error(errno);
     }
     // fsync, because the new size is metadata, which fdatasync need not write.
-    while (::fsync(descriptor_) != 0) {
+    while (::fsync(descriptor_.get()) != 0) {
         if (errno != EINTR) return disk_error(errno);
     }
     return measure();

@@ -10,7 +10,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/descriptor.hpp"
 #include "fs/disk/disk.hpp"
 #include "fs/disk/ring_access.hpp"
 #include "warren/volume.hpp"
@@ -24,9 +26,6 @@ class FileDisk final : public Disk {
     /// Opens and locks `path` (OpenMode::create makes an empty file if there is none). On failure
     /// returns null and sets `failure`.
     static std::unique_ptr<FileDisk> open(const std::string& path, OpenMode mode, Failure& failure);
-    ~FileDisk() override;
-    FileDisk(const FileDisk&) = delete;
-    FileDisk& operator=(const FileDisk&) = delete;
 
     /// The size at open() or after resize(), rounded down to whole 4 KiB blocks.
     u64 size_bytes() const override { return size_bytes_; }
@@ -59,8 +58,8 @@ class FileDisk final : public Disk {
     bool is_new() const { return is_new_; }
 
  private:
-    FileDisk(int descriptor, bool is_device, bool is_writable, bool is_new)
-        : descriptor_(descriptor),
+    FileDisk(Descriptor descriptor, bool is_device, bool is_writable, bool is_new)
+        : descriptor_(std::move(descriptor)),
           is_device_(is_device),
           is_writable_(is_writable),
           is_new_(is_new) {}
@@ -76,7 +75,7 @@ class FileDisk final : public Disk {
     /// Punches a hole in a file; sends `request` (BLKDISCARD, BLKZEROOUT) to a device.
     int empty_range(unsigned long request, u64 offset, u64 length_bytes);
 
-    int descriptor_;
+    Descriptor descriptor_;
     bool is_device_;
     bool is_writable_;
     bool is_new_;

@@ -22,6 +22,7 @@
 #include <memory>
 #include <sstream>
 
+#include "base/descriptor.hpp"
 #include "base/quote.hpp"
 #include "warren/types.hpp"
 
@@ -126,10 +127,8 @@ std::string device_claim(const std::string& path) {
     while (const dirent* entry = holders ? ::readdir(holders.get()) : nullptr) {
         if (entry->d_name[0] != '.') return std::string("a part of ") + entry->d_name;
     }
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const std::string holder = lock_holder(descriptor);
-    if (descriptor >= 0) ::close(descriptor);
-    return "by " + holder;
+    const Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    return "by " + lock_holder(opened.get());
 }
 
 }  // namespace warren
