@@ -45,11 +45,18 @@ NodeTable::Remembered NodeTable::remember(const Attributes& attributes) {
     return result;
 }
 
-void NodeTable::note_shared(u64 node) {
+/// Returns `action(Node&)` for the entry of `node`; a value of zero if there is none.
+template <class Action>
+auto NodeTable::with(u64 node, const Action& action) const {
+    using Answer = decltype(action(std::declval<Node&>()));
     Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
+    const std::lock_guard lock(home.mutex);
     const auto entry = home.nodes.find(node);
-    if (entry != home.nodes.end()) entry->second.shared = true;
+    return entry == home.nodes.end() ? Answer() : action(entry->second);
+}
+
+void NodeTable::note_shared(u64 node) {
+    with(node, [](Node& entry) { entry.shared = true; });
 }
 
 std::optional<NodeTable::Forgotten> NodeTable::forget(u64 node, u64 count) {
@@ -68,63 +75,46 @@ std::optional<NodeTable::Forgotten> NodeTable::forget(u64 node, u64 count) {
 
 std::optional<Handle> NodeTable::find(u64 node) const {
     if (node == root_node) return root_;
-    const Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    if (entry == home.nodes.end()) return std::nullopt;
-    return Handle{inode_of(node), entry->second.generation};
+    return with(node, [&](const Node& entry) {
+        return std::optional(Handle{inode_of(node), entry.generation});
+    });
 }
 
 void NodeTable::renew(u64 node) {
-    Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    if (entry != home.nodes.end() && entry->second.opens == 0) entry->second.renewed = true;
+    with(node, [](Node& entry) { entry.renewed = entry.renewed || entry.opens == 0; });
 }
 
 bool NodeTable::is_directory(u64 node) const {
-    const Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    return entry != home.nodes.end() && entry->second.directory;
+    return with(node, [](const Node& entry) { return entry.directory; });
 }
 
 void NodeTable::count_open(u64 node, bool writes) {
-    Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    if (entry == home.nodes.end()) return;
-    ++entry->second.opens;
-    if (writes) ++entry->second.writers;
+    with(node, [&](Node& entry) {
+        ++entry.opens;
+        if (writes) ++entry.writers;
+    });
 }
 
 bool NodeTable::count_release(u64 node, bool writes) {
-    Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    if (entry == home.nodes.end() || entry->second.opens == 0) return false;
-    --entry->second.opens;
-    if (writes && entry->second.writers > 0) --entry->second.writers;
-    return entry->second.opens == 0 && std::exchange(entry->second.has_new_times, false);
+    return with(node, [&](Node& entry) {
+        if (entry.opens == 0) return false;
+        --entry.opens;
+        if (writes && entry.writers > 0) --entry.writers;
+        return entry.opens == 0 && std::exchange(entry.has_new_times, false);
+    });
 }
 
 void NodeTable::note_new_times(u64 node) {
-    Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    if (entry != home.nodes.end()) entry->second.has_new_times = true;
+    with(node, [](Node& entry) { entry.has_new_times = true; });
 }
 
 u64 NodeTable::writers(u64 node) const {
-    const Shard& home = shard(node);
-    std::lock_guard lock(home.mutex);
-    const auto entry = home.nodes.find(node);
-    return entry != home.nodes.end() ? entry->second.writers : 0;
+    return with(node, [](const Node& entry) { return entry.writers; });
 }
 
 std::vector<u64> NodeTable::shared_or_open() const {
     std::vector<u64> nodes;
-    for (const Shard& home : shards_) {
+    for (Shard& home : shards_) {
         std::lock_guard lock(home.mutex);
         for (const auto& [node, entry] : home.nodes) {
             if (entry.shared || entry.opens > 0) nodes.push_back(node);
@@ -144,7 +134,7 @@ void NodeTable::shrink() {
 
 std::vector<NodeTable::Use> NodeTable::in_use() const {
     std::vector<Use> uses;
-    for (const Shard& home : shards_) {
+    for (Shard& home : shards_) {
         std::lock_guard lock(home.mutex);
         for (const auto& [node, entry] : home.nodes) {
             uses.push_back({{inode_of(node), entry.generation}, entry.held, entry.opens});

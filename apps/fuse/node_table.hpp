@@ -97,17 +97,17 @@ class NodeTable {
     };
     using Nodes = std::unordered_map<u64, Node>;
     struct alignas(64) Shard {
-        mutable std::mutex mutex;
+        std::mutex mutex;
         Nodes nodes;
     };
 
     u64 exchanged(u64 number) const;
-    Shard& shard(u64 node) { return shards_[shard_index(node)]; }
-    const Shard& shard(u64 node) const { return shards_[shard_index(node)]; }
-    static size_t shard_index(u64 node) { return node * 0x9e3779b97f4a7c15u >> 58; }
+    Shard& shard(u64 node) const { return shards_[node * 0x9e3779b97f4a7c15u >> 58]; }
+    template <class Action>
+    auto with(u64 node, const Action& action) const;
 
     Handle root_;
-    std::array<Shard, 64> shards_;
+    mutable std::array<Shard, 64> shards_;  // each with a lock of its own
 };
 
 }  // namespace warren::fuse
