@@ -73,21 +73,28 @@ bool restrict_as_user(MountOptions& options, std::string_view, std::string& erro
     return true;
 }
 
-/// Parses "name=number"; false, with `error`, if it is malformed.
-bool take_number(std::string_view option, u32& number, std::string& error) {
+/// NAME=NUMBER, for the field of that number.
+template <auto field>
+bool take_number(MountOptions& options, std::string_view option, std::string& error) {
     const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
+    u32 number = 0;
     const auto [stop, code] = std::from_chars(text.data(), end, number);
-    if (code == std::errc() && stop == end && !text.empty()) return true;
-    error = "'" + std::string(option) + "': a whole number must follow the '='";
-    return false;
+    if (code != std::errc() || stop != end) {
+        error = "'" + std::string(option) + "': a whole number must follow the '='";
+        return false;
+    }
+    options.*field = number;
+    return true;
 }
 
-/// Parses "name=size", in bytes or with the suffix K, M or G; false, with `error`, if it is
-/// malformed, or less than `least` and not 0.
-bool take_size(std::string_view option, u64 least, u64& size, std::string& error) {
+/// NAME=SIZE, in bytes or with the suffix K, M or G, for the field of that size: 0, or at least
+/// `least`.
+template <auto field, u64 least>
+bool take_size(MountOptions& options, std::string_view option, std::string& error) {
     const std::string_view text = value_of(option);
     const char* end = text.data() + text.size();
+    u64& size = options.*field;
     const auto [stop, code] = std::from_chars(text.data(), end, size);
     constexpr std::string_view units = "KMG";
     const bool has_unit = stop != end && units.find(*stop) != std::string_view::npos;
@@ -130,41 +137,9 @@ bool take_errors(MountOptions& options, std::string_view option, std::string& er
            refuse(option, "way to go on", names_of<error_mode_names>, error);
 }
 
-bool take_commit(MountOptions& options, std::string_view option, std::string& error) {
-    return take_number(option, options.commit_seconds, error);
-}
-
-bool take_threads(MountOptions& options, std::string_view option, std::string& error) {
-    return take_number(option, options.threads, error);
-}
-
-bool take_meta_buffer(MountOptions& options, std::string_view option, std::string& error) {
-    return take_size(option, meta_buffer_min_bytes, options.meta_buffer_bytes, error);
-}
-
-bool take_file_buffer(MountOptions& options, std::string_view option, std::string& error) {
-    return take_size(option, file_buffer_min_bytes, options.file_buffer_bytes, error);
-}
-
-bool take_device_memory(MountOptions& options, std::string_view option, std::string& error) {
-    return take_size(option, device_memory_min_bytes, options.device_memory_bytes, error);
-}
-
-bool take_device(MountOptions& options, std::string_view option, std::string& error) {
-    return take_number(option, options.device.emplace(), error);
-}
-
 bool take_dedup(MountOptions& options, std::string_view option, std::string&) {
     options.dedup = option == "dedup" ? Dedup::on : Dedup::off;
     return true;
-}
-
-bool take_dedup_index(MountOptions& options, std::string_view option, std::string& error) {
-    return take_size(option, dedup_index_min_bytes, options.dedup_index_bytes, error);
-}
-
-bool take_dedup_fill(MountOptions& options, std::string_view option, std::string& error) {
-    return take_size(option, kib, options.dedup_fill_bytes, error);
 }
 
 struct Entry {
@@ -205,10 +180,10 @@ constexpr Entry entries[] = {
      restrict_as_user},
     {{"commit=", "SECONDS",
       "interval at which changes are made durable (default: 5; 0: only on request)"},
-     take_commit},
+     take_number<&MountOptions::commit_seconds>},
     {{"threads=", "NUMBER",
       "maximum threads that serve requests (default: by the number of cores)"},
-     take_threads},
+     take_number<&MountOptions::threads>},
     {{"engine=", nullptr, "engine that runs operations (default: $WARREN_ENGINE, else auto)",
       names_of<engine_names>},
      take_engine},
@@ -222,15 +197,16 @@ constexpr Entry entries[] = {
       names_of<error_mode_names>},
      take_errors},
     {{"meta_buffer=", "SIZE", "memory for metadata, at least 1M (default: 0, all metadata)"},
-     take_meta_buffer},
+     take_size<&MountOptions::meta_buffer_bytes, meta_buffer_min_bytes>},
     {{"file_buffer=", "SIZE", "memory for file contents, at least 256K (default: 0, none)"},
-     take_file_buffer},
-    {{"device=", "NUMBER", "the number of the GPU, if one is used (default: 0)"}, take_device},
+     take_size<&MountOptions::file_buffer_bytes, file_buffer_min_bytes>},
+    {{"device=", "NUMBER", "the number of the GPU, if one is used (default: 0)"},
+     take_number<&MountOptions::device>},
     {{"device_memory=", "SIZE",
       "with engine=auto: take this much memory of the GPU at once, for a copy of the metadata and "
       "for what reads it, at least 512M (default: 0, a quarter of what is free once there is work "
       "for it)"},
-     take_device_memory},
+     take_size<&MountOptions::device_memory_bytes, device_memory_min_bytes>},
     {{"dedup", nullptr, "share blocks when data are written that the volume already has"},
      take_dedup},
     {{"nodedup", nullptr,
@@ -239,11 +215,11 @@ constexpr Entry entries[] = {
     {{"dedup_index=", "SIZE",
       "memory for digests of blocks, at least 64K (default: 1/1024 of the volume, at most "
       "1/8 of the memory)"},
-     take_dedup_index},
+     take_size<&MountOptions::dedup_index_bytes, dedup_index_min_bytes>},
     {{"dedup_fill=", "SIZE",
       "bytes per second to read after mounting, to compute digests of what the volume holds "
       "(default: 128M; 0: none)"},
-     take_dedup_fill},
+     take_size<&MountOptions::dedup_fill_bytes, kib>},
     {{"defaults", nullptr, nullptr}},
     {{"auto", nullptr, nullptr}},
     {{"noauto", nullptr, nullptr}},
