@@ -124,33 +124,15 @@ Errc CommandBatch::run(const core::Store& store, std::span<const ops::Command> c
     return Errc::ok;
 }
 
-std::unique_ptr<CommandBatch> CommandBatches::take(Errc& code) {
-    {
-        std::lock_guard lock(mutex_);
-        if (!idle_.empty()) {
-            auto batch = std::move(idle_.back());
-            idle_.pop_back();
-            return batch;
-        }
-        // Makes room in the list in advance, so that give() cannot fail after commands have run.
-        idle_.reserve(++made_);
-    }
-    auto batch = std::make_unique<CommandBatch>();
-    code = batch->open();
-    return batch;
-}
-
-void CommandBatches::give(std::unique_ptr<CommandBatch> batch) {
-    std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(batch));
-}
-
 Errc CommandBatches::run(const core::Store& store, std::span<const ops::Command> commands,
                          std::span<ops::Reply> replies) {
-    Errc code = Errc::ok;
-    std::unique_ptr<CommandBatch> batch = take(code);
-    if (code == Errc::ok) code = batch->run(store, commands, replies);
-    if (code == Errc::ok) give(std::move(batch));
+    std::unique_ptr<CommandBatch> batch = idle_.take();
+    if (batch == nullptr) {
+        batch = std::make_unique<CommandBatch>();
+        WARREN_TRY(batch->open());
+    }
+    const Errc code = batch->run(store, commands, replies);
+    if (code == Errc::ok) idle_.keep(std::move(batch));
     return code;
 }
 

@@ -7,11 +7,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <mutex>
 #include <span>
-#include <vector>
 
+#include "base/idle_list.hpp"
 #include "fs/core/store.hpp"
 #include "fs/ops/command.hpp"
 #include "gpu/buffer.hpp"
@@ -58,12 +56,7 @@ class CommandBatches {
              std::span<ops::Reply> replies);
 
  private:
-    std::unique_ptr<CommandBatch> take(Errc& code);
-    void give(std::unique_ptr<CommandBatch> batch);
-
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<CommandBatch>> idle_;  // batches that no thread is using
-    std::size_t made_ = 0;                             // batches made; idle_ has room for all
+    IdleList<CommandBatch> idle_;
 };
 
 }  // namespace warren::cuda_engine

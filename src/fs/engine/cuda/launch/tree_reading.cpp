@@ -5,28 +5,12 @@
 
 namespace warren::cuda_engine {
 
-Errc TreeReading::take_scan(std::unique_ptr<TreeScan>& scan) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!scans_.empty()) {
-            scan = std::move(scans_.back());
-            scans_.pop_back();
-            return Errc::ok;
-        }
-    }
-    scan = std::make_unique<TreeScan>();
-    return scan->open(shape_);
-}
-
-void TreeReading::drop_idle() {
-    std::vector<std::unique_ptr<TreeScan>> idle;
-    const std::lock_guard lock(mutex_);
-    idle.swap(scans_);
-}
-
 Errc TreeReading::run(const std::function<Errc(TreeScan& scan)>& body) {
-    std::unique_ptr<TreeScan> scan;
-    WARREN_TRY(take_scan(scan));
+    std::unique_ptr<TreeScan> scan = idle_.take();
+    if (scan == nullptr) {
+        scan = std::make_unique<TreeScan>();
+        WARREN_TRY(scan->open(shape_));
+    }
     const Errc code = body(*scan);
     if (code == Errc::io && !scan->is_sound()) {
         is_sound_.store(false, std::memory_order_relaxed);
@@ -34,8 +18,7 @@ Errc TreeReading::run(const std::function<Errc(TreeScan& scan)>& body) {
     }
     // A scan that failed may have left tasks in its queue, so it is not used again.
     if (code == Errc::io || code == Errc::no_memory) return code;
-    const std::lock_guard lock(mutex_);
-    scans_.push_back(std::move(scan));
+    idle_.keep(std::move(scan));
     return code;
 }
 

@@ -7,9 +7,8 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
-#include <mutex>
 
+#include "base/idle_list.hpp"
 #include "fs/bulk/scan/scan_answer.hpp"
 #include "fs/engine/cuda/launch/tree_scan.hpp"
 
@@ -23,7 +22,7 @@ class TreeReading {
     Errc scan(const core::Store& store, BulkHost& host, const ScanCall& call);
 
     /// Frees the memory of the scans that do not run.
-    void drop_idle();
+    void drop_idle() { idle_.drop(); }
 
     /// False once work on the device has failed.
     bool is_sound() const { return is_sound_.load(std::memory_order_relaxed); }
@@ -31,12 +30,10 @@ class TreeReading {
  private:
     Errc run(const std::function<Errc(TreeScan& scan)>& body);
     Errc deliver(const core::Store& store, BulkHost& host, const ScanCall& call);
-    Errc take_scan(std::unique_ptr<TreeScan>& scan);
 
     const ScanShape shape_;
     std::atomic<bool> is_sound_{true};
-    std::mutex mutex_;                              // guards scans_
-    std::vector<std::unique_ptr<TreeScan>> scans_;  // idle ones
+    IdleList<TreeScan> idle_;
 };
 
 }  // namespace warren::cuda_engine

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "base/idle_slot.hpp"
+#include "base/idle_list.hpp"
 #include "base/memory_budget.hpp"
 #include "fs/engine/cuda/launch/item_batch.hpp"
 #include "fs/engine/replica/image_batch.hpp"
@@ -37,7 +37,7 @@ class DeviceBatch : public ImageBatch {
     MemoryBudget& budget_;
     const int& device_;
     std::unique_ptr<Room> open_;
-    IdleSlot<Room> idle_;
+    IdleList<Room> idle_;
 };
 
 }  // namespace warren::cuda_engine

@@ -3,7 +3,7 @@
 // has allocated is kept for the next one, until others need it.
 #pragma once
 
-#include "base/idle_slot.hpp"
+#include "base/idle_list.hpp"
 #include "base/memory_budget.hpp"
 #include "fs/engine/cuda/launch/directory_rebuild.hpp"
 #include "fs/engine/replica/image_rebuild.hpp"
@@ -29,7 +29,7 @@ class DeviceRebuild : public ImageRebuild {
     const int& device_;
     u64 tree_blocks_ = 0;
     std::unique_ptr<DirectoryRebuild> open_;
-    IdleSlot<DirectoryRebuild> idle_;
+    IdleList<DirectoryRebuild> idle_;
 };
 
 }  // namespace warren::cuda_engine

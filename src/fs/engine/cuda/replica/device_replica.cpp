@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/idle_slot.hpp"
+#include "base/idle_list.hpp"
 #include "base/memory_budget.hpp"
 #include "fs/engine/cuda/launch/lookup_slots.hpp"
 #include "fs/engine/cuda/launch/tree_reading.hpp"
@@ -139,7 +139,7 @@ class DeviceReader final : public ImageReader {
     DeviceBatch batches_[2];
     DeviceRebuild rebuild_;
     std::mutex lookups_turn_;  // held while lookups run
-    IdleSlot<DeviceLookups> idle_lookups_;
+    IdleList<DeviceLookups> idle_lookups_;
     cuda_engine::TreeReading reading_{cuda_engine::ScanShape{.budget = &budget_}};
 };
 
