@@ -235,8 +235,6 @@ bool ResidentServer::keep_once() {
     {
         const std::lock_guard lock(mutex_);
         is_running_ = false;
-        statistics_.polls = report.polls;
-        statistics_.commands = report.commands;
         changed_.notify_all();
     }
     if (report.end != EpochEnd::time) park();

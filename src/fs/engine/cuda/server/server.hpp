@@ -35,10 +35,8 @@ struct ServerOptions {
 struct ServerStatistics {
     u64 epochs = 0;
     u64 parks = 0;
-    u64 wakes = 0;     // epochs started because of a command to the parked server
-    u64 polls = 0;     // reads of rings in host memory, up to the end of the last epoch
-    u64 commands = 0;  // commands taken, up to the end of the last epoch
-    u64 late = 0;      // commands that the watchdog reported
+    u64 wakes = 0;  // epochs started because of a command to the parked server
+    u64 late = 0;   // commands that the watchdog reported
     bool is_parked = false;
     bool is_lost = false;
     std::string loss;  // why the device was lost

@@ -24,7 +24,7 @@ constexpr u32 behind_lane = control_lane + 1;  // and the next three
 constexpr u32 turns_per_clock = 8;             // turns between readings of the clock
 constexpr u32 turns_per_sweep = 512;  // idle turns after which a ring is visited without a signal
 constexpr u32 turns_per_visit = 16;   // turns on one ring while another one waits
-constexpr u64 beat_ns = 1'000'000;
+constexpr u64 report_ns = 1'000'000;
 constexpr u64 visit_again = ~u64{0};  // value of Poller::seen that differs from every counter
 
 /// The state of the polling warp, which stays in registers. Lane r has the values of ring r, and
@@ -52,10 +52,8 @@ struct Poller {
     u64 start = 0;
     u64 now = 0;
     u64 last_work = 0;
-    u64 last_beat = 0;
+    u64 last_report = 0;
     u64 settled = 0;
-    u64 polls = 0;
-    u64 commands = 0;
     EpochEnd end = EpochEnd::none;
 
     __device__ Poller(const ServerArguments& given, BlockSpace& shared_space)
@@ -210,7 +208,6 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         posted.counts[i] = count;
     }
     if (at.lane == at.hot) at.next += count;
-    at.commands += count;
     at.last_work = at.now;  // the last reading of the clock, because reading it is slow
     return true;
 }
@@ -264,7 +261,6 @@ __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
         block_atomic<u32>(at.space.states[warp]).store(box_full, hd::memory_order_release);
     }
     if (at.lane == at.hot) ++at.next;
-    ++at.commands;
     at.last_work = at.now;
 }
 
@@ -311,7 +307,6 @@ __device__ Found quiet_turn(Poller& at, u64 turn) {
     const Piece* from = quiet_place(at, ticket);
     Piece piece;
     if (from != nullptr) piece = ring::load_block_piece(*from);
-    ++at.polls;
     // While that load is in flight, evaluate the doorbell and control words of the turn before.
     if (shuffle(at.heard.low, control_lane) >= at.epoch) at.end = EpochEnd::asked;
     const u64 counter = counter_of(at, at.heard);
@@ -352,7 +347,6 @@ __device__ bool burst_turn(Poller& at) {
             ring::load_block_piece(memory.commands[ring::cell_of(ticket_of(i), memory.cells)]
                                        .pieces[at.lane % pieces_per_cell]);
     }
-    ++at.polls;
     ++at.visits;
     Posted posted;
     bool is_full = true;
@@ -367,8 +361,8 @@ __device__ bool burst_turn(Poller& at) {
     return is_full;
 }
 
-/// Writes a heartbeat for the host, with the command that has been running longest.
-__device__ void beat(Poller& at) {
+/// Tells the host which command has been running longest, and for how long.
+__device__ void report_oldest(Poller& at) {
     refresh(at, true);
     u64 oldest = ~u64{0};
     u64 ticket = 0;
@@ -397,9 +391,8 @@ __device__ void beat(Poller& at) {
         put(report.oldest_ticket, ticket);
         put(report.oldest_ring, ring);
         put(report.oldest_ns, is_running ? at.now - least : u64{0});
-        put(report.beats, at.now);
     }
-    at.last_beat = at.now;
+    at.last_report = at.now;
 }
 
 /// Answers ResidentServer::settle() if no command is running. The host submits no command until it
@@ -417,12 +410,12 @@ __device__ void answer_settle(Poller& at) {
     }
 }
 
-/// Answers a settle request, reads the clock, and writes a heartbeat or ends the epoch if it is
-/// time.
+/// Answers a settle request, reads the clock, and reports the oldest command or ends the epoch if
+/// it is time.
 __device__ void consult_clock(Poller& at) {
     answer_settle(at);
     at.now = shuffle(device_nanoseconds(), 0);
-    if (at.now - at.last_beat > beat_ns) beat(at);
+    if (at.now - at.last_report > report_ns) report_oldest(at);
     if (at.end != EpochEnd::none) return;
     if (at.now - at.start > at.arguments.epoch_ns) {
         at.end = EpochEnd::time;
@@ -433,11 +426,11 @@ __device__ void consult_clock(Poller& at) {
 }
 
 /// Waits until all workers are idle, makes them leave, and saves the state for the next epoch.
-/// While a command does not end, heartbeats tell the host which one.
+/// While a command does not end, the reports tell the host which one.
 __device__ void close_epoch(Poller& at) {
     for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
         at.now = shuffle(device_nanoseconds(), 0);
-        if (at.now - at.last_beat > beat_ns) beat(at);
+        if (at.now - at.last_report > report_ns) report_oldest(at);
     }
     const u32 workers = at.workers_of_lane();
     for (u32 warp = 0; warp < warps_per_block; ++warp) {
@@ -451,10 +444,6 @@ __device__ void close_epoch(Poller& at) {
     memory.seen[at.lane] = at.lane == at.hot ? visit_again : at.seen;
     system_atomic<u64>(report.next[at.lane]).store(at.next, hd::memory_order_relaxed);
     if (at.lane == 0) {
-        memory.polls += at.polls;
-        memory.commands += at.commands;
-        system_atomic<u64>(report.polls).store(memory.polls, hd::memory_order_relaxed);
-        system_atomic<u64>(report.commands).store(memory.commands, hd::memory_order_relaxed);
         system_atomic<u64>(report.oldest_ns).store(0, hd::memory_order_relaxed);
         report.end = at.end;
     }
@@ -473,7 +462,7 @@ __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpa
     at.next = arguments.memory->next[at.lane];
     at.seen = arguments.memory->seen[at.lane];
     at.free = at.workers_of_lane();
-    at.start = at.now = at.last_work = at.last_beat = shuffle(device_nanoseconds(), 0);
+    at.start = at.now = at.last_work = at.last_report = shuffle(device_nanoseconds(), 0);
     bool is_burst = false;
     for (u64 turn = 1; at.end == EpochEnd::none; ++turn) {
         if (is_burst && turn % turns_per_clock != 0) {

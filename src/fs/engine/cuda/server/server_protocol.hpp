@@ -32,15 +32,12 @@ struct alignas(64) ServerControl {
 enum class EpochEnd : u32 { none, time, idle, asked };
 
 struct alignas(64) ServerReport {
-    u64 beats;          // heartbeat: grows while the polling warp runs
     u64 oldest_ticket;  // of the command that has been running longest, in ring oldest_ring
     u64 oldest_ns;      // for how long it has been running; 0: none is running
     u32 oldest_ring;
     EpochEnd end;
     u64 ended_epoch;  // number of the last epoch that has ended; written last
     u64 settled;      // the last value of ServerControl::settle that the idle server has read
-    u64 polls;
-    u64 commands;
     u64 next[ring::rings_max];  // the next ticket of each ring, when the epoch ended
 };
 
@@ -64,8 +61,6 @@ struct Staging {
 struct ServerMemory {
     u64 next[ring::rings_max];  // the next ticket of each ring
     u64 seen[ring::rings_max];  // the doorbell's counter when the ring was last visited
-    u64 polls;
-    u64 commands;
     Mailbox boxes[server_blocks_max * warps_per_block];
     u32 states[server_blocks_max * warps_per_block];  // BoxState; block 0 uses shared memory
 };
