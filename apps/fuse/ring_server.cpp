@@ -42,8 +42,7 @@ void RingServer::lose() {
 
 Errc RingServer::open() {
     WARREN_TRY(pool_.create(1, shape));
-    const Result<u32> index = pool_.open_ring({peer_.user, peer_.group, peer_.groups}, false);
-    if (!index) return index.code();
+    WARREN_LET(index, pool_.open_ring({peer_.user, peer_.group, peer_.groups}, false));
     reader_ = std::make_unique<ring::RingReader>(pool_.ring(*index), pool_.stamp(*index));
     return received_.data() != nullptr && replies_.data() != nullptr ? Errc::ok : Errc::no_memory;
 }

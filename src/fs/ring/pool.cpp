@@ -87,6 +87,7 @@ Errc RingPool::create(u32 rings, const RingShape& shape) {
     WARREN_TRY(doorbell_.create("warren-doorbell", page_bytes, SharedMemory::Others::write));
     WARREN_TRY(status_.create("warren-status", page_bytes, SharedMemory::Others::read));
     rings_ = std::vector<Ring>(rings);
+    open_ = 0;
     for (Ring& ring : rings_)
         WARREN_TRY(ring.memory.create("warren-ring", shape.bytes(), SharedMemory::Others::write));
     return Errc::ok;
@@ -99,40 +100,15 @@ std::span<std::byte> RingPool::ring_bytes(u32 index) const {
 Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
     const std::lock_guard lock(mutex_);
     if (peer.groups.size() > core::groups_max) return Errc::invalid;
-    // Rings that were never open come first: their memory is still unused.
-    for (const bool takes_used : {false, true}) {
-        for (u32 i = 0; i < rings_.size(); ++i) {
-            Ring& ring = rings_[i];
-            if (ring.is_open || (ring.generation != 0) != takes_used) continue;
-            if (takes_used) {
-                SharedMemory fresh;
-                WARREN_TRY(
-                    fresh.create("warren-ring", shape_.bytes(), SharedMemory::Others::write));
-                retired_.push_back(std::exchange(ring.memory, std::move(fresh)));
-            }
-            ring.peer = std::move(peer);
-            ring.is_open = true;
-            ring.is_trusted = is_trusted;
-            ++ring.generation;
-            return i;
-        }
-    }
-    return Errc::busy;
+    if (open_ == rings_.size()) return Errc::busy;
+    rings_[open_].peer = std::move(peer);
+    rings_[open_].is_trusted = is_trusted;
+    return open_++;
 }
 
-void RingPool::close_ring(u32 index) {
+u32 RingPool::open_rings() const {
     const std::lock_guard lock(mutex_);
-    rings_[index].is_open = false;
-}
-
-void RingPool::drop_retired() {
-    const std::lock_guard lock(mutex_);
-    retired_.clear();
-}
-
-bool RingPool::is_open(u32 index) const {
-    const std::lock_guard lock(mutex_);
-    return rings_[index].is_open;
+    return open_;
 }
 
 Stamp RingPool::stamp(u32 index) const {
@@ -145,11 +121,6 @@ Stamp RingPool::stamp(u32 index) const {
     stamp.caller.group_count = static_cast<u32>(ring.peer.groups.size());
     stamp.is_trusted = ring.is_trusted;
     return stamp;
-}
-
-u32 RingPool::generation(u32 index) const {
-    const std::lock_guard lock(mutex_);
-    return rings_[index].generation;
 }
 
 Errc RingPool::hand_over(int socket, u32 index) const {

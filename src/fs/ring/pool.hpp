@@ -4,8 +4,8 @@
 // doorbell and of the status page, which only the daemon can write. The daemon stamps the ring with
 // the process's credentials, which the kernel reports.
 //
-// Invariant: stamps are in the daemon's own memory. The memory of a ring is never given to a second
-// process, because the first may still have it mapped: a ring that is opened again gets a new file.
+// Invariant: stamps are in the daemon's own memory. A ring is opened once: its memory is never
+// given to a second process, because the first may still have it mapped.
 #pragma once
 
 #include <mutex>
@@ -64,18 +64,13 @@ class RingPool {
     std::span<std::byte> ring_bytes(u32 index) const;
     std::span<std::byte> doorbell_bytes() const { return {doorbell_.data(), doorbell_.bytes()}; }
 
-    /// Assigns a free ring with memory of zeros to `peer`; returns its number. Errc::busy if none
-    /// is free. The caller must tell the engine before it hands the ring over.
+    /// Assigns the next ring to `peer`; returns its number. Errc::busy if all are open. The caller
+    /// must tell the engine before it hands the ring over.
     Result<u32> open_ring(Peer peer, bool is_trusted);
-    void close_ring(u32 index);
-    /// Releases the memory that rings had before they were opened again. Call it when no GPU has
-    /// that memory mapped any more.
-    void drop_retired();
-    bool is_open(u32 index) const;
-    /// The ring's stamp. Its pointer to the groups is valid until the ring is opened again.
+    /// How many rings are open: the first ones.
+    u32 open_rings() const;
+    /// The stamp of an open ring. Its pointer to the groups is valid as long as the pool.
     Stamp stamp(u32 index) const;
-    /// How often the ring has been opened. Its memory is another one after each opening.
-    u32 generation(u32 index) const;
 
     /// Sends the ring's descriptors over a connected Unix socket.
     Errc hand_over(int socket, u32 index) const;
@@ -84,16 +79,14 @@ class RingPool {
     struct Ring {
         SharedMemory memory;
         Peer peer;
-        bool is_open = false;
         bool is_trusted = false;
-        u32 generation = 0;
     };
 
     RingShape shape_;
     SharedMemory doorbell_;
     SharedMemory status_;
     std::vector<Ring> rings_;
-    std::vector<SharedMemory> retired_;
+    u32 open_ = 0;
     mutable std::mutex mutex_;
 };
 

@@ -91,7 +91,7 @@ class ServedVolume {
         WARREN_TRY(server_->stop());
         server_ = std::make_unique<cuda_engine::ResidentServer>();
         client_ = nullptr;
-        pool_.close_ring(ring_);
+        WARREN_TRY(pool_.create(pool_.rings(), pool_.shape()));
         return start_server(options);
     }
 

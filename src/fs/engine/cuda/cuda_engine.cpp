@@ -150,8 +150,7 @@ class CudaEngine final : public Engine,
 /// Starts the resident server with one ring, which this process uses.
 Errc CudaEngine::open_server() {
     WARREN_TRY(pool_.create(1, ring::RingShape{}));
-    const Result<u32> ring = pool_.open_ring(ring::Peer{}, true);
-    if (!ring) return ring.code();
+    WARREN_LET(ring, pool_.open_ring(ring::Peer{}, true));
     WARREN_TRY(server_.start(store_.store(), pool_, {.device = info_.index}));
     client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
                                                  pool_.status(), *ring, true);

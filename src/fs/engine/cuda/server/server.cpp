@@ -55,8 +55,6 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
     WARREN_TRY(stream_.fill(memory_.data(), 0, memory_.bytes()));
     doorbell_ = gpu::PinnedRange(pool.doorbell_bytes().data(), pool.doorbell_bytes().size());
     if (!doorbell_.is_pinned()) return Errc::no_memory;
-    rings_.resize(pool.rings());
-    generations_.assign(pool.rings(), 0);
     WARREN_TRY(show_rings());
     request_ = Request::run;
     keeper_ = std::thread([this] { keep(); });
@@ -70,23 +68,18 @@ Errc ResidentServer::show_rings() {
     shown_.group_begins.assign(ring::rings_max, 0);
     shown_.groups.clear();
     auto& [entries, group_begins, groups] = shown_;
-    for (u32 i = 0; i < pool_->rings(); ++i) {
-        if (!pool_->is_open(i)) continue;
-        if (generations_[i] != pool_->generation(i)) {
+    for (u32 i = 0; i < pool_->open_rings(); ++i) {
+        if (i == rings_.size()) {
             const std::span<std::byte> bytes = pool_->ring_bytes(i);
-            rings_[i] = gpu::PinnedRange();
-            rings_[i] = gpu::PinnedRange(bytes.data(), bytes.size());
-            if (!rings_[i].is_pinned()) return Errc::no_memory;
-            WARREN_TRY(stream_.fill(&memory_.data()->next[i], 0, sizeof(u64)));
-            report_.data()->next[i] = 0;
-            generations_[i] = pool_->generation(i);
+            gpu::PinnedRange pinned(bytes.data(), bytes.size());
+            if (!pinned.is_pinned()) return Errc::no_memory;
+            rings_.push_back(std::move(pinned));
         }
         entries[i] = {pool_->ring(i), pool_->stamp(i), 1};
         const core::Credentials& caller = entries[i].stamp.caller;
         group_begins[i] = groups.size();
         groups.insert(groups.end(), caller.groups, caller.groups + caller.group_count);
     }
-    pool_->drop_retired();
     WARREN_TRY(groups_.reserve(groups.size() + 1));
     for (u32 i = 0; i < ring::rings_max; ++i)
         entries[i].stamp.caller.groups = groups_.data() + group_begins[i];
@@ -174,8 +167,7 @@ bool ResidentServer::wait_for_end() {
 }
 
 bool ResidentServer::any_ring_has_command() const {
-    for (u32 i = 0; i < pool_->rings(); ++i) {
-        if (!pool_->is_open(i) || generations_[i] != pool_->generation(i)) continue;
+    for (u32 i = 0; i < rings_.size(); ++i) {
         ring::RingReader reader(pool_->ring(i), ring::Stamp{}, report_.data()->next[i]);
         if (reader.has_command()) return true;
     }

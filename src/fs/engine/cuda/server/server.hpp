@@ -111,8 +111,7 @@ class ResidentServer {
     gpu::DeviceBuffer<RingEntry> entries_;
     gpu::DeviceBuffer<u32> groups_;
     gpu::PinnedRange doorbell_;
-    std::vector<gpu::PinnedRange> rings_;
-    std::vector<u32> generations_;  // of the pool's rings at the last show_rings()
+    std::vector<gpu::PinnedRange> rings_;  // those that were open at the last show_rings()
     // The data that show_rings() copies to the device. Kept, so that resume() allocates nothing
     // unless the rings have changed.
     struct {
