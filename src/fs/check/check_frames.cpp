@@ -335,9 +335,7 @@ void FrameMap::fill(format::Superblock& superblock) const {
 
 u64 FrameMap::take_free_frame() {
     for (u64 frame = 0; frame < superblock_.frame_count; ++frame) {
-        Group* group = find(frame);
-        if (group == nullptr) group = &find_or_add(frame);
-        format::FrameEntry& found = group->entries[frame % frames_per_table_block];
+        format::FrameEntry& found = find_or_add(frame).entries[frame % frames_per_table_block];
         const bool is_free = found.kind == 0 || found.kind == unknown;
         if (!is_free || count_bits(found.used) != 0) continue;
         found.kind = static_cast<u64>(FrameKind::metadata);

@@ -213,9 +213,7 @@ Result<u64> VolumeImplementation::read_contents(Handle file, u64 offset,
         switch (mapping->kind) {
             case ops::MappingKind::data: {
                 const u64 run_end = mapping->place + mapping->blocks * format::block_size;
-                const Errc read =
-                    read_data(mapping->place + at % format::block_size, part, run_end);
-                if (read != Errc::ok) return read;
+                WARREN_TRY(read_data(mapping->place + at % format::block_size, part, run_end));
                 const bool may_leave = mapping->is_shared;
                 if (may_leave && !still_maps(file, block, mapping->place, mapping->blocks))
                     continue;
