@@ -30,7 +30,7 @@ database, root, first, step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sy
 names = {os.path.relpath(os.path.join(entry['directory'], entry['file']), root)
          for entry in json.load(open(database))}
 ours = sorted(name for name in names
-              if name.startswith(('src/', 'apps/')) and name.endswith('.cpp'))
+              if name.startswith(('src/', 'apps/', 'python/src/')) and name.endswith('.cpp'))
 print('\n'.join(ours[first - 1::step]))
 PYTHON
     )
