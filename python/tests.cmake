@@ -2,7 +2,10 @@
 # The tests of the Python package: each tests/test_*.py by pytest, the types by mypy and pyright.
 # Under the address sanitizer, whose runtime must be the first library of the process, Python's own
 # leaks are not looked for.
-set(environment "PYTHONPATH=${CMAKE_CURRENT_BINARY_DIR}" "PYTHONDONTWRITEBYTECODE=1")
+# Each test imports pytest and most of them pandas, of which .toolchain/python has only the sources:
+# they are compiled once, outside of the tree.
+set(environment "PYTHONPATH=${CMAKE_CURRENT_BINARY_DIR}" "PYTHONDONTWRITEBYTECODE="
+                "PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/bytecode")
 set(modification "")
 if(WARREN_SANITIZE MATCHES "address")
     execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libclang_rt.asan-x86_64.so
