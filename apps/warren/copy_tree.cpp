@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 
+#include "apps/fuse/mount_table.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/ranks.hpp"
@@ -22,6 +23,13 @@ std::string make_mark() {
     char text[32];
     std::snprintf(text, sizeof text, ".warren-%08x", std::random_device()());
     return text;
+}
+
+/// Whether a file system is of automount(8), which mounts others on its directories.
+bool is_automounter(u64 device) {
+    return std::ranges::any_of(fuse::read_mount_table(), [&](const fuse::MountedPlace& place) {
+        return place.type == "autofs" && makedev(place.device_major, place.device_minor) == device;
+    });
 }
 
 }  // namespace
@@ -253,14 +261,13 @@ void TreeCopy::finish_directory(const walk::Finished& directory) {
     if (const int error = change_mode(to, mode)) fail(true, "set the mode of", error, below);
 }
 
-/// Whether the walk has read the directory that it had visited, and not what a file system had
-/// covered that was unmounted in between. Opening a directory that automount(8) watches mounts a
-/// file system, which differs too.
+/// Whether the walk has read the directory that it had visited, and not the one below a file system
+/// that was unmounted in between. It differs, too, if to open it has mounted a file system on it.
 bool TreeCopy::is_as_visited(int source, const State& state) {
     struct stat status {};
-    return state.is_mounted_on_use != 0 ||
-           (::fstat(source, &status) == 0 && status.st_ino == state.inode &&
-            device_of(status) == state.device);
+    const bool is_same = ::fstat(source, &status) == 0 && status.st_ino == state.inode &&
+                         device_of(status) == state.device;
+    return is_same || state.is_mounted_on_use != 0 || is_automounter(state.device);
 }
 
 /// Removes entries that the source directory does not have.

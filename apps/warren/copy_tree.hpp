@@ -123,7 +123,7 @@ class TreeCopy {
         u64 special_device = 0;
         bool shared = false;  // has other names, which are to stay names of the same file
         bool has_holes = false;
-        bool is_mounted_on_use = false;  // a directory that automount(8) watches
+        bool is_mounted_on_use = false;  // on which the kernel mounts when it is opened, as of NFS
         bool has_changed = false;        // the source, since its copying began
         Existing existing;
         std::string below;      // path relative to the root, the same in both trees

@@ -5,10 +5,13 @@ The copying process runs for about a millisecond at a time. In between, while it
 looks whether the copying has come far enough, and then changes the source or the target.
 """
 
+import fcntl
 import os
 import pathlib
 import random
+import select
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -253,6 +256,33 @@ class TreeTest(StoppedCase):
             error, b"warren sync: cannot read directory 'tree/inner': Stale file handle\n")
         self.assertTrue((self.folder / "own/inner/kept").exists())
         self.assert_tidy(self.folder)
+
+    def test_a_file_system_that_is_mounted_on_use(self):
+        """By this process in place of automount(8), when the copying process opens the folder."""
+        inner = self.tree / "inner"
+        inner.mkdir()
+        requests, kernel = os.pipe()
+        options = f"fd={kernel},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct"
+        mount = ["mount", "-i", "-t", "autofs", "-o", options, "none", inner]
+        if subprocess.run(mount, check=False, pass_fds=[kernel]).returncode != 0:
+            self.skipTest("may not mount")
+        self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        self.make("own/inner/gone", 1)
+        folder = os.open(inner, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        with subprocess.Popen([WARREN, "sync", "--delete", "tree", "own"], cwd=self.folder,
+                              stderr=subprocess.PIPE, start_new_session=True) as job:
+            self.assertTrue(select.select([requests], [], [], 60)[0])
+            token, = struct.unpack_from("I", os.read(requests, 304), 8)
+            self.run_program("mount", "-t", "tmpfs", "none", inner)
+            self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+            self.write("tree/inner/file")
+            fcntl.ioctl(folder, 0x9360, token)  # AUTOFS_IOC_READY
+            error = job.communicate(timeout=60)[1]
+        os.close(requests)
+        os.close(kernel)
+        self.assertEqual((job.returncode, error), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "own/inner"), ["file"])
 
     def test_a_temporary_file_that_is_damaged(self):
         self.make("file", LARGE)
