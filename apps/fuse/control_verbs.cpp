@@ -378,7 +378,8 @@ Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer)
 }
 
 Errc ControlVerbs::sync() {
-    return mount_.sync();
+    // Otherwise the client may have meant the next mount with this device number.
+    return has_ended(mount_.session) ? Errc::stale : mount_.sync();
 }
 
 Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
@@ -389,6 +390,7 @@ Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {
         return Errc::invalid;
     }
     if (!is_owner(peer)) return Errc::not_permitted;
+    if (has_ended(mount_.session)) return Errc::stale;
     if (read_only) {
         WARREN_TRY(mount_.sync());
     } else {
