@@ -138,16 +138,20 @@ Errc write_from_gpu(const Writing& writing, const GpuBytes& values) {
         }
         done += lasts[piece.number] - firsts[piece.number];
     }));
+    Errc failed = Errc::ok;
     for (const u64 i : large) {
-        if (!goes_on(0)) break;
+        if (failed != Errc::ok || !goes_on(0)) break;
         const GpuBytes part{values.data + writing.begin(i), writing.bytes(i, i + 1), values.gpu,
                             values.stream};
         writing.replace(i, [&](Handle file) {
-            return python::write_from_gpu(writing.volume, file, 0, part, writing.call).code();
+            const Errc code =
+                python::write_from_gpu(writing.volume, file, 0, part, writing.call).code();
+            if (is_of_gpu(code)) failed = code;
+            return code;
         });
         ++done;
     }
-    return Errc::ok;
+    return failed;
 }
 
 nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_values,
@@ -173,6 +177,7 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_valu
     if (fetched != Errc::ok) raise_failure(gpu_failure(fetched), "");
     std::vector<Result<Attributes>> found(names.size(), Errc::io);
     std::vector<Errc> codes(names.size());
+    Failure failure;
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(from, start.find(volume, caller));
@@ -180,14 +185,15 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_valu
         const Writing writing{volume, caller, call, offsets, found, codes};
         if (on_gpu && on_gpu->bytes > 0) {
             fetched = write_from_gpu(writing, *on_gpu);
+            if (fetched != Errc::ok) failure = gpu_failure(fetched);
         } else {
             write_from_host(writing, reinterpret_cast<const std::byte*>(values.data()));
         }
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, start.path());
-    call.finish(names.size());
-    if (fetched != Errc::ok) raise_failure(gpu_failure(fetched), "");
+    if (call.is_stopped() || fetched == Errc::ok) call.finish(names.size());
+    if (fetched != Errc::ok) raise_failure(failure, "");
     if (strict) raise_first(names, codes);
     std::vector<Handle> handles(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {

@@ -80,8 +80,7 @@ u64 NativeFile::move_on_gpu(const GpuBytes& bytes, const Move& move) {
     const auto moved = with_volume(
         *shared_, [&](Volume& volume, const Caller&) { return move(volume, bytes, call); });
     if (call.is_stopped()) call.finish(0);
-    const bool is_of_gpu = moved.code() == Errc::no_device || moved.code() == Errc::no_memory;
-    if (is_of_gpu) raise_failure(gpu_failure(moved.code()), view(path_));
+    if (is_of_gpu(moved.code())) raise_failure(gpu_failure(moved.code()), view(path_));
     return finish(moved);
 }
 

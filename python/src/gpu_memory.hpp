@@ -30,6 +30,10 @@ Errc copy_to_host(const Array& from, void* to);
 
 /// The last failure of this thread.
 Failure gpu_failure(Errc code);
+/// Whether copying contents from or to a GPU may have failed by this for the GPU's sake.
+inline bool is_of_gpu(Errc code) {
+    return code == Errc::no_device || code == Errc::no_memory;
+}
 /// Returns the result of take(), which allocates memory of a GPU. If there is too little, the open
 /// volumes give back what they can do without, and take() is called again; MemoryError is raised if
 /// that is still too little. Requires: the GIL, with which take() is called.

@@ -25,7 +25,7 @@ void NativeVolume::format(const nb::bytes& path, u64 size, const std::string& la
 
 NativeVolume::NativeVolume(const nb::bytes& path, bool read_only, const std::string& engine,
                            u64 host_memory, u32 gpu)
-    : shared_(std::make_shared<Shared>()) {
+    : shared_(Shared::make()) {
     EngineChoice choice = EngineChoice::automatic;
     if (!find_engine(engine, choice)) throw nb::value_error("engine: it is auto, cpu or cuda");
     shared_->is_read_only = read_only;

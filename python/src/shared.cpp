@@ -121,9 +121,11 @@ Process::Process() {
     caller = {.user = geteuid(), .group = getegid(), .groups = groups, .umask = 022};
 }
 
-Shared::Shared() {
+std::shared_ptr<Shared> Shared::make() {
+    auto made = std::make_shared<Shared>();
     const std::lock_guard lock(volumes_mutex);
-    volumes.insert(this);
+    volumes.insert(made.get());
+    return made;
 }
 
 Shared::~Shared() {
@@ -159,19 +161,21 @@ VolumeHold::~VolumeHold() {
 
 bool release_device_memory() {
     if (!held_here.empty()) return false;
-    // A volume waits for those that read there, so the mutex is not held meanwhile.
+    // A volume waits for calls that read its copy on the GPU, so the mutex is not held meanwhile.
     std::vector<std::shared_ptr<Shared>> opened;
     {
         const std::lock_guard lock(volumes_mutex);
         for (Shared* shared : volumes)
             opened.push_back(shared->weak_from_this().lock());
     }
+    bool has_released = false;
     for (const auto& shared : opened) {
         if (!shared || shared->is_forked()) continue;
         const VolumeHold hold(*shared);
-        if (shared->volume) static_cast<void>(shared->volume->release_device_memory());
+        if (shared->volume && shared->volume->release_device_memory() == Errc::ok)
+            has_released = true;
     }
-    return true;
+    return has_released;
 }
 
 LongCall::LongCall(nb::object progress) : progress_(std::move(progress)) {

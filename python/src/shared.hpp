@@ -84,7 +84,8 @@ struct Shared : std::enable_shared_from_this<Shared> {
     pid_t opener = getpid();
     bool is_read_only = false;
 
-    Shared();
+    static std::shared_ptr<Shared> make();
+    Shared() = default;
     Shared(const Shared&) = delete;
     Shared& operator=(const Shared&) = delete;
     ~Shared();
@@ -128,8 +129,8 @@ void drop(std::shared_ptr<Owned>& owned) {
 }
 
 /// Makes the open volumes give back the GPU memory that they use beside the CPU engine. Returns
-/// false, and does nothing, within a call of a volume, which may be using that memory. Requires:
-/// the GIL is released.
+/// whether one may have done so. Does nothing within a call of a volume, which may be using that
+/// memory. Requires: the GIL is released.
 bool release_device_memory();
 
 [[noreturn]] void raise_closed();

@@ -23,6 +23,20 @@ from ._table import gpu_number
 from ._volume import Volume
 
 
+def order_of(count: int, seed: int, device: str) -> Any:
+    """A random order of the numbers below `count`, int64[count]: sorted by SplitMix64 (Steele, Lea,
+    Flood 2014) of seed and number, so it is the same on every device."""
+
+    def signed(word: int) -> int:
+        word &= (1 << 64) - 1
+        return word - (1 << 64) if word >> 63 else word
+
+    words = torch.arange(1, count + 1, device=device) * signed(0x9E3779B97F4A7C15) + signed(seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        words = (words ^ (words >> shift & (1 << 64 - shift) - 1)) * signed(factor)
+    return torch.argsort(words, stable=True)
+
+
 class Batch(NamedTuple):
     """The contents of n files, one behind the other; torch.nested.nested_tensor_from_jagged() and
     segment operations take `values` and `offsets`."""
@@ -52,9 +66,8 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     share.
     pattern, size_min, size_max: as for Volume.find().
     batch_size: files in a batch; the last one has fewer, or is left out with `drop_last`.
-    shuffle: each epoch has an order of its own, drawn on `device` from `seed` and set_epoch(); else
-    files come in the order of their inode numbers. CPUs and GPUs draw different orders, so `device`
-    must be of the same type for all ranks.
+    shuffle: each epoch has an order of its own, made on `device` of `seed` and set_epoch(), the same
+    on all devices; else files come in the order of their inode numbers.
     rank, ranks: this process takes each batch whose number leaves the remainder `rank`.
     device: where `values` and `offsets` are to be: cpu (the default), cuda or cuda:N.
     """
@@ -133,8 +146,7 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     def _batches(self) -> Iterator[Any]:
         """The rows of each batch of this process."""
         if self.shuffle:
-            generator = torch.Generator(self._device).manual_seed(self.seed + self.epoch)
-            order = torch.randperm(self.files, generator=generator, device=self._device)
+            order = order_of(self.files, self.seed + self.epoch, self._device)
             rows = order.cpu()  # where read() and its callers index by them
         else:
             rows = torch.arange(self.files)
