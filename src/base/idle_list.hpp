@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps objects that hold scarce memory for their next use, until others need the memory.
+// Keeps objects that hold scarce memory for their next use, until the owner of the list drops them.
 #pragma once
 
 #include <memory>

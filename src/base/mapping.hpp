@@ -17,6 +17,10 @@ struct Unmap {
 };
 using Mapping = std::unique_ptr<std::byte, Unmap>;
 
+inline u64 bytes_of(const Mapping& memory) {
+    return memory == nullptr ? 0 : memory.get_deleter().bytes;
+}
+
 /// Maps the first `bytes` of a file. Null after an error, which errno names.
 inline Mapping map_file(int descriptor, u64 bytes, int protection, int flags = MAP_SHARED) {
     void* const at = ::mmap(nullptr, bytes, protection, flags, descriptor, 0);

@@ -21,8 +21,7 @@ class SortedRun {
     Errc create(const std::string& folder, u64 count);
     Entry* find(const Key& key) const;
     std::span<Entry> entries() const {
-        return {reinterpret_cast<Entry*>(memory_.get()),
-                memory_.get_deleter().bytes / sizeof(Entry)};
+        return {reinterpret_cast<Entry*>(memory_.get()), bytes_of(memory_) / sizeof(Entry)};
     }
 
  private:

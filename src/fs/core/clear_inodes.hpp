@@ -26,7 +26,8 @@ inline void end_generations(const Store& store, u64 frame, u32 w, u64 mask, u64 
         end_generation(slots[hd::countr_zero(left)]);
 }
 
-/// Frees these inodes, whose generations have ended. The store is fully resident.
+/// Frees inodes whose generations have ended: those of word `w` in `mask`, as above. The store is
+/// fully resident.
 inline void free_inodes_alone(const Store& store, u64 frame, u32 w, u64 mask, u64 held) {
     constexpr u64 one_block = (u64{1} << format::inodes_per_block) - 1;
     const u64 frame_place = frame * format::frame_size;

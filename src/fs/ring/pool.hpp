@@ -34,7 +34,7 @@ class SharedMemory {
     Errc adopt(int descriptor, u64 bytes, bool may_write);
 
     std::byte* data() const { return memory_.get(); }
-    u64 bytes() const { return memory_.get_deleter().bytes; }
+    u64 bytes() const { return bytes_of(memory_); }
     int descriptor() const { return descriptor_.get(); }
 
  private:
@@ -69,7 +69,7 @@ class RingPool {
     Result<u32> open_ring(Peer peer, bool is_trusted);
     /// How many rings are open: the first ones.
     u32 open_rings() const;
-    /// The stamp of an open ring. Its pointer to the groups is valid as long as the pool.
+    /// The stamp of an open ring. Its pointer to the groups is valid until the next create().
     Stamp stamp(u32 index) const;
 
     /// Sends the ring's descriptors over a connected Unix socket.

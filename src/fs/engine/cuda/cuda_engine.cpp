@@ -186,7 +186,7 @@ Errc CudaEngine::open() {
     WARREN_TRY(device.code());
     loss_.set_device(info_.index);
     WARREN_TRY(cuda_engine::prepare_fault_record());
-    // Into host memory, from which they are then uploaded.
+    // The metadata get into host memory, from which they are then uploaded.
     if (options_.volume.load_metadata) options_.volume.load_metadata();
     WARREN_TRY(store_.open(host_, options_.meta_buffer_blocks));
     WARREN_TRY(area_.open());

@@ -226,10 +226,10 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             }
             filled |= bit;
         }
+        fence_streamed();
         if (filled != 0) core::make_word_resident(store_, word, filled);
         LoneOperation(ThreadTeam{}, store_).mark_word_dirty(word, dirty);
     }
-    fence_streamed();
 }
 
 /// Takes over the words of bitmaps and of the frame table, and the counters.
