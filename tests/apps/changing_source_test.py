@@ -267,7 +267,8 @@ class TreeTest(StoppedCase):
         if subprocess.run(mount, check=False, pass_fds=[kernel]).returncode != 0:
             self.skipTest("may not mount")
         self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
-        self.make("own/inner/gone", 1)
+        (self.folder / "own/inner").mkdir(parents=True)
+        self.write("own/inner/gone")
         folder = os.open(inner, os.O_RDONLY)
         self.addCleanup(os.close, folder)
         with subprocess.Popen([WARREN, "sync", "--delete", "tree", "own"], cwd=self.folder,
