@@ -132,7 +132,8 @@ struct Reading {
 };
 
 /// Finds the files, and where in the buffer each of them is stored.
-Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start) {
+Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const Start& start,
+                LongCall& call) {
     const std::size_t count = files.size();
     Reading reading(count);
     i64* offsets = reading.offsets.data<i64>();
@@ -140,7 +141,7 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
     const std::span<Place> places = reading.places.items();
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(from, start.find(volume, caller));
-        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
+        const auto take = [&](u64 i, const Result<Attributes>& file) {
             reading.codes[i] = check_file(volume, caller, file, 4);
             places[i] = {0, i};
             offsets[i + 1] = 0;
@@ -151,12 +152,14 @@ Reading measure(Shared& shared, const Files& files, const Ranges& ranges, const 
             if (file->blocks == 0) return;  // it is not on the disk by itself
             const Result<u64> address = volume.address_of(file->handle, begin);
             if (address) places[i].address = *address;
-        });
+        };
+        if (!files.find_each(call, volume, caller, *from, take)) return Errc::ok;
         sort_places(places);
         std::partial_sum(offsets, offsets + count + 1, offsets);
         return Errc::ok;
     });
     if (code != Errc::ok) raise_error(code, start.path());
+    if (call.is_stopped()) call.finish(0);  // raises what has stopped it
     return reading;
 }
 
@@ -260,7 +263,8 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     std::optional<GpuBytes> target;
     if (!out.is_none()) target = gpu_bytes(room, stream, "out");
     if (out.is_none() && stream) throw nb::value_error("stream: it needs `out` on a GPU");
-    Reading reading = measure(*self, files, ranges, start);
+    LongCall call(std::move(progress));
+    Reading reading = measure(*self, files, ranges, start, call);
     const i64 total = reading.offsets.data<i64>()[files.size()];
     if (!out.is_none() && static_cast<i64>(room.shape(0)) < total)
         throw nb::value_error(("out: the files have " + std::to_string(total) +
@@ -272,7 +276,6 @@ nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, 
     auto* base =
         out.is_none() ? values.data<std::byte>() : reinterpret_cast<std::byte*>(room.data());
     if (out.is_none() && gpu) target = GpuBytes{base, values.size_bytes(), *gpu, own_stream};
-    LongCall call(std::move(progress));
     if (target) {
         read_to_gpu(*self, reading, *target, call);
     } else {

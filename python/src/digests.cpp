@@ -150,10 +150,11 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(from, start.find(volume, caller));
         std::vector<Result<Attributes>> found(files.size(), Errc::io);
-        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
+        const auto take = [&](u64 i, const Result<Attributes>& file) {
             found[i] = file;
             codes[i] = check_file(volume, caller, file, 4);
-        });
+        };
+        if (!files.find_each(call, volume, caller, *from, take)) return Errc::ok;
         Hasher(volume, algorithm, call).run(found, codes, digests.data<u8>());
         return Errc::ok;
     });

@@ -63,15 +63,23 @@ class Files {
 
     std::size_t size() const { return names_ ? names_->size() : handles_.size(); }
     /// Calls take(i, found) with the attributes of each file, or with why there are none, on all
-    /// cores. Names begin at `from`.
+    /// cores. Names begin at `from`. False if `call` is to stop; then some files may be left out.
     template <class Take>
-    void find_each(Volume& volume, const Caller& caller, Handle from, const Take& take) const {
-        if (names_)
-            return python::find_each(volume, caller, from, names_->all(), Follow::yes, take);
-        briefly_on_all_cores(size(), 64, [&](u64 first, u64 last) {
-            for (u64 i = first; i < last; ++i)
-                take(i, volume.attributes(handles_[i]));
-        });
+    bool find_each(LongCall& call, Volume& volume, const Caller& caller, Handle from,
+                   const Take& take) const {
+        if (names_) {
+            python::find_each(volume, caller, from, names_->all(), Follow::yes, take);
+            return !call.is_stopped();
+        }
+        constexpr u64 part = 1 << 16;  // looked up between two checks for signals
+        for (u64 begin = 0; begin < size() && call.goes_on(0); begin += part) {
+            const u64 count = std::min(part, size() - begin);
+            briefly_on_all_cores(count, 64, [&](u64 first, u64 last) {
+                for (u64 i = begin + first; i < begin + last; ++i)
+                    take(i, volume.attributes(handles_[i]));
+            });
+        }
+        return !call.is_stopped();
     }
     [[noreturn]] void raise(Errc code, std::size_t i) const {
         raise_error(code, names_ ? std::string((*names_)[i])

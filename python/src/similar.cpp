@@ -210,10 +210,11 @@ nb::dict compare(NativeVolume& self, nb::handle given, nb::handle directory, u64
     const auto work = [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(from, start.find(volume, caller));
         std::vector<Result<Attributes>> found(files.size(), Errc::io);
-        files.find_each(volume, caller, *from, [&](u64 i, const Result<Attributes>& file) {
+        const auto take = [&](u64 i, const Result<Attributes>& file) {
             found[i] = file;
             codes[i] = check_file(volume, caller, file, shares ? 6 : 4);
-        });
+        };
+        if (!files.find_each(call, volume, caller, *from, take)) return Errc::ok;
         Comparison comparison(volume, splitter, call);
         WARREN_TRY(comparison.open());
         for (u64 i = 0; i < found.size() && call.goes_on(i); ++i) {
