@@ -66,8 +66,8 @@ class FileDataset(IterableDataset):  # type: ignore[misc,unused-ignore]
     share.
     pattern, size_min, size_max: as for Volume.find().
     batch_size: files in a batch; the last one has fewer, or is left out with `drop_last`.
-    shuffle: each epoch has an order of its own, made on `device` of `seed` and set_epoch(), the
-    same on all devices; else files come in the order of their inode numbers.
+    shuffle: each epoch has an order of its own, computed on `device` from `seed` and set_epoch(),
+    the same on all devices; else files come in the order of their inode numbers.
     rank, ranks: this process takes each batch whose number leaves the remainder `rank`.
     device: where `values` and `offsets` are to be: cpu (the default), cuda or cuda:N.
     """
