@@ -97,9 +97,9 @@ class VolumeImplementation {
     void use_engine(std::unique_ptr<Engine> engine);
     /// See StoreMemory::mark_changes(). Requires: works_on_host().
     Errc mark_changes() { return memory_.mark_changes(); }
-    /// Begins to answer scans by `replica` where that is faster. Requires: no scan runs.
     /// How a replica of this volume works with it. Neither memory nor reports are set.
     ReplicaOptions replica_options();
+    /// Begins to answer scans by `replica` where that is faster. Requires: no scan runs.
     void use_replica(std::unique_ptr<ReplicaQueries> replica);
     /// Null if there is none.
     ReplicaQueries* replica() { return replica_.get(); }
