@@ -31,7 +31,7 @@ inline void clear_line(void* line) {
         stream_word(words[i], 0);
 }
 
-/// Copies whole cache lines, which nobody changes meanwhile.
+/// Copies whole cache lines; both ranges begin with one. No thread changes the source meanwhile.
 __attribute__((no_sanitize("thread"))) inline void copy_lines(const void* from, void* to,
                                                               std::size_t lines) {
 #if defined(__x86_64__)

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/check.hpp"
 #include "gpu/failure.hpp"
 #include "gpu/gather.hpp"
 
@@ -28,6 +29,7 @@ Errc Staging::next(Buffer*& buffer) {
 
 Errc Staging::fetch(const std::byte* from, u64 bytes, Buffer*& buffer) {
     WARREN_TRY(next(buffer));
+    WARREN_CHECK(bytes <= buffer->memory.bytes());
     WARREN_TRY(stream_.copy(buffer->memory.data(), from, bytes));
     return queued(*buffer);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.hpp"
 #include "fs/core/frame_bits.hpp"
 #include "fs/engine/cuda/store/commit_kernels.hpp"
 #include "fs/ops/commit_snapshot.hpp"
@@ -271,6 +272,7 @@ Errc DeviceImage::fetch_changes(ImageChanges& changes) {
                        stream_.get()>>>(image_, changed_places_.data() + at, changed_.data() + at,
                                         blocks);
         WARREN_TRY(gpu::check(cudaGetLastError(), "bring_blocks"));
+        WARREN_CHECK(at / part_blocks_ < parts_max);
         WARREN_TRY(has_arrived_[at / part_blocks_].record(stream_));
     }
     WARREN_TRY(is_listed_.wait());
