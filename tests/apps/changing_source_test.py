@@ -221,21 +221,23 @@ class TreeTest(StoppedCase):
 
         self.assert_nothing_is_removed(change)
 
-    def test_a_file_system_that_is_unmounted(self):
+    def mount(self, kind, *options, **more):
+        """Mounts a file system on tree/inner until the test ends; returns the path."""
         inner = self.tree / "inner"
-        inner.mkdir()
-        if self.run_program("mount", "-t", "tmpfs", "none", inner, code=None).returncode != 0:
+        inner.mkdir(exist_ok=True)
+        words = ["mount", "-i", "-t", kind, *options, "none", inner]
+        if subprocess.run(words, check=False, **more).returncode != 0:
             self.skipTest("may not mount")
         self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        return inner
+
+    def test_a_file_system_that_is_unmounted(self):
+        inner = self.mount("tmpfs")
         self.assert_nothing_is_removed(lambda: self.run_program("umount", "-l", inner))
 
     def test_a_file_system_that_is_unmounted_before_it_is_opened(self):
         """While a file is copied that comes after the mount point in the directory above."""
-        inner = self.tree / "inner"
-        inner.mkdir()
-        if self.run_program("mount", "-t", "tmpfs", "none", inner, code=None).returncode != 0:
-            self.skipTest("may not mount")
-        self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        inner = self.mount("tmpfs")
         self.write("tree/inner/kept")
         for name in map(str, range(100)):
             self.write(f"tree/{name}")
@@ -259,14 +261,9 @@ class TreeTest(StoppedCase):
 
     def test_a_file_system_that_is_mounted_on_use(self):
         """By this process in place of automount(8), when the copying process opens the folder."""
-        inner = self.tree / "inner"
-        inner.mkdir()
         requests, kernel = os.pipe()
         options = f"fd={kernel},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct"
-        mount = ["mount", "-i", "-t", "autofs", "-o", options, "none", inner]
-        if subprocess.run(mount, check=False, pass_fds=[kernel]).returncode != 0:
-            self.skipTest("may not mount")
-        self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+        inner = self.mount("autofs", "-o", options, pass_fds=[kernel])
         (self.folder / "own/inner").mkdir(parents=True)
         self.write("own/inner/gone")
         folder = os.open(inner, os.O_RDONLY)
@@ -275,8 +272,7 @@ class TreeTest(StoppedCase):
                               stderr=subprocess.PIPE, start_new_session=True) as job:
             self.assertTrue(select.select([requests], [], [], 60)[0])
             token, = struct.unpack_from("I", os.read(requests, 304), 8)
-            self.run_program("mount", "-t", "tmpfs", "none", inner)
-            self.addCleanup(self.run_program, "umount", "-l", inner, code=None)
+            self.mount("tmpfs")
             self.write("tree/inner/file")
             fcntl.ioctl(folder, 0x9360, token)  # AUTOFS_IOC_READY
             error = job.communicate(timeout=60)[1]
