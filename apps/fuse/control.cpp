@@ -17,6 +17,7 @@
 #include "apps/fuse/control_place.hpp"
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/fuse/mount_table.hpp"
+#include "base/last_error.hpp"
 #include "fs/format/check_structure.hpp"
 #include "fs/ring/pool.hpp"
 
@@ -65,7 +66,7 @@ Descriptor connect_to(const std::string& path) {
 }
 
 /// Sends one request and receives its last answer; `on_part` gets the parts before that.
-Errc ask(int socket, Verb verb, const Encoder& request, std::span<const int> descriptors,
+Errc ask(int socket, ControlVerb verb, const Encoder& request, std::span<const int> descriptors,
          std::string& answer, const std::function<void(Decoder&)>& on_part = {}) {
     WARREN_TRY(send_frame(socket, verb, request.bytes(), descriptors));
     Frame frame;
@@ -73,12 +74,12 @@ Errc ask(int socket, Verb verb, const Encoder& request, std::span<const int> des
         const Errc code = receive_frame(socket, frame);
         if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
         Decoder decoder(frame.payload);
-        if (frame.verb == Verb::part) {
+        if (frame.verb == ControlVerb::part) {
             if (on_part) on_part(decoder);
             continue;
         }
         const auto result = static_cast<Errc>(decoder.number32());
-        if (frame.verb != Verb::answer || !decoder.good()) return Errc::io;
+        if (frame.verb != ControlVerb::answer || !decoder.good()) return Errc::io;
         answer = std::move(frame.payload);
         return result;
     }
@@ -119,7 +120,7 @@ Errc ControlConnection::remove_tree(const std::string& path, Removal& removal) {
     request.text(place.name);
     const int directory = place.directory.get();
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::remove_tree, request, {&directory, 1}, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::remove_tree, request, {&directory, 1}, answer));
     Decoder body = body_of(answer);
     body.take(removal);
     return body.good() ? Errc::ok : Errc::io;
@@ -197,7 +198,7 @@ Errc ControlConnection::move_some(std::span<const PathMove> moves, std::span<Err
     }
     if (sent.empty()) return Errc::ok;
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::move, request, directories.descriptors(), answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::move, request, directories.descriptors(), answer));
     Decoder body = body_of(answer);
     for (const size_t item : sent)
         results[item] = static_cast<Errc>(body.number32());
@@ -209,7 +210,7 @@ Errc ControlConnection::rebuild(const std::string& path, Rebuilt& rebuilt) {
     WARREN_TRY(open_directory(path, 0, place));
     const int directory = place.directory.get();
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::rebuild, Encoder(), {&directory, 1}, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::rebuild, Encoder(), {&directory, 1}, answer));
     Decoder body = body_of(answer);
     body.take(rebuilt);
     return body.good() ? Errc::ok : Errc::io;
@@ -225,7 +226,7 @@ Errc ControlConnection::scan(const std::string& path, const ScanFilter& filter,
     const int directory = place.directory.get();
     std::string answer;
     bool is_sound = true;
-    const Verb verb = filter.counts_shared ? Verb::scan_space : Verb::scan;
+    const ControlVerb verb = filter.counts_shared ? ControlVerb::scan_space : ControlVerb::scan;
     const Errc code =
         ask(socket_.get(), verb, request, {&directory, 1}, answer, [&](Decoder& part) {
             while (is_sound && !part.at_end() && part.good()) {
@@ -253,7 +254,7 @@ Errc ControlConnection::usage(const std::string& path, const UsageOptions& optio
     bool is_sound = true;
     std::string end;
     const Errc code =
-        ask(socket_.get(), Verb::usage, request, {&directory, 1}, end, [&](Decoder& part) {
+        ask(socket_.get(), ControlVerb::usage, request, {&directory, 1}, end, [&](Decoder& part) {
             while (!part.at_end() && part.good()) {
                 DirectoryUsage usage;
                 part.take(usage);
@@ -281,7 +282,7 @@ Errc ControlConnection::clone(const std::string& source, const std::string& targ
     Encoder request;
     request.text(to.name);
     std::string answer;
-    const Errc code = ask(socket_.get(), Verb::clone, request, descriptors, answer);
+    const Errc code = ask(socket_.get(), ControlVerb::clone, request, descriptors, answer);
     Decoder body = body_of(answer);
     body.take(cloned);
     return code != Errc::ok || body.good() ? code : Errc::io;
@@ -296,7 +297,7 @@ Errc ControlConnection::dedupe(int source, u64 offset, int target, u64 target_of
     Encoder request;
     request.number(offset).number(target_offset).number(length);
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::dedupe, request, descriptors, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::dedupe, request, descriptors, answer));
     Decoder body = body_of(answer);
     body.take(deduped);
     const bool is_sound = deduped.bytes <= length && !(deduped.differs && deduped.bytes > 0);
@@ -305,7 +306,7 @@ Errc ControlConnection::dedupe(int source, u64 offset, int target, u64 target_of
 
 Errc ControlConnection::open_ring(ring::RemoteRing& ring) {
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::open_ring, Encoder(), {}, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::open_ring, Encoder(), {}, answer));
     return ring.receive(socket_.get());
 }
 
@@ -314,7 +315,7 @@ Errc ControlConnection::attach(std::span<const int> directories,
     static_assert(attach_directories_max <= descriptor_limit);
     if (directories.size() > attach_directories_max) return Errc::invalid;
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::attach_ring, Encoder(), directories, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::attach_ring, Encoder(), directories, answer));
     Decoder body = body_of(answer);
     bool is_flushed = false;
     for (Result<Handle>& handle : handles) {
@@ -344,13 +345,13 @@ Errc ControlConnection::sync(const std::string& path) {
     // An earlier refused write must not prevent the rest from being made durable.
     const Errc flushed = flush(place.directory.get());
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::sync, Encoder(), {}, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::sync, Encoder(), {}, answer));
     return flushed;
 }
 
 Errc ControlConnection::info(MountInfo& info) {
     std::string answer;
-    WARREN_TRY(ask(socket_.get(), Verb::info, Encoder(), {}, answer));
+    WARREN_TRY(ask(socket_.get(), ControlVerb::info, Encoder(), {}, answer));
     Decoder body = body_of(answer);
     body.take(info);
     return body.good() ? Errc::ok : Errc::io;
@@ -360,16 +361,16 @@ Errc ControlConnection::remount(bool read_only, AccessTimes access_times) {
     Encoder request;
     request.number(read_only ? 1 : 0).number(static_cast<u64>(access_times));
     std::string answer;
-    return ask(socket_.get(), Verb::remount, request, {}, answer);
+    return ask(socket_.get(), ControlVerb::remount, request, {}, answer);
 }
 
 Errc ControlConnection::release_device() {
     std::string answer;
-    return ask(socket_.get(), Verb::release_device, Encoder(), {}, answer);
+    return ask(socket_.get(), ControlVerb::release_device, Encoder(), {}, answer);
 }
 
 Errc ControlConnection::ask_for_close(int patience_ms) {
-    WARREN_TRY(send_frame(socket_.get(), Verb::close, {}));
+    WARREN_TRY(send_frame(socket_.get(), ControlVerb::close, {}));
     // Unmounting ends the daemon's connections: a request that is not received by then is lost.
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) == 0) return Errc::busy;
@@ -384,7 +385,7 @@ Errc ControlConnection::wait_until_closed(int patience_ms) {
     do {  // first the message that the kernel has unmounted, then the result of closing
         const Errc code = receive_frame(socket_.get(), frame);
         if (code != Errc::ok) return code == Errc::no_data ? Errc::io : code;
-    } while (frame.verb == Verb::part);
+    } while (frame.verb == ControlVerb::part);
     Decoder decoder(frame.payload);
     const auto result = static_cast<Errc>(decoder.number32());
     return decoder.good() ? result : Errc::io;

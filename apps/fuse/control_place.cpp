@@ -11,6 +11,7 @@
 #include <climits>
 
 #include "apps/fuse/mount_table.hpp"
+#include "base/last_error.hpp"
 #include "warren/volume.hpp"
 
 namespace warren::fuse {

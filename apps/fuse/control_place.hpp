@@ -6,7 +6,6 @@
 
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <string>
 
 #include "base/descriptor.hpp"
@@ -14,10 +13,6 @@
 #include "warren/types.hpp"
 
 namespace warren::fuse {
-
-inline Errc last_error() {
-    return static_cast<Errc>(errno);
-}
 
 /// A directory that the kernel has resolved, and a name in it ("" is the directory itself).
 struct Place {

@@ -24,7 +24,7 @@ static_assert(sizeof(FrameHeader) == 8);
 using Clock = std::chrono::steady_clock;
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * descriptor_limit)>;
 
-Errc last_error() {
+Errc socket_error() {
     return static_cast<Errc>(errno == EAGAIN ? ETIMEDOUT : errno);
 }
 
@@ -32,7 +32,7 @@ Errc send_all(int socket, std::string_view bytes) {
     while (!bytes.empty()) {
         const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return last_error();
+        if (sent < 0) return socket_error();
         bytes.remove_prefix(static_cast<size_t>(sent));
     }
     return Errc::ok;
@@ -45,7 +45,7 @@ Errc receive_all(int socket, char* target, size_t size_bytes, Clock::time_point 
         if (Clock::now() > until) return static_cast<Errc>(ETIMEDOUT);
         const ssize_t part = ::recv(socket, target + got, size_bytes - got, 0);
         if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return last_error();
+        if (part < 0) return socket_error();
         if (part == 0) return Errc::no_data;
         got += static_cast<size_t>(part);
     }
@@ -80,7 +80,7 @@ Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& de
     do {
         got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) return last_error();
+    if (got < 0) return socket_error();
     take_descriptors(message, descriptors);
     if (got == 0) return Errc::no_data;
     if ((message.msg_flags & MSG_CTRUNC) != 0) return Errc::invalid;
@@ -92,7 +92,8 @@ Errc receive_header(int socket, FrameHeader& header, std::vector<Descriptor>& de
 
 }  // namespace
 
-Errc send_frame(int socket, Verb verb, std::string_view payload, std::span<const int> descriptors) {
+Errc send_frame(int socket, ControlVerb verb, std::string_view payload,
+                std::span<const int> descriptors) {
     if (payload.size() > frame_limit_bytes || descriptors.size() > descriptor_limit) {
         return Errc::invalid;
     }
@@ -123,7 +124,7 @@ Errc send_with(int socket, std::string_view first, std::string_view then,
     do {
         sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
-    if (sent < 0) return last_error();
+    if (sent < 0) return socket_error();
     const auto done = static_cast<size_t>(sent);
     const size_t of_first = std::min(done, first.size());
     WARREN_TRY(send_all(socket, first.substr(of_first)));
@@ -137,7 +138,7 @@ Errc receive_frame(int socket, Frame& frame, std::chrono::seconds patience) {
     WARREN_TRY(receive_header(socket, header, frame.descriptors, patience, until));
     if (header.version != protocol_version) return other_protocol;
     if (header.length > frame_limit_bytes) return Errc::invalid;
-    frame.verb = static_cast<Verb>(header.verb);
+    frame.verb = static_cast<ControlVerb>(header.verb);
     frame.payload.resize(header.length);
     const Errc code = receive_all(socket, frame.payload.data(), frame.payload.size(), until);
     return code == Errc::no_data ? Errc::invalid : code;

@@ -33,7 +33,7 @@ inline constexpr u32 frame_limit_bytes = 1u << 20;
 /// Of one frame. The daemon keeps this many free for each connection.
 inline constexpr size_t descriptor_limit = 16;
 
-enum class Verb : u16 {
+enum class ControlVerb : u16 {
     info = 1,
     sync,
     remove_tree,
@@ -192,13 +192,13 @@ class Decoder {
 };
 
 struct Frame {
-    Verb verb = Verb::answer;
+    ControlVerb verb = ControlVerb::answer;
     std::string payload;
     std::vector<Descriptor> descriptors;
 };
 
 /// Sends a frame; returns the socket's error if the peer is gone or does not read.
-Errc send_frame(int socket, Verb verb, std::string_view payload,
+Errc send_frame(int socket, ControlVerb verb, std::string_view payload,
                 std::span<const int> descriptors = {});
 
 /// Sends the bytes of both strings, with the descriptors attached to the first byte.

@@ -204,18 +204,19 @@ std::string ControlServer::answer(int socket, const Peer& peer, Frame& frame, Co
 
 std::string ControlServer::answer_or_throw(int socket, const Peer& peer, Frame& frame,
                                            ControlVerbs& verbs, std::unique_ptr<RingServer>& ring) {
-    const PartSink sink{
-        [&](std::string_view part) { return send_frame(socket, Verb::part, part) == Errc::ok; },
-        [&] { ::shutdown(socket, SHUT_RDWR); }};
+    const PartSink sink{[&](std::string_view part) {
+                            return send_frame(socket, ControlVerb::part, part) == Errc::ok;
+                        },
+                        [&] { ::shutdown(socket, SHUT_RDWR); }};
     switch (frame.verb) {
-        case Verb::open_ring:
+        case ControlVerb::open_ring:
             return lone_answer(open_ring(peer, ring));
-        case Verb::attach_ring:
+        case ControlVerb::attach_ring:
             return ring == nullptr ? lone_answer(Errc::invalid)
                                    : verbs.attach(peer, frame, ring->grants());
-        case Verb::scan:
-        case Verb::scan_space:
-        case Verb::usage: {
+        case ControlVerb::scan:
+        case ControlVerb::scan_space:
+        case ControlVerb::usage: {
             {
                 const std::lock_guard lock(mutex_);
                 streaming_.insert(socket);  // so that stop() aborts the verb
@@ -242,10 +243,10 @@ void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) 
             or_no_memory([&] { return receive_frame(socket, frame, frame_patience); });
         if (received == Errc::no_memory || received == other_protocol) {
             // The position of the next frame is unknown, so this is the last answer.
-            static_cast<void>(send_frame(socket, Verb::answer, lone_answer(received)));
+            static_cast<void>(send_frame(socket, ControlVerb::answer, lone_answer(received)));
         }
         if (received != Errc::ok) return;
-        if (frame.verb == Verb::close) return serve_close(socket);
+        if (frame.verb == ControlVerb::close) return serve_close(socket);
         if (!begin_verb()) return;
         const bool had_ring = ring != nullptr;
         std::string payload;
@@ -254,13 +255,13 @@ void ControlServer::converse(int socket, const Peer& peer, ControlVerbs& verbs) 
             payload = answer(socket, peer, frame, verbs, ring);
         }
         frame.descriptors.clear();  // before the peer continues, since they keep the mount busy
-        if (send_frame(socket, Verb::answer, payload) != Errc::ok) return;
+        if (send_frame(socket, ControlVerb::answer, payload) != Errc::ok) return;
         if (!had_ring && ring != nullptr && ring->hand_over(socket) != Errc::ok) return;
     }
 }
 
 void ControlServer::serve_close(int socket) {
-    if (send_frame(socket, Verb::part, {}) != Errc::ok) return;  // the peer may unmount now
+    if (send_frame(socket, ControlVerb::part, {}) != Errc::ok) return;  // the peer may unmount now
     std::unique_lock lock(mutex_);
     while (stage_ == Stage::serving) {
         changed_.wait_for(lock, std::chrono::seconds(1));
@@ -269,12 +270,12 @@ void ControlServer::serve_close(int socket) {
         if (stage_ == Stage::serving && ::poll(&peer, 1, 0) != 0) return;
     }
     lock.unlock();
-    const bool heard = send_frame(socket, Verb::part, {}) == Errc::ok;
+    const bool heard = send_frame(socket, ControlVerb::part, {}) == Errc::ok;
     lock.lock();
     changed_.wait(lock, [&] { return stage_ == Stage::closed; });
     const Errc code = close_code_;
     lock.unlock();
-    if (heard) static_cast<void>(send_frame(socket, Verb::answer, lone_answer(code)));
+    if (heard) static_cast<void>(send_frame(socket, ControlVerb::answer, lone_answer(code)));
 }
 
 void ControlServer::stop() {

@@ -51,39 +51,39 @@ std::string ControlVerbs::serve(const Peer& peer, Frame& frame, const PartSink& 
     answer.number(0);                  // space for the error code
     Errc code = Errc::invalid;
     switch (frame.verb) {
-        case Verb::info:
+        case ControlVerb::info:
             describe(answer);
             code = Errc::ok;
             break;
-        case Verb::sync:
+        case ControlVerb::sync:
             code = sync();
             break;
-        case Verb::remove_tree:
+        case ControlVerb::remove_tree:
             code = remove_tree(peer, frame, answer);
             break;
-        case Verb::move:
+        case ControlVerb::move:
             code = move(peer, frame, answer);
             break;
-        case Verb::rebuild:
+        case ControlVerb::rebuild:
             code = rebuild(peer, frame, answer);
             break;
-        case Verb::clone:
+        case ControlVerb::clone:
             code = clone(peer, frame, answer);
             break;
-        case Verb::scan:
-        case Verb::scan_space:
+        case ControlVerb::scan:
+        case ControlVerb::scan_space:
             code = scan(peer, frame, sink);
             break;
-        case Verb::usage:
+        case ControlVerb::usage:
             code = usage(peer, frame, sink);
             break;
-        case Verb::remount:
+        case ControlVerb::remount:
             code = remount(peer, frame);
             break;
-        case Verb::dedupe:
+        case ControlVerb::dedupe:
             code = dedupe(peer, frame, answer);
             break;
-        case Verb::release_device:
+        case ControlVerb::release_device:
             code = release_device(peer);
             break;
         default:
@@ -289,7 +289,7 @@ Errc ControlVerbs::scan(const Peer& peer, Frame& frame, const PartSink& sink) {
     ScanFilter filter;
     request.take(filter);
     if (!request.good()) return Errc::invalid;
-    filter.counts_shared = frame.verb == Verb::scan_space;
+    filter.counts_shared = frame.verb == ControlVerb::scan_space;
     Handle from;
     WARREN_TRY(take_start(peer, frame, from));
     PartStream stream(sink);

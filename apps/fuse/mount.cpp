@@ -20,6 +20,7 @@
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/mount_table.hpp"
 #include "apps/fuse/unmount.hpp"
+#include "base/last_error.hpp"
 #include "base/quote.hpp"
 
 namespace warren::fuse {
@@ -147,7 +148,7 @@ int remount(const MountOptions& options) {
     auto tell_kernel = [&]() -> Errc {
         return ::mount(nullptr, mountpoint.c_str(), nullptr, MS_REMOUNT | flags, nullptr) == 0
                    ? Errc::ok
-                   : static_cast<Errc>(errno);
+                   : last_error();
     };
     auto tell_daemon = [&] { return daemon->remount(read_only, options.access_times); };
     // Whichever of kernel and daemon starts to refuse writes must do so first.

@@ -22,6 +22,7 @@
 
 #include "apps/fuse/connection.hpp"
 #include "apps/fuse/mount.hpp"
+#include "base/last_error.hpp"
 #include "base/quote.hpp"
 
 namespace warren::fuse {
@@ -44,7 +45,7 @@ Errc run_fusermount(const std::string& mountpoint, Detach how) {
     if (code != 0) return static_cast<Errc>(code);
     int status = 0;
     while (::waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) return static_cast<Errc>(errno);
+        if (errno != EINTR) return last_error();
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Errc::ok : Errc::io;
 }
@@ -116,7 +117,7 @@ Errc detach(const MountedPlace& mounted, Detach how) {
     const int flags = UMOUNT_NOFOLLOW | (how == Detach::lazily ? MNT_DETACH : 0) |
                       (how == Detach::forcibly ? MNT_FORCE : 0);
     if (::umount2(mountpoint.c_str(), flags) == 0) return Errc::ok;
-    const auto code = static_cast<Errc>(errno);
+    const auto code = last_error();
     return code == Errc::not_permitted && ::geteuid() != 0 ? run_fusermount(mountpoint, how) : code;
 }
 

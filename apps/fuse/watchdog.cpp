@@ -26,6 +26,7 @@
 #include "apps/fuse/connection.hpp"
 #include "apps/fuse/mount_flags.hpp"
 #include "apps/fuse/unmount.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::fuse {
 
@@ -41,10 +42,6 @@ struct Question {
     u32 device_minor;
     u64 mount;
 };
-
-Errc last_error() {
-    return static_cast<Errc>(errno);
-}
 
 /// Returns an error if the process is gone.
 Errc send_question(int socket, Order order, const MountedPlace& mounted = {}) {

@@ -11,6 +11,7 @@
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mode_change.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -108,8 +109,8 @@ int command_chmod(std::span<char* const> arguments) {
     if (const std::string* reference = parsed.value(reference_option)) {
         struct stat status {};
         if (::stat(reference->c_str(), &status) != 0) {
-            complain({"failed to get attributes of ", quote(*reference), ": ",
-                      reason(static_cast<Errc>(errno))});
+            complain(
+                {"failed to get attributes of ", quote(*reference), ": ", reason(last_error())});
             return 1;
         }
         mode = ModeChange::exactly(status.st_mode);

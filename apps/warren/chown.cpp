@@ -11,6 +11,7 @@
 #include "apps/warren/listing.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -135,8 +136,8 @@ bool read_owner(const Arguments& parsed, std::vector<std::string>& operands, Own
     if (const std::string* reference = parsed.value(reference_option)) {
         struct stat status {};
         if (::stat(reference->c_str(), &status) != 0) {
-            complain({"failed to get attributes of ", quote(*reference), ": ",
-                      reason(static_cast<Errc>(errno))});
+            complain(
+                {"failed to get attributes of ", quote(*reference), ": ", reason(last_error())});
             return false;
         }
         owner = {status.st_uid, status.st_gid};

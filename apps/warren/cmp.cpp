@@ -19,6 +19,7 @@
 #include "apps/warren/other_tree.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
+#include "base/last_error.hpp"
 #include "walk/bytes.hpp"
 
 namespace warren::cli {
@@ -427,8 +428,7 @@ int compare_two_files(const std::string& first, const std::string& second, Form 
 bool is_tree(const std::string& path, bool& tree) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
-        complain(
-            {path, ": ", reason(static_cast<Errc>(errno)), missing_hint(parse_location(path))});
+        complain({path, ": ", reason(last_error()), missing_hint(parse_location(path))});
         return false;
     }
     tree = S_ISDIR(status.st_mode);

@@ -13,6 +13,7 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -107,7 +108,7 @@ void HostCopy::plan_one(const std::string& source, std::string& pairs) {
     const bool follows = run_.setup.options.follow != walk::Follow::none;
     struct stat from {};
     if ((follows ? ::stat(source.c_str(), &from) : ::lstat(source.c_str(), &from)) != 0) {
-        complain({"cannot stat ", quote(source), ": ", reason(static_cast<Errc>(errno)),
+        complain({"cannot stat ", quote(source), ": ", reason(last_error()),
                   missing_hint(parse_location(source))});
         ++refused_;
         return;

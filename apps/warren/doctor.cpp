@@ -29,6 +29,7 @@
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 #include "base/processors.hpp"
 #include "base/temporary_file.hpp"
 #include "fs/disk/choose_access.hpp"
@@ -123,7 +124,7 @@ void check_fuse(Report& report) {
                    "--device /dev/fuse --cap-add SYS_ADMIN); IMAGE:/path works all the same");
     } else {
         report.add(State::bad, "/dev/fuse",
-                   "cannot be opened: " + reason(static_cast<Errc>(errno)) +
+                   "cannot be opened: " + reason(last_error()) +
                        ", so nothing can be mounted; IMAGE:/path works all the same");
     }
     const std::string helper = fuse::find_fusermount();
@@ -147,7 +148,7 @@ void check_kernel(Report& report) {
         report.add(State::good, "io_uring", "available");
     } else {
         report.add(State::note, "io_uring",
-                   "not available: " + reason(static_cast<Errc>(errno)) +
+                   "not available: " + reason(last_error()) +
                        " (a disk is reached by one plain call after the other)");
     }
 }

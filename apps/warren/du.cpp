@@ -3,7 +3,6 @@
 // otherwise one scan of the engine visits every entry. Files of the host are walked on all cores. A
 // file with several names counts once.
 #include <algorithm>
-#include <cerrno>
 #include <deque>
 #include <fstream>
 #include <unordered_map>
@@ -20,6 +19,7 @@
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/tree_scan.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -352,7 +352,7 @@ bool read_excluded(const std::string& name, std::vector<std::string>& excluded) 
     for (std::string line; std::getline(file, line);)
         excluded.push_back(line);
     if (file.is_open() && !file.bad()) return true;
-    complain({quote(name), ": ", reason(static_cast<Errc>(errno))});
+    complain({quote(name), ": ", reason(last_error())});
     return false;
 }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/last_error.hpp"
 #include "base/whole_io.hpp"
 
 namespace warren::cli {
@@ -128,7 +129,7 @@ Fault copy_stream(int from, int to) {
     while (true) {
         const ssize_t got = ::read(from, bytes, buffer_bytes);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return reading(static_cast<Errc>(errno));
+        if (got < 0) return reading(last_error());
         if (got == 0) return {};
         const Errc code = write_fully(to, {bytes, static_cast<size_t>(got)});
         if (code != Errc::ok) return writing(code);

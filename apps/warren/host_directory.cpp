@@ -16,14 +16,11 @@
 #include "apps/warren/host_attributes.hpp"
 #include "apps/warren/place.hpp"
 #include "base/file_time.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
 namespace {
-
-Errc last_error() {
-    return static_cast<Errc>(errno);
-}
 
 class HostFile : public OpenFile {
  public:

@@ -19,6 +19,7 @@
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 #include "base/processors.hpp"
 #include "walk/bytes.hpp"
 #include "walk/rank.hpp"
@@ -189,7 +190,7 @@ bool FailureList::open(const std::string& file, bool goes_on) {
     name_ = file;
     if (rank_number() == 0) file_ = std::fopen(file.c_str(), goes_on ? "ae" : "we");
     if (rank_number() == 0 && file_ == nullptr) {
-        complain({"cannot make ", quote(file), ": ", reason(static_cast<Errc>(errno))});
+        complain({"cannot make ", quote(file), ": ", reason(last_error())});
     }
     return share_over_ranks(file_ == nullptr ? "no" : "yes") == "yes";
 }

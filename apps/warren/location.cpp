@@ -13,6 +13,7 @@
 #include "apps/warren/engine_choice.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
+#include "base/last_error.hpp"
 #include "fs/format/superblock.hpp"
 
 namespace warren::cli {
@@ -106,7 +107,7 @@ Caller command_caller() {
 Volume* Session::open(const std::string& image, Access access) {
     struct stat found {};
     if (::stat(image.c_str(), &found) != 0) {
-        complain({"cannot open ", quote(image), ": ", reason(static_cast<Errc>(errno))});
+        complain({"cannot open ", quote(image), ": ", reason(last_error())});
         return nullptr;
     }
     Opened& opened = volumes_[{found.st_dev, found.st_ino}];

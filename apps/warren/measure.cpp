@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "apps/warren/location.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 #include "base/random.hpp"
 #include "base/temporary_file.hpp"
 
@@ -143,7 +143,7 @@ Failure measure_volume(const std::string& directory, EngineChoice engine, Measur
 Errc measure_mount(const std::string& path, fuse::ControlConnection& connection,
                    MountMeasured& measured) {
     const int directory = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0) return static_cast<Errc>(errno);
+    if (directory < 0) return last_error();
     // Names that were never looked up, so that the kernel cannot have them cached.
     const std::string stem = ".warren-doctor-" + std::to_string(::getpid()) + "-";
     const Stopwatch looking;

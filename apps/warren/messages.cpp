@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/ranks.hpp"
+#include "base/last_error.hpp"
 #include "base/temporary_file.hpp"
 #include "walk/launch.hpp"
 
@@ -87,7 +87,7 @@ void print_bytes(std::string_view bytes) {
 bool finish_output() {
     bool failed = std::ferror(stdout) != 0;
     if (std::fflush(stdout) != 0) failed = true;
-    if (failed) complain({"cannot write to standard output: ", reason(static_cast<Errc>(errno))});
+    if (failed) complain({"cannot write to standard output: ", reason(last_error())});
     return !failed;
 }
 

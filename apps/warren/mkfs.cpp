@@ -3,14 +3,13 @@
 // behaves as mkfs(8) expects.
 #include <sys/stat.h>
 
-#include <cerrno>
-
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/location.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/mounts.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -63,7 +62,7 @@ std::optional<u64> wanted_size(const Arguments& parsed) {
     struct stat found {};
     const std::string& image = parsed.operands[0];
     if (::stat(image.c_str(), &found) != 0) {
-        const Errc code = static_cast<Errc>(errno);
+        const Errc code = last_error();
         const std::string hint = code == Errc::no_entry ? " (say --size 2G to make it)" : "";
         complain({"cannot make a volume in ", quote(image), ": ", reason(code), hint});
         return {};

@@ -16,6 +16,7 @@
 #include "apps/fuse/control_protocol.hpp"
 #include "apps/warren/mounts.hpp"
 #include "base/descriptor.hpp"
+#include "base/last_error.hpp"
 #include "fs/volume/open_while.hpp"
 
 namespace warren::cli {
@@ -92,8 +93,8 @@ Errc RangeSharer::share_in_image(const FileRange& original, const FileRange& ran
 Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& range, u64 length,
                                 u64& shared_bytes) {
     struct stat facts, other;
-    if (::stat(original.file.path.c_str(), &facts) != 0) return static_cast<Errc>(errno);
-    if (::stat(range.file.path.c_str(), &other) != 0) return static_cast<Errc>(errno);
+    if (::stat(original.file.path.c_str(), &facts) != 0) return last_error();
+    if (::stat(range.file.path.c_str(), &other) != 0) return last_error();
     HostSystem& system = system_of(facts.st_dev, original.file.path);
     if (system.is_out_of_reach) return daemon_out_of_reach;
     // Subvolumes of the same btrfs have different device numbers.
@@ -102,9 +103,9 @@ Errc RangeSharer::share_on_host(const FileRange& original, const FileRange& rang
     // The daemon checks the right to write; the kernel wants a descriptor opened for writing.
     const int access = system.daemon ? O_RDONLY : O_RDWR;
     const Descriptor from(::open(original.file.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!from) return static_cast<Errc>(errno);
+    if (!from) return last_error();
     const Descriptor to(::open(range.file.path.c_str(), access | O_CLOEXEC));
-    if (!to) return static_cast<Errc>(errno);
+    if (!to) return last_error();
     return share_by_steps(length, limit_, shared_bytes, [&](u64 done, u64 left) -> Result<Deduped> {
         const u64 offset = original.offset + done;
         const u64 target_offset = range.offset + done;

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "apps/warren/hash_choice.hpp"
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
+#include "base/last_error.hpp"
 
 namespace warren::cli {
 
@@ -159,7 +159,7 @@ int open_input(const std::string& path) {
     if (path == "-") return ::dup(STDIN_FILENO);
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat status;
-    Errc code = file < 0 ? static_cast<Errc>(errno) : Errc::ok;
+    Errc code = file < 0 ? last_error() : Errc::ok;
     if (file >= 0 && ::fstat(file, &status) == 0 && S_ISDIR(status.st_mode))
         code = Errc::is_directory;
     if (code == Errc::ok) return file;

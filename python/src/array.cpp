@@ -63,9 +63,9 @@ constexpr u64 flag_read_only = 1;
 constexpr u64 flag_copied = 2;
 
 template <class Managed>
-constexpr const char* capsule_name = "dltensor";
+constexpr const char* tensor_capsule = "dltensor";
 template <>
-constexpr const char* capsule_name<ManagedTensorVersioned> = "dltensor_versioned";
+constexpr const char* tensor_capsule<ManagedTensorVersioned> = "dltensor_versioned";
 
 /// The tensor of a capsule, and the array whose memory it refers to.
 template <class Managed>
@@ -110,9 +110,9 @@ nb::object make_capsule(Array array, u64 flags) {
         managed.flags = flags;
     }
     // A consumer renames the capsule and then frees the tensor itself.
-    PyObject* capsule = PyCapsule_New(&managed, capsule_name<Managed>, [](PyObject* self) {
-        if (PyCapsule_IsValid(self, capsule_name<Managed>) == 0) return;
-        auto* held = static_cast<Managed*>(PyCapsule_GetPointer(self, capsule_name<Managed>));
+    PyObject* capsule = PyCapsule_New(&managed, tensor_capsule<Managed>, [](PyObject* self) {
+        if (PyCapsule_IsValid(self, tensor_capsule<Managed>) == 0) return;
+        auto* held = static_cast<Managed*>(PyCapsule_GetPointer(self, tensor_capsule<Managed>));
         held->deleter(held);
     });
     if (capsule == nullptr) throw nb::python_error();
@@ -157,12 +157,12 @@ nb::list to_list(nb::handle self) {
     return nb::cast<nb::list>(memory.attr("tolist")());
 }
 
-int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+int get_array_buffer(PyObject* self, Py_buffer* buffer, int flags) {
     return nb::inst_ptr<Array>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
 
-PyType_Slot slots[] = {
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+PyType_Slot array_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_array_buffer)},
     {Py_bf_releasebuffer, reinterpret_cast<void*>(Array::release_buffer)},
     {0, nullptr},
 };
@@ -401,7 +401,7 @@ void wait_for_maker(nb::handle given) {
 // python/warren/_native.pyi has the same documentation, which tests compare.
 void add_array(nb::module_& module) {
     nb::class_<Array> array(
-        module, "Array", nb::type_slots(slots),
+        module, "Array", nb::type_slots(array_slots),
         "Memory with a shape: numpy.asarray(), memoryview() and from_dlpack() take it.\n\n"
         "That of a GPU is taken by from_dlpack() and, as it has __cuda_array_interface__, by\n"
         "cupy.asarray(); all of it has been written by then. Nothing is copied. Several threads\n"

@@ -135,12 +135,12 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
     return {std::move(mapped), std::move(array), path};
 }
 
-int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+int get_map_buffer(PyObject* self, Py_buffer* buffer, int flags) {
     return nb::inst_ptr<NativeMap>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
 
-PyType_Slot slots[] = {
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+PyType_Slot map_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_map_buffer)},
     {Py_bf_releasebuffer, reinterpret_cast<void*>(Array::release_buffer)},
     {0, nullptr},
 };
@@ -149,7 +149,7 @@ PyType_Slot slots[] = {
 
 void add_mapping(nb::module_& module, VolumeClass& volume) {
     nb::class_<NativeMap, Array> map(
-        module, "Map", nb::type_slots(slots),
+        module, "Map", nb::type_slots(map_slots),
         "A file's bytes in place. It keeps the file open, and stays as it is when the volume is\n"
         "closed.\n\n"
         "A map that is not writable shows later writes to the file. A writable one is a private\n"

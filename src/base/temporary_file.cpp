@@ -5,9 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <utility>
+
+#include "base/last_error.hpp"
 
 namespace warren {
 
@@ -34,7 +35,7 @@ Errc TemporaryFile::make(const std::string& folder) {
     *this = TemporaryFile();
     std::string path = folder + "/warren-XXXXXX";
     descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
-    if (descriptor_ < 0) return static_cast<Errc>(errno);
+    if (descriptor_ < 0) return last_error();
     path_ = std::move(path);
     return Errc::ok;
 }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <span>
 
+#include "base/last_error.hpp"
 #include "warren/result.hpp"
 #include "warren/types.hpp"
 
@@ -23,7 +24,7 @@ Result<u64> do_whole(u64 size, const Call& call) {
     while (done < size) {
         const ssize_t now = call(done);
         if (now < 0 && errno == EINTR) continue;
-        if (now < 0) return static_cast<Errc>(errno);
+        if (now < 0) return last_error();
         if (now == 0) break;
         done += static_cast<u64>(now);
     }

@@ -12,7 +12,6 @@ namespace warren::chunk {
 
 namespace {
 
-constexpr u64 gear_window = 64;
 constexpr u64 least_segment_bytes = 256 * kib;
 constexpr u64 most_segment_bytes = 2 * mib;
 constexpr u64 segments_for_item = chain_lanes;

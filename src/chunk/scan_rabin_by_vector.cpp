@@ -23,7 +23,7 @@ namespace warren::chunk {
 
 #if defined(__x86_64__)
 
-#define WARREN_VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,gfni")))
+#define WARREN_GFNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,gfni")))
 
 namespace {
 
@@ -72,7 +72,7 @@ Maps make_maps(const Rule& rule, const RabinTables& tables, u32 planes) {
 }
 
 /// Transposes 8 bytes of each of 64 parts, which are `part` bytes apart, into 8 rows of 64.
-WARREN_VECTOR inline void transpose_eight(const u8* bytes, u64 part, u8* rows) {
+WARREN_GFNI inline void transpose_eight(const u8* bytes, u64 part, u8* rows) {
     // Transposes an 8 x 8 square of bytes in a vector.
     alignas(64) static constexpr u8 over_diagonal[64] = {
         0,  8,  16, 24, 32, 40, 48, 56, 1,  9,  17, 25, 33, 41, 49, 57, 2,  10, 18, 26, 34, 42,
@@ -113,7 +113,7 @@ struct Fingerprints {
     __m512i plane[planes];
 
     /// One step of all 64 fingerprints: a byte enters, and one leaves unless `out_row` is null.
-    WARREN_VECTOR inline void roll(const Maps& maps, const u8* in_row, const u8* out_row) {
+    WARREN_GFNI inline void roll(const Maps& maps, const u8* in_row, const u8* out_row) {
         const __m512i in = _mm512_load_si512(in_row);
         const __m512i top = plane[planes - 1];
         __m512i out = _mm512_setzero_si512();
@@ -135,7 +135,7 @@ struct Fingerprints {
     }
 
     /// The lanes that match, considering planes `first` to `last`.
-    WARREN_VECTOR inline u64 matches(const Maps& maps, u32 first, u32 last) const {
+    WARREN_GFNI inline u64 matches(const Maps& maps, u32 first, u32 last) const {
         __m512i difference = _mm512_setzero_si512();
 #pragma GCC unroll 8
         for (u32 k = 0; k < planes; ++k) {
@@ -150,21 +150,21 @@ struct Fingerprints {
     }
 
  private:
-    WARREN_VECTOR static inline __m512i matrix(u64 bits) {
+    WARREN_GFNI static inline __m512i matrix(u64 bits) {
         return _mm512_set1_epi64(static_cast<long long>(bits));
     }
 };
 
 /// Scans 64 parts of `part` bytes each, where `part` is a multiple of 64.
 template <u32 planes, u32 last_masked>
-WARREN_VECTOR void scan_parts(const Maps& maps, u32 window, const u8* bytes, u64 part, u64* bits) {
+WARREN_GFNI void scan_parts(const Maps& maps, u32 window, const u8* bytes, u64 part, u64* bits) {
     // Two tiles: the current rows, and the previous ones, with the bytes that leave the window.
     alignas(64) u8 rows[2 * tile_rows * lanes];
     Fingerprints<planes> hashes;
     for (u32 k = 0; k < planes; ++k)
         hashes.plane[k] = _mm512_setzero_si512();
     u8* const tiles[2] = {rows, rows + tile_rows * lanes};
-    auto fill = [&](u8* tile, const u8* from) WARREN_VECTOR {
+    auto fill = [&](u8* tile, const u8* from) WARREN_GFNI {
         for (u32 row = 0; row < tile_rows; row += 8)
             transpose_eight(from + row, part, tile + row * lanes);
     };
@@ -174,7 +174,7 @@ WARREN_VECTOR void scan_parts(const Maps& maps, u32 window, const u8* bytes, u64
     for (u64 base = 0; base < part; base += tile_rows) {
         const u32 side = static_cast<u32>(base / tile_rows % 2);
         fill(tiles[side], bytes + base);
-        auto step = [&](u32 row, const u8* out_row) WARREN_VECTOR {
+        auto step = [&](u32 row, const u8* out_row) WARREN_GFNI {
             hashes.roll(maps, tiles[side] + row * lanes, out_row);
             u64 hits = hashes.matches(maps, 0, last_masked);
             while (hits != 0)

@@ -9,13 +9,6 @@
 
 namespace warren::chunk {
 
-namespace {
-
-// Fastcdc's hash begins at the minimum, so it covers a whole window only after this many bytes.
-constexpr u64 gear_window = 64;
-
-}  // namespace
-
 void CandidateList::assign(std::span<const u64> bits, u64 base, u64 count, u64 least) {
     list_.clear();
     cursor_ = 0;
@@ -86,6 +79,7 @@ Selector::Selector(const Rule& rule) : rule_(rule) {
     if (rule.method == Method::fastcdc) {
         lag_bytes_ = 1;
         head_bytes_ = rule.minimum_bytes / 2 * 2;
+        // The hash begins at the minimum, and covers a whole window from here on.
         first_bytes_ = head_bytes_ + gear_window;
         last_bytes_ = rule.maximum_bytes / 2 * 2;
         early_bytes_ = rule.average_bytes / 2 * 2 + 1;

@@ -8,6 +8,8 @@
 
 namespace warren::chunk {
 
+/// The bytes that a gear hash depends on: it has 64 bits and shifts by one for each byte.
+inline constexpr u64 gear_window = 64;
 /// One entry per byte value: the table of the gearhash crate, which Xet uses.
 extern const std::array<u64, 256> gear_table;
 /// The table of FastCDC 2020 as in fastcdc-rs and pyfastcdc.

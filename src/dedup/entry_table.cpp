@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <limits>
 #include <utility>
 
+#include "base/last_error.hpp"
 #include "base/temporary_file.hpp"
 
 namespace warren::dedup {
@@ -39,7 +39,7 @@ Errc SortedRun::create(const std::string& folder, u64 count) {
     const int failure = ::posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes));
     if (failure != 0) return static_cast<Errc>(failure);
     memory_ = map_file(file.descriptor(), bytes, PROT_READ | PROT_WRITE);
-    return memory_ == nullptr ? static_cast<Errc>(errno) : Errc::ok;
+    return memory_ == nullptr ? last_error() : Errc::ok;
 }
 
 Entry* SortedRun::find(const Key& key) const {

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/last_error.hpp"
 #include "base/whole_io.hpp"
 
 namespace warren::dedup {
@@ -109,9 +109,9 @@ IndexReader::~IndexReader() {
 
 Errc IndexReader::open(const std::string& path) {
     file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_ < 0) return static_cast<Errc>(errno);
+    if (file_ < 0) return last_error();
     struct stat status;
-    if (::fstat(file_, &status) != 0) return static_cast<Errc>(errno);
+    if (::fstat(file_, &status) != 0) return last_error();
     Header header;
     WARREN_TRY(read_at(file_, 0, &header, sizeof header));
     if (!is_plausible(header, static_cast<u64>(status.st_size))) return Errc::corrupt;
@@ -156,7 +156,7 @@ Errc IndexWriter::open(const std::string& path, const IndexHead& head) {
     path_ = path;
     name_ = path + ".XXXXXX";
     file_ = ::mkstemp(name_.data());
-    if (file_ < 0) return static_cast<Errc>(errno);
+    if (file_ < 0) return last_error();
     const std::string sources = format_sources(head.sources);
     Header header{};
     std::memcpy(header.magic, magic, sizeof magic);
@@ -194,15 +194,15 @@ Errc IndexWriter::write_group() {
 
 Errc IndexWriter::finish() {
     if (!group_.empty()) WARREN_TRY(write_group());
-    if (::fsync(file_) != 0) return static_cast<Errc>(errno);
-    if (::rename(name_.c_str(), path_.c_str()) != 0) return static_cast<Errc>(errno);
+    if (::fsync(file_) != 0) return last_error();
+    if (::rename(name_.c_str(), path_.c_str()) != 0) return last_error();
     const int written = std::exchange(file_, -1);
-    if (::close(written) != 0) return static_cast<Errc>(errno);
+    if (::close(written) != 0) return last_error();
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
     const int directory =
         ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return Errc::ok;
-    const Errc code = ::fsync(directory) == 0 ? Errc::ok : static_cast<Errc>(errno);
+    const Errc code = ::fsync(directory) == 0 ? Errc::ok : last_error();
     ::close(directory);
     return code;
 }

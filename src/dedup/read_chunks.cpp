@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/last_error.hpp"
 #include "base/processors.hpp"
 #include "base/stopwatch.hpp"
 #include "base/zeros.hpp"
@@ -66,7 +67,7 @@ Result<u64> read_some(int descriptor, std::span<std::byte> target) {
     while (true) {
         const ssize_t count = ::read(descriptor, target.data(), target.size());
         if (count >= 0) return static_cast<u64>(count);
-        if (errno != EINTR) return static_cast<Errc>(errno);
+        if (errno != EINTR) return last_error();
     }
 }
 

@@ -15,16 +15,13 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/last_error.hpp"
 #include "base/whole_io.hpp"
 #include "walk/work_batch.hpp"
 
 namespace warren::walk {
 
 namespace {
-
-Errc last_error() {
-    return static_cast<Errc>(errno);
-}
 
 /// Precedes each work batch of a queue. Has a checksum of its own because the batch is used before
 /// the end of the file, with the file's checksum, has been read.

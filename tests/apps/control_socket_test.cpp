@@ -193,7 +193,7 @@ TEST(ControlOfAMount, takesNoDirectoriesAfterItHasGone) {
     served.server().admit(std::move(other));
     mount.kernel.hang_up();
     const int directory = served.root();
-    ASSERT_EQ(send_frame(own.get(), Verb::remove_tree, Encoder().text("directory").bytes(),
+    ASSERT_EQ(send_frame(own.get(), ControlVerb::remove_tree, Encoder().text("directory").bytes(),
                          {&directory, 1}),
               Errc::ok);
     Frame frame;

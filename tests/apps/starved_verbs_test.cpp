@@ -27,19 +27,19 @@ class Control {
     }
 
     /// Sends a request; returns 0 or the errno that the client would see.
-    int ask(Verb verb, const Encoder& request, bool has_results) {
+    int ask(ControlVerb verb, const Encoder& request, bool has_results) {
         const UncountedAllocations uncounted;
         const int directory = served_.root();
         const int files[] = {file_, file_};
         const int places[] = {file_, directory};
-        const auto shown = verb == Verb::dedupe  ? std::span<const int>(files)
-                           : verb == Verb::clone ? std::span<const int>(places)
-                                                 : std::span<const int>(&directory, 1);
+        const auto shown = verb == ControlVerb::dedupe  ? std::span<const int>(files)
+                           : verb == ControlVerb::clone ? std::span<const int>(places)
+                                                        : std::span<const int>(&directory, 1);
         if (send_frame(socket_.get(), verb, request.bytes(), shown) != Errc::ok) return EPIPE;
         Frame frame;
         do {
             if (receive_frame(socket_.get(), frame) != Errc::ok) return EPIPE;
-        } while (frame.verb == Verb::part);
+        } while (frame.verb == ControlVerb::part);
         Decoder answer(frame.payload);
         int error = static_cast<int>(answer.number32());
         while (has_results && error == 0 && !answer.at_end())
@@ -56,7 +56,7 @@ class Control {
 
 struct VerbCall {
     const char* name;
-    Verb verb;
+    ControlVerb verb;
     std::function<void(Encoder&)> request;
     bool is_whole = true;
     bool has_results = false;
@@ -70,40 +70,41 @@ std::vector<VerbCall> verb_calls() {
         request.number(0).text(from).number(0).text(to);
     };
     return {
-        {"rm -r", Verb::remove_tree, named("directory")},
-        {"rm -r of a file", Verb::remove_tree, named("file")},
-        {"mv", Verb::move, [=](Encoder& request) { move(request, "doomed", "new"); }, true, true},
-        {"mv of several", Verb::move,
+        {"rm -r", ControlVerb::remove_tree, named("directory")},
+        {"rm -r of a file", ControlVerb::remove_tree, named("file")},
+        {"mv", ControlVerb::move, [=](Encoder& request) { move(request, "doomed", "new"); }, true,
+         true},
+        {"mv of several", ControlVerb::move,
          [=](Encoder& request) {
              for (const char* const name : {"doomed", "other", "link"})
                  move(request, name, std::string(name) + " new");
          },
          false, true},
-        {"rebuild", Verb::rebuild, [](Encoder&) {}},
-        {"find", Verb::scan,
+        {"rebuild", ControlVerb::rebuild, [](Encoder&) {}},
+        {"find", ControlVerb::scan,
          [](Encoder& request) {
              request.text("");
              request.put(ScanFilter{});
          }},
-        {"du --shared", Verb::scan_space,
+        {"du --shared", ControlVerb::scan_space,
          [](Encoder& request) {
              request.text("");
              request.put(ScanFilter{});
          }},
-        {"stat", Verb::scan_space,
+        {"stat", ControlVerb::scan_space,
          [](Encoder& request) {
              request.text("file");
              request.put(ScanFilter{});
          }},
-        {"du", Verb::usage,
+        {"du", ControlVerb::usage,
          [](Encoder& request) { request.text("directory").number(3).number(0); }},
-        {"dedup", Verb::dedupe,
+        {"dedup", ControlVerb::dedupe,
          [](Encoder& request) { request.number(0).number(7 * 4096).number(7 * 4096); }},
-        {"clone", Verb::clone, named("clone")},
-        {"sync", Verb::sync, [](Encoder&) {}},
-        {"info", Verb::info, [](Encoder&) {}},
-        {"device release", Verb::release_device, [](Encoder&) {}},
-        {"remount", Verb::remount,
+        {"clone", ControlVerb::clone, named("clone")},
+        {"sync", ControlVerb::sync, [](Encoder&) {}},
+        {"info", ControlVerb::info, [](Encoder&) {}},
+        {"device release", ControlVerb::release_device, [](Encoder&) {}},
+        {"remount", ControlVerb::remount,
          [](Encoder& request) {
              request.number(0).number(static_cast<u64>(AccessTimes::unchanged));
          }},
@@ -137,7 +138,7 @@ TEST_P(StarvedVerbs, findAConnectionServedOrLetGo) {
     const auto prepare = [&](Mount& mount) -> std::function<int()> {
         return [control = std::make_shared<Control>(mount)] {
             const Errc connected = control->connect();
-            const int asked = control->ask(Verb::sync, {}, false);
+            const int asked = control->ask(ControlVerb::sync, {}, false);
             // A client that was disconnected finds the socket closed.
             if (connected != Errc::ok || asked == EPIPE) return ENOMEM;
             return asked;

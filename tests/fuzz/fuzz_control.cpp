@@ -16,8 +16,8 @@ namespace warren::fuzz {
 
 namespace {
 
+using fuse::ControlVerb;
 using fuse::Encoder;
-using fuse::Verb;
 
 constexpr int frames_max = 8;
 constexpr u16 is_raw = 0x8000;  // in place of a verb: bytes that are no frame
@@ -38,10 +38,11 @@ bool send_input(int socket, Input& input, int root, int file) {
         const auto beside = std::span(descriptors).first(count % 4);
         const bool raw = (verb & is_raw) != 0;
         if (raw && payload.empty()) continue;
-        const Errc sent = raw ? fuse::send_with(socket, payload, {}, beside)
-                              : fuse::send_frame(socket, static_cast<Verb>(verb), payload, beside);
+        const Errc sent =
+            raw ? fuse::send_with(socket, payload, {}, beside)
+                : fuse::send_frame(socket, static_cast<ControlVerb>(verb), payload, beside);
         if (sent != Errc::ok) break;
-        closes = closes || raw || verb == static_cast<u16>(Verb::close);
+        closes = closes || raw || verb == static_cast<u16>(ControlVerb::close);
     }
     ::shutdown(socket, SHUT_WR);
     return closes;
@@ -59,7 +60,7 @@ bool drain(int socket, int patience_ms) {
     }
 }
 
-std::string frame(Verb verb, const Encoder& payload, u8 descriptors) {
+std::string frame(ControlVerb verb, const Encoder& payload, u8 descriptors) {
     return Output()
         .put(static_cast<u16>(verb))
         .put(descriptors)
@@ -82,25 +83,28 @@ std::vector<std::string> seeds() {
     Encoder overlap;
     overlap.number(0).number(block).number(2 * block);
     constexpr u8 two_files = 2 | 2 << 2 | 2 << 4;
-    const std::string info = frame(Verb::info, Encoder(), 0);
-    const std::string close = frame(Verb::close, Encoder(), 0);
+    const std::string info = frame(ControlVerb::info, Encoder(), 0);
+    const std::string close = frame(ControlVerb::close, Encoder(), 0);
     std::vector<std::string> all{
         info,
-        frame(Verb::sync, Encoder(), 0) + info,
-        frame(Verb::remove_tree, Encoder().text("directory"), 1) + info,
-        frame(Verb::move, move, 1),
-        frame(Verb::clone, Encoder().text("clone"), 2 | 2 << 2 | 1 << 4) + info,
-        frame(Verb::rebuild, Encoder(), 1),
-        frame(Verb::release_device, Encoder(), 0),
-        frame(Verb::scan, scan, 1),
-        frame(Verb::scan, scan, 1 | 3 << 2),
-        frame(Verb::scan_space, scan, 1),
-        frame(Verb::usage, Encoder().text("directory").number(3).number(1), 1),
-        frame(Verb::remount, Encoder().number(1).number(0), 0) + frame(Verb::move, move, 1) +
-            frame(Verb::remount, Encoder().number(0).number(1), 0),
-        frame(Verb::open_ring, Encoder(), 0) + frame(Verb::attach_ring, Encoder(), 3),
-        frame(Verb::dedupe, dedupe, two_files) + frame(Verb::dedupe, overlap, two_files) + info,
-        frame(Verb::dedupe, dedupe, 2 | 2 << 2) + frame(Verb::dedupe, dedupe, 2 | 2 << 2 | 3 << 4),
+        frame(ControlVerb::sync, Encoder(), 0) + info,
+        frame(ControlVerb::remove_tree, Encoder().text("directory"), 1) + info,
+        frame(ControlVerb::move, move, 1),
+        frame(ControlVerb::clone, Encoder().text("clone"), 2 | 2 << 2 | 1 << 4) + info,
+        frame(ControlVerb::rebuild, Encoder(), 1),
+        frame(ControlVerb::release_device, Encoder(), 0),
+        frame(ControlVerb::scan, scan, 1),
+        frame(ControlVerb::scan, scan, 1 | 3 << 2),
+        frame(ControlVerb::scan_space, scan, 1),
+        frame(ControlVerb::usage, Encoder().text("directory").number(3).number(1), 1),
+        frame(ControlVerb::remount, Encoder().number(1).number(0), 0) +
+            frame(ControlVerb::move, move, 1) +
+            frame(ControlVerb::remount, Encoder().number(0).number(1), 0),
+        frame(ControlVerb::open_ring, Encoder(), 0) + frame(ControlVerb::attach_ring, Encoder(), 3),
+        frame(ControlVerb::dedupe, dedupe, two_files) +
+            frame(ControlVerb::dedupe, overlap, two_files) + info,
+        frame(ControlVerb::dedupe, dedupe, 2 | 2 << 2) +
+            frame(ControlVerb::dedupe, dedupe, 2 | 2 << 2 | 3 << 4),
         close,
         Output().put(is_raw).put(u8{2}).put(u16{4}).bytes("\x08\0\0\0").take() + info,
     };

@@ -12,11 +12,12 @@
 #include <cstring>
 #include <new>
 
+#include "tests/support/volume_walk.hpp"
+
 namespace warren {
 namespace {
 
 constexpr const char* system_name = "warren";
-const Caller anybody{.check = false};
 
 /// The directory that contains all names.
 struct Folder {

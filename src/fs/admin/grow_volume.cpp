@@ -27,7 +27,7 @@ using format::frame_size;
 using format::FrameKind;
 using format::Superblock;
 
-Failure io_failure(const std::string& path, Errc code) {
+Failure grow_failure(const std::string& path, Errc code) {
     const char* reason = code == Errc::no_space ? "no space left" : "I/O error";
     return {code, path + ": cannot be grown (" + reason +
                       "), it keeps its size; check the device and the system's log"};
@@ -111,7 +111,7 @@ Failure load_volume(Disk& disk, const std::string& path, Superblock& superblock,
                                          "newer warren"};
     }
     const Result<u64> replayed = Journal::replay(disk, superblock);
-    if (!replayed) return io_failure(path, replayed.code());
+    if (!replayed) return grow_failure(path, replayed.code());
     if (*replayed != 0) WARREN_TRY(read_superblock(disk, path, superblock));
     transaction = std::max(*replayed, superblock.header.transaction);
     return {};
@@ -189,7 +189,7 @@ Failure grow_volume_on(Disk& disk, const std::string& path, u64 size_bytes) {
     if (code == Errc::corrupt) {
         return {code, path + ": its frame table is damaged, it keeps its size; run 'warren fsck'"};
     }
-    return code == Errc::ok ? Failure{} : io_failure(path, code);
+    return code == Errc::ok ? Failure{} : grow_failure(path, code);
 }
 
 Failure grow_volume(const std::string& path, u64 size_bytes) {

@@ -28,7 +28,7 @@ using format::Superblock;
 
 constexpr int rounds_max = 4;
 
-Failure io_failure(const std::string& path, Errc code) {
+Failure check_failure(const std::string& path, Errc code) {
     if (code == Errc::overflow) {
         return {code, path + ": has more inodes than this check can hold"};
     }
@@ -59,7 +59,7 @@ class Checker {
     Failure run() {
         WARREN_TRY(check());
         const Errc counted = count_orphans();
-        return counted == Errc::ok ? Failure{} : io_failure(path_, counted);
+        return counted == Errc::ok ? Failure{} : check_failure(path_, counted);
     }
 
  private:
@@ -95,7 +95,7 @@ class Checker {
         }
         const Result<u64> replayed = options_.repair ? Journal::replay(disk_, superblock_)
                                                      : overlay_.show_logged(superblock_);
-        if (!replayed) return io_failure(path_, replayed.code());
+        if (!replayed) return check_failure(path_, replayed.code());
         transaction_ = std::max(*replayed, superblock_.header.transaction);
         if (*replayed == 0) return {};
         return read_superblock(disk_, path_, superblock_);
@@ -139,7 +139,7 @@ class Checker {
         if (superblock_.clean == 1) return {};
         superblock_.clean = 1;
         const Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
-        return code == Errc::ok ? Failure{} : io_failure(path_, code);
+        return code == Errc::ok ? Failure{} : check_failure(path_, code);
     }
 
     /// Runs the full check once, and repairs the problems found if `repairs`.
@@ -148,7 +148,7 @@ class Checker {
         Errc code = context.frames.load();
         if (code == Errc::ok) context.frames.load_counts();
         if (code == Errc::ok) code = check::scan_inodes(context);
-        if (code != Errc::ok) return io_failure(path_, code);
+        if (code != Errc::ok) return check_failure(path_, code);
         check::scan_directories(context);
         check::find_lost(context);
         check::scan_files(context);
@@ -180,7 +180,7 @@ class Checker {
         superblock_.clean = 0;
         Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
         if (code == Errc::ok) code = check::Repair(context, transaction_).run(superblock_);
-        return code == Errc::ok ? mark_closed() : io_failure(path_, code);
+        return code == Errc::ok ? mark_closed() : check_failure(path_, code);
     }
 
     /// Checks again after a repair without reporting, and repairs problems that only show now.

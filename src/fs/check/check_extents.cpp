@@ -18,8 +18,6 @@ using format::Inode;
 
 namespace {
 
-constexpr u64 key_end = ~u64{0};
-
 /// Claims the blocks of an extent; returns for how many of them, from the first, it succeeded.
 u64 claim_blocks(Context& context, const Extent& extent, Trust trust) {
     const u64 place = extent.start.offset();

@@ -20,8 +20,6 @@ using format::TreePair;
 
 namespace {
 
-constexpr u64 key_end = ~u64{0};
-
 struct Level {
     u32 count = 0;
     u32 next = 0;

@@ -16,6 +16,9 @@
 
 namespace warren::check {
 
+/// Behind all keys of a tree.
+inline constexpr u64 key_end = ~u64{0};
+
 /// The owner of the tree, and the identity that its blocks must have.
 struct TreeOwner {
     u64 number = 0;

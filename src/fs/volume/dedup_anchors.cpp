@@ -13,7 +13,7 @@
 namespace warren {
 namespace {
 
-constexpr u64 block_size = format::block_size;
+using format::block_size;
 constexpr u64 row_rest = anchor_row - 1;
 /// The fingerprint of a block of zeros, and of a block outside of the piece.
 constexpr u64 largest = std::numeric_limits<u64>::max();

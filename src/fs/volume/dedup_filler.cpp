@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr u64 block_size = format::block_size;
+using format::block_size;
 constexpr milliseconds pause_for_writers{5};
 constexpr int niceness = 10;
 

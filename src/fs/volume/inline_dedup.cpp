@@ -20,7 +20,7 @@
 namespace warren {
 namespace {
 
-constexpr u64 block_size = format::block_size;
+using format::block_size;
 constexpr u64 step_bytes = anchored_blocks_max * block_size;
 constexpr u64 piece_bytes = 16 * block_size;  // read and compared at once
 

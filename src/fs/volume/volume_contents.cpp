@@ -77,16 +77,16 @@ Errc zero_tail(VolumeImplementation& volume, Handle file, u64 first_new_byte) {
 }
 
 /// How many bytes of a command are done, and the code that ended it.
-struct Progress {
+struct RangeProgress {
     u64 done = 0;
     Errc code = Errc::ok;
 };
 
 /// Runs `command` step by step until the bytes [offset, offset + length) are done.
 template <Verb verb>
-Progress run_steps(VolumeImplementation& volume, ops::Command command, u64 offset, u64 length,
-                   const DataWriter& writer) {
-    Progress progress;
+RangeProgress run_steps(VolumeImplementation& volume, ops::Command command, u64 offset, u64 length,
+                        const DataWriter& writer) {
+    RangeProgress progress;
     while (progress.done < length) {
         command.from = offset + progress.done;
         command.length = length - progress.done;
@@ -251,7 +251,8 @@ Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
     const bool replaces = offset + source.size() <= size;
     DataWriter writer(*this, offset, source, replaces ? Replaces::yes : Replaces::no);
     WARREN_TRY(writer.keep_edges(file, size));
-    const Progress progress = run_steps<Verb::fill>(*this, fill, offset, source.size(), writer);
+    const RangeProgress progress =
+        run_steps<Verb::fill>(*this, fill, offset, source.size(), writer);
     return progress.done > 0 || progress.code == Errc::ok ? Result<u64>(progress.done)
                                                           : Result<u64>(progress.code);
 }
@@ -343,7 +344,7 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
         command.how = static_cast<u8>(how);
         command.now = now;
         command.may_use_reserve = how == Allocate::punch_hole;
-        const Progress progress =
+        const RangeProgress progress =
             run_steps<Verb::allocate>(volume, command, offset, length, moving_writer(volume));
         Errc code = progress.code;
         if (code == Errc::ok && zeroes) code = zero_edges(volume, file, offset, offset + length);

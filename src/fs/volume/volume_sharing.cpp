@@ -19,7 +19,7 @@ using ops::Verb;
 
 namespace {
 
-constexpr u64 block_size = format::block_size;
+using format::block_size;
 
 /// The steps of share_blocks(); `done` counts blocks.
 Errc share_by_steps(VolumeImplementation& volume, const SharedRange& range, u64& done) {
