@@ -93,6 +93,7 @@ function(warren_cuda_sources library)
     warren_sources(callers "${PROJECT_SOURCE_DIR}/src" .cpp)
     list(FILTER callers INCLUDE REGEX "/src/gpu/|/cuda/")
     add_library(cuda_callers OBJECT EXCLUDE_FROM_ALL ${callers})
+    set_target_properties(cuda_callers PROPERTIES UNITY_BUILD "${WARREN_UNITY}")
     target_link_libraries(cuda_callers PRIVATE ${library})
     # These objects are only checked. Warnings that need optimization appear in a full build.
     target_compile_options(cuda_callers PRIVATE -O0)

@@ -101,7 +101,7 @@ class Checker:
 
     def check_own_namespace(self, path, name, code):
         """Several tests are compiled as one source: their helpers may have equal names."""
-        if not name.startswith("tests/") or not name.endswith("_test.cpp"):
+        if not name.startswith("tests/") or not name.endswith(("_test.cpp", "_test.cu")):
             return
         if HELPERS.search(code) and not re.search(rf"^namespace [\w:]+::{path.stem} {{$", code,
                                                   re.MULTILINE):

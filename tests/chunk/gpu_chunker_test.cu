@@ -16,7 +16,7 @@
 #include "warren/chunk.h"
 #include "warren/chunk_gpu.hpp"
 
-namespace warren::chunk {
+namespace warren::chunk::gpu_chunker_test {
 namespace {
 
 class GpuCuts : public testing::Test {
@@ -497,4 +497,4 @@ TEST_F(GpuCuts, RulesWithoutKernelAreRefused) {
 }
 
 }  // namespace
-}  // namespace warren::chunk
+}  // namespace warren::chunk::gpu_chunker_test

@@ -8,7 +8,7 @@
 #include "gpu/failure.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::dedup {
+namespace warren::dedup::device_index_test {
 namespace {
 
 class DeviceIndexTest : public testing::Test {
@@ -121,4 +121,4 @@ TEST_F(DeviceIndexTest, FindsWhatIsThereAndSaysWhenItIsFull) {
 }
 
 }  // namespace
-}  // namespace warren::dedup
+}  // namespace warren::dedup::device_index_test

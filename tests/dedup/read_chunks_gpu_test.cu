@@ -14,7 +14,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/dedup.hpp"
 
-namespace warren::dedup {
+namespace warren::dedup::read_chunks_gpu_test {
 namespace {
 
 struct Listed {
@@ -107,4 +107,4 @@ TEST(ReadChunksGpu, EqualsTheCpu) {
 }
 
 }  // namespace
-}  // namespace warren::dedup
+}  // namespace warren::dedup::read_chunks_gpu_test

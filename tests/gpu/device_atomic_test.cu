@@ -8,7 +8,7 @@
 #include "gpu/device.hpp"
 #include "gpu/stream.hpp"
 
-namespace warren {
+namespace warren::device_atomic_test {
 namespace {
 
 constexpr u32 blocks = 64;
@@ -115,4 +115,4 @@ TEST(DeviceAtomic, storesBytesBesideEachOther) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::device_atomic_test

@@ -13,7 +13,7 @@
 #include "gpu/reserved_range.hpp"
 #include "gpu/stream.hpp"
 
-namespace warren::gpu {
+namespace warren::gpu::gpu_test {
 namespace {
 
 class Gpu : public testing::Test {
@@ -180,4 +180,4 @@ TEST_F(Gpu, MemoryThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace warren::gpu
+}  // namespace warren::gpu::gpu_test

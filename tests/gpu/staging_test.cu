@@ -12,7 +12,7 @@
 #include "gpu/staging.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren::gpu {
+namespace warren::gpu::staging_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -139,4 +139,4 @@ TEST_F(StagingTest, EndsWithTheErrorOfItsCaller) {
 }
 
 }  // namespace
-}  // namespace warren::gpu
+}  // namespace warren::gpu::staging_test

@@ -18,7 +18,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/hash_device.hpp"
 
-namespace warren::hash {
+namespace warren::hash::device_test {
 namespace {
 
 constexpr Options on_cpu = {0, Processor::cpu};
@@ -272,4 +272,4 @@ TEST_F(HashDevice, TheModelPredictsWhatIsMeasured) {
 }
 
 }  // namespace
-}  // namespace warren::hash
+}  // namespace warren::hash::device_test

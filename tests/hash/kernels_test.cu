@@ -16,7 +16,7 @@
 #include "tests/support/seed.hpp"
 #include "warren/hash.hpp"
 
-namespace warren::hash::cuda {
+namespace warren::hash::cuda::kernels_test {
 namespace {
 
 constexpr Options on_cpu = {0, Processor::cpu};
@@ -195,4 +195,4 @@ TEST_F(HashKernels, AgreeOnWindows) {
 }
 
 }  // namespace
-}  // namespace warren::hash::cuda
+}  // namespace warren::hash::cuda::kernels_test

@@ -18,7 +18,7 @@
 #include "tests/fs/bulk/scan_tables.hpp"
 #include "tests/support/memory_volume.hpp"
 
-namespace warren {
+namespace warren::bulk_commands_test {
 namespace {
 
 const OpenOptions on_cuda{.workers = 4, .engine = EngineChoice::cuda};
@@ -221,4 +221,4 @@ TEST_F(BulkCommands, MeetWhatStaysBesideChanges) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::bulk_commands_test

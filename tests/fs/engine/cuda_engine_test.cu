@@ -13,7 +13,7 @@
 #include "gpu/device.hpp"
 #include "tests/support/memory_volume.hpp"
 
-namespace warren {
+namespace warren::cuda_engine_test {
 namespace {
 
 const OpenOptions on_cuda{.workers = 2, .engine = EngineChoice::cuda};
@@ -270,4 +270,4 @@ TEST_F(CudaEngine, TreesGoInOneCall) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::cuda_engine_test

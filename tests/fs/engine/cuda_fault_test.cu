@@ -18,7 +18,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::cuda_fault_test {
 namespace {
 
 constexpr u64 volume_bytes = 64 * mib;
@@ -184,4 +184,4 @@ TEST_P(CudaFaultOfOperationsLong, ofEachCallIsToldAndDoesNoHarm) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::cuda_fault_test

@@ -17,7 +17,7 @@
 #include "tests/fs/volume/replicated_many.hpp"
 #include "tests/support/lookup_questions.hpp"
 
-namespace warren {
+namespace warren::device_batches_test {
 namespace {
 
 class CountedBatch final : public cuda_engine::DeviceBatch {
@@ -383,4 +383,4 @@ TEST_F(DeviceRebuildTest, isLeftToTheCpuIfItFindsNoMemory) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::device_batches_test

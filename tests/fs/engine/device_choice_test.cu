@@ -16,7 +16,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::device_choice_test {
 namespace {
 
 class DeviceChoiceTest : public testing::TestWithParam<EngineChoice> {};
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, DeviceChoiceTest,
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::device_choice_test

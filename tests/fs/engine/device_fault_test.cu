@@ -19,7 +19,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::device_fault_test {
 namespace {
 
 const OpenOptions on_cuda{.workers = 2, .engine = EngineChoice::cuda};
@@ -183,4 +183,4 @@ TEST(DeviceFaultDeathTest, OneLineAndErrorsAndTheLastCommit) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::device_fault_test

@@ -19,7 +19,7 @@
 #include "tests/support/lookup_questions.hpp"
 #include "tests/support/test_engine.hpp"
 
-namespace warren {
+namespace warren::device_replica_test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Device, ReplicaTest, TestedDeviceImage);
 
@@ -413,4 +413,4 @@ TEST_F(DeviceReplicaTest, theCpuAnswersIfACallFails) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::device_replica_test

@@ -17,7 +17,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::hostile_client_test {
 namespace {
 
 using ops::Verb;
@@ -183,4 +183,4 @@ TEST_F(HostileClients, CommandsMayChangeAfterSubmission) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::hostile_client_test

@@ -13,7 +13,7 @@
 #include "tests/fs/engine/device_volume.cuh"
 #include "tests/support/lookup_questions.hpp"
 
-namespace warren {
+namespace warren::lookup_many_test {
 namespace {
 
 using cuda_engine::LookupShape;
@@ -123,4 +123,4 @@ TEST_F(LookupManyTest, RefusesAShapeThatThereIsNot) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::lookup_many_test

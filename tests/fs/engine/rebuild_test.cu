@@ -14,7 +14,7 @@
 #include "tests/fs/bulk/rebuild_cases.hpp"
 #include "tests/fs/engine/store_copies.hpp"
 
-namespace warren {
+namespace warren::rebuild_test {
 namespace {
 
 using cuda_engine::RebuildShape;
@@ -198,4 +198,4 @@ TEST_F(DirectoryRebuildTest, AsksForPermission) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::rebuild_test

@@ -19,7 +19,7 @@
 #include "tests/fs/engine/served_volume.hpp"
 #include "tests/support/memory_volume.hpp"
 
-namespace warren {
+namespace warren::server_test {
 namespace {
 
 using ops::Verb;
@@ -401,4 +401,4 @@ TEST(ServerLossDeathTest, ABrokenInvariantLeavesWord) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::server_test

@@ -20,7 +20,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::small_batches_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -314,4 +314,4 @@ TEST_F(SmallBatches, LetTheirVolumeBeClosed) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::small_batches_test

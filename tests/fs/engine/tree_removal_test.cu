@@ -13,7 +13,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/open_inside.hpp"
 
-namespace warren {
+namespace warren::tree_removal_test {
 namespace {
 
 using cuda_engine::RemovalShape;
@@ -240,4 +240,4 @@ TEST_F(TreeRemovalTest, RandomTrees) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::tree_removal_test

@@ -9,7 +9,7 @@
 #include "tests/fs/bulk/scan_answers.hpp"
 #include "tests/fs/bulk/scan_tables.hpp"
 
-namespace warren {
+namespace warren::tree_scan_test {
 namespace {
 
 using bulk::ScanOutput;
@@ -213,4 +213,4 @@ TEST_F(TreeScanTest, RefusesWhatModesRefuse) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::tree_scan_test

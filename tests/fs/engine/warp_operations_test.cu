@@ -13,7 +13,7 @@
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/volume_walk.hpp"
 
-namespace warren {
+namespace warren::warp_operations_test {
 namespace {
 
 using ops::Verb;
@@ -368,4 +368,4 @@ TEST_F(WarpOperations, AttributesLeavesAndSizes) {
 }
 
 }  // namespace
-}  // namespace warren
+}  // namespace warren::warp_operations_test
