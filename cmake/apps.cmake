@@ -76,6 +76,8 @@ function(warren_program)
                                 COMPILE_DEFINITIONS "WARREN_BUILD_NOTE=\"${note}\"")
     target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(warren PRIVATE warren_mount)
-    set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+    # The file of each command calls its tables `options` and `page`.
+    set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin"
+                                            UNITY_BUILD OFF)
     install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endfunction()

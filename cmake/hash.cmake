@@ -13,6 +13,8 @@ else()
     message(STATUS "OpenSSL is not installed: one stream of SHA-1 or SHA-256 will be slower on "
                    "processors without SHA instructions")
 endif()
+# Files for one kind of processor begin with a pragma that holds to the end of what is compiled.
+set_target_properties(warren_hash PROPERTIES UNITY_BUILD OFF)
 # Headers only: it is compiled for each vector width.
 find_path(WARREN_XXHASH_INCLUDE xxhash.h)
 if(WARREN_XXHASH_INCLUDE)

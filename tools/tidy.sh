@@ -1,27 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy with the checks of .clang-tidy, which says why each is there, over the sources that a
-# build folder compiles. Any finding fails the run.
+# clang-tidy with the checks of .clang-tidy, which says why each is there, over the sources of a
+# build without CUDA. Any finding fails the run. Each source is read by itself and without a
+# precompiled header, so one that lacks an include is found.
 #
-# usage: tools/tidy.sh BUILD_FOLDER [FILE...]    FILEs as they are in the tree; none: all of them
+# usage: tools/tidy.sh [FILE...]    FILEs as they are in the tree; none: all of them
 #   WARREN_TIDY_PART=K/N   only every N-th of all files, from the K-th on (K from 1 to N)
 #   WARREN_JOBS            files side by side (default: one for each processor)
 #   CLANG_TIDY             the program (default: clang-tidy-19)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-build=${1:?usage: tools/tidy.sh BUILD_FOLDER [FILE...]}
-shift
+build=build-tidy
 tidy=${CLANG_TIDY:-clang-tidy-19}
 part=${WARREN_TIDY_PART:-1/1}
 fail() { echo "tidy: $*" >&2; exit 2; }
-[[ -f $build/compile_commands.json ]] ||
-    fail "no '$build/compile_commands.json': configure the build folder first"
 command -v "$tidy" >/dev/null || fail "'$tidy' is missing: install clang-tidy-19"
 [[ $part =~ ^([0-9]+)/([0-9]+)$ ]] &&
     ((BASH_REMATCH[1] >= 1 && BASH_REMATCH[1] <= BASH_REMATCH[2])) ||
     fail "WARREN_TIDY_PART is '$part': write K/N with K from 1 to N"
 first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
 
+cmake --preset asan -B "$build" -DWARREN_UNITY=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 files=("$@")
 if [[ ${#files[@]} == 0 ]]; then
     mapfile -t files < <(python3 - "$build/compile_commands.json" "$PWD" "$first" "$step" <<'PYTHON'
