@@ -34,14 +34,14 @@ Descriptor mount_privately(const char* type) {
 
 }  // namespace
 
-Descriptor open_abort_file(u32 device_minor) {
-    const std::string name = std::to_string(device_minor) + "/abort";
+Descriptor open_connection_file(u32 device_minor, const char* file_name, int flags) {
+    const std::string name = std::to_string(device_minor) + "/" + file_name;
     const std::string path = "/sys/fs/fuse/connections/" + name;
-    Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
     if (file) return file;
     const Descriptor control = mount_privately("fusectl");
     if (!control) return Descriptor();
-    return Descriptor(::openat(control.get(), name.c_str(), O_WRONLY | O_CLOEXEC));
+    return Descriptor(::openat(control.get(), name.c_str(), flags | O_CLOEXEC));
 }
 
 }  // namespace warren::fuse

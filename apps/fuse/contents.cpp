@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -212,6 +213,8 @@ void write(fuse_req_t raw, fuse_ino_t node, const char* bytes, size_t size_bytes
     const std::span<const std::byte> source = std::as_bytes(std::span(bytes, size_bytes));
     const u64 at = static_cast<u64>(offset);
     const OpenNumber number(info->fh);
+    std::optional<CachedWrites::Running> running;
+    if (info->writepage != 0) running.emplace(request.mount.cached_writes);
     const bool stamps = info->writepage == 0 && number.is_direct();
     if (stamps) {
         const Errc code = clear_capabilities(request, file);

@@ -247,6 +247,7 @@ Errc ControlVerbs::clone(const Peer& peer, const Frame& frame, Encoder& answer) 
     ClonedTree cloned;
     Errc code = Errc::ok;
     bool has_changed = false;
+    mount_.cached_writes.wait(device_minor_);
     {
         const auto volume = mount_.volume.access();
         const Result<Attributes> replaced = volume->lookup({0, 0, {}, 0, false}, directory, name);
@@ -379,7 +380,9 @@ Errc ControlVerbs::dedupe(const Peer& peer, const Frame& frame, Encoder& answer)
 
 Errc ControlVerbs::sync() {
     // Otherwise the client may have meant the next mount with this device number.
-    return has_ended(mount_.session) ? Errc::stale : mount_.sync();
+    if (has_ended(mount_.session)) return Errc::stale;
+    mount_.cached_writes.wait(device_minor_);
+    return mount_.sync();
 }
 
 Errc ControlVerbs::remount(const Peer& peer, const Frame& frame) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <string>
 
+#include "apps/fuse/cached_writes.hpp"
 #include "apps/fuse/control.hpp"
 #include "apps/fuse/damage_log.hpp"
 #include "apps/fuse/full_watch.hpp"
@@ -38,6 +39,7 @@ struct MountState {
     NodeTable nodes;
     OpenNumbers opens;
     UnsavedWrites unsaved;
+    CachedWrites cached_writes;
     LossNotices refused;  // of dirty pages that the full volume did not take
     FullWatch full_watch;
     DamageLog& damage;

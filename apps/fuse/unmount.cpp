@@ -4,6 +4,7 @@
 // control socket.
 #include "apps/fuse/unmount.hpp"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -127,7 +128,7 @@ namespace {
 Errc cut_and_detach(const MountedPlace& mounted, bool lazy) {
     if (is_covered(mounted)) return Errc::exists;
     if (::geteuid() != 0) {  // fusermount3 cannot abort it
-        const Descriptor file = open_abort_file(mounted.device_minor);
+        const Descriptor file = open_connection_file(mounted.device_minor, "abort", O_WRONLY);
         static_cast<void>(file && ::write(file.get(), "1", 1) == 1);
     }
     const auto may_be_in_use = [](Errc code) {  // fusermount3 does not report the reason

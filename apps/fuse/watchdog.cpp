@@ -202,7 +202,7 @@ class Watcher {
         switch (question.order) {
             case Order::guard:
                 mounted_.number = question.mount;
-                abort_file_ = open_abort_file(question.device_minor);
+                abort_file_ = open_connection_file(question.device_minor, "abort", O_WRONLY);
                 answer(socket, abort_file_ ? Errc::ok : last_error());
                 break;
             case Order::finish_mount:

@@ -2,6 +2,7 @@
 """warren sync with two operands that are both on mounts: trees, or whole volumes."""
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -11,6 +12,7 @@ import mounted
 from mounted import WARREN, MountedTest, Volume, control_frame, control_path, run
 
 MNT_DETACH = 2
+VERB_SYNC = 2
 VERB_ANSWER = 101
 
 
@@ -79,6 +81,28 @@ class SyncTest(MountedTest):
                     told = client.stderr.read()
         self.assertEqual(client.returncode, 1)
         self.assertIn("it has been unmounted meanwhile", told)
+
+    def test_what_the_kernel_still_writes_is_durable(self):
+        """syncfs(2) returns before the daemon has carried out the kernel's writes."""
+        for number in range(3):
+            other = Volume("256M")
+            self.addCleanup(other.remove)
+            other.mount()
+            contents = os.urandom(1 << 20)
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(control_path(other.root))
+                with open(os.path.join(other.root, "f"), "wb", buffering=0) as file:
+                    for _ in range(60):
+                        file.write(contents)
+                    mounted.checked(mounted.libc.syncfs(file.fileno()))
+                    peer.sendall(control_frame(VERB_SYNC))
+                    self.assertEqual(peer.recv(16)[8:], bytes(8), f"attempt {number}")
+                    os.kill(other.process(), signal.SIGKILL)
+            other.unmount()
+            out = subprocess.run([WARREN, "cat", other.image + ":/f"], check=True,
+                                 stdout=subprocess.PIPE)
+            self.assertEqual(len(out.stdout), 60 << 20)
+            self.assertTrue(out.stdout == contents * 60, f"attempt {number}")
 
 
 if __name__ == "__main__":
