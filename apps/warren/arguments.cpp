@@ -140,6 +140,17 @@ Arguments parse_arguments(const Page& page, std::span<char* const> arguments) {
     return parsed;
 }
 
+std::string option_for_host(const Page& page, const Arguments& parsed) {
+    for (const Option& option : page.options) {
+        const bool is_for_host =
+            option.help != nullptr && std::string_view(option.help).starts_with("host only");
+        if (!is_for_host || !parsed.has(option.id)) continue;
+        return option.name == nullptr ? std::string{'-', static_cast<char>(option.id)}
+                                      : std::string("--") + option.name;
+    }
+    return "";
+}
+
 int usage_error(const Page& page, std::initializer_list<std::string_view> parts) {
     complain(parts);
     remark({"Try '", program(), " --help' for more information."});

@@ -82,6 +82,9 @@ struct Arguments {
 /// Parses the arguments. Prints the help page or an error message if that is all there is to do.
 Arguments parse_arguments(const Page& page, std::span<char* const> arguments);
 
+/// The first option given whose help says "host only"; empty if there is none.
+std::string option_for_host(const Page& page, const Arguments& parsed);
+
 /// Prints an error message that points to --help, and returns the page's exit code for usage
 /// errors.
 int usage_error(const Page& page, std::initializer_list<std::string_view> parts);

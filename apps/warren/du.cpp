@@ -56,8 +56,8 @@ constexpr Option options[] = {
     {'x', "one-file-system", nullptr, "do not enter other file systems"},
     {'L', "dereference", nullptr, "host only: follow all symbolic links"},
     {'D', "dereference-args", nullptr, "host only: follow symbolic links among the operands"},
-    {'H', nullptr, nullptr, nullptr},
-    {'P', "no-dereference", nullptr, "host only: follow no symbolic links (default)"},
+    {'H', nullptr, nullptr, "host only: same as -D"},
+    {'P', "no-dereference", nullptr, "follow no symbolic links (default)"},
     {'S', "separate-dirs", nullptr, "host only: do not include subdirectories in a directory"},
     {inodes_option, "inodes", nullptr, "host only: print numbers of entries rather than space"},
     {exclude_option, "exclude", "GLOB", "host only: leave out files that match GLOB"},
@@ -469,12 +469,17 @@ int command_du(std::span<char* const> arguments) {
     HostUsage host(choices, setup,
                    [&](u64 size, const std::string& path) { usage.print_line_of({size}, path); });
     if (!host.begin()) return 1;
+    const std::string of_host = option_for_host(page, parsed);
     bool good = true;
     for (const std::string& start : starts) {
         if (!is_of_volume(start) && how.shared) {
             complain({quote(start), ": --shared is for volumes, mounted or as IMAGE:/path"});
             good = false;
-        } else if (!is_of_volume(start)) {
+        } else if (!of_host.empty() && (how.shared || parse_location(start).in_image())) {
+            complain(
+                {quote(start), ": ", of_host, " works on files of the host, not inside a volume"});
+            good = false;
+        } else if (!of_host.empty() || !is_of_volume(start)) {
             host.measure(start);
         } else if (!usage.measure(start)) {
             good = false;

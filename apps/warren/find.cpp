@@ -288,13 +288,18 @@ int command_find(std::span<char* const> arguments) {
     HostSearch host(*expression, asked.setup, list);
     if (!host.begin()) return 1;
     bool good = true;
+    // What only a walk over files of the host can do.
+    std::string of_host(expression->needs_host());
+    if (asked.setup.options.follow != walk::Follow::none) {
+        of_host = asked.setup.options.follow == walk::Follow::all ? "-L" : "-H";
+    }
     for (const std::string& start : asked.starts) {
-        if (!is_of_volume(start)) {
-            if (!host.run(start)) break;
-        } else if (!expression->needs_host().empty()) {
-            complain({quote(start), ": ", expression->needs_host(),
-                      " works on files of the host, not inside a volume"});
+        if (!of_host.empty() && parse_location(start).in_image()) {
+            complain(
+                {quote(start), ": ", of_host, " works on files of the host, not inside a volume"});
             good = false;
+        } else if (!of_host.empty() || !is_of_volume(start)) {
+            if (!host.run(start)) break;
         } else if (!search.run(start)) {
             good = false;
         }

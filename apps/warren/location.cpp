@@ -58,6 +58,7 @@ std::string missing_hint(const Location& location) {
 }
 
 void warn_of_exposure(const std::string& image) {
+    if (!looks_like_volume(image)) return;
     const std::unique_ptr<char, decltype(&std::free)> full(::realpath(image.c_str(), nullptr),
                                                            &std::free);
     struct stat found {};
@@ -135,6 +136,10 @@ Volume* Session::open(const std::string& image, Access access) {
 }
 
 std::shared_ptr<Directory> Session::directory(const Location& location, Access access) {
+    if (!location.in_image() && location.path.empty()) {
+        complain({"cannot access ", quote(location.text), ": ", reason(Errc::no_entry)});
+        return nullptr;
+    }
     if (!location.in_image()) return host_directory();
     Volume* volume = open(location.image, access);
     return volume == nullptr ? nullptr : volume_directory(*volume, command_caller());

@@ -64,6 +64,7 @@ class Mover {
  private:
     bool collect(const std::vector<std::string>& sources, bool into);
     bool admit(const Item& item, bool& good);
+    bool lacks_directory(std::string path, bool may_be_new);
     bool move_in_image();
     bool move_on_mount();
     bool report(const Item& item, Errc code);
@@ -109,12 +110,28 @@ bool Mover::collect(const std::vector<std::string>& sources, bool into) {
     return good;
 }
 
+/// Whether a slash at the end of the path asks for a directory that is not there.
+bool Mover::lacks_directory(std::string path, bool may_be_new) {
+    if (!path.ends_with('/')) return false;
+    path.erase(path.find_last_not_of('/') + 1);
+    if (path.empty()) return false;  // the root
+    const Result<Facts> found = directory_->stat(path, Follow::no);
+    return found ? !found->is_directory() : !may_be_new;
+}
+
 /// Whether to move the item; if not, `good` says whether that is a success.
 bool Mover::admit(const Item& item, bool& good) {
     const Result<Facts> source = directory_->stat(item.source.path, Follow::no);
     if (!source) {
         complain({"cannot stat ", quote(item.source.text), ": ", reason(source.code()),
                   missing_hint(item.source)});
+        good = false;
+        return false;
+    }
+    if (lacks_directory(item.source.path, false) ||
+        lacks_directory(item.target, source->is_directory())) {
+        complain({"cannot move ", quote(item.source.text), " to ",
+                  quote(target_.prefix() + item.target), ": ", reason(Errc::not_directory)});
         good = false;
         return false;
     }

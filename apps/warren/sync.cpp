@@ -49,7 +49,8 @@ constexpr Page page = {
         "image that was not closed cleanly is replayed.",
     .options = options,
     .notes =
-        "TARGET itself becomes equal to SOURCE; a trailing slash makes no difference. A file "
+        "TARGET itself becomes equal to SOURCE; a trailing slash makes no difference. A link to "
+        "a directory as TARGET stands for that directory. A file "
         "in TARGET is replaced when its copy is complete. If a directory of SOURCE could not "
         "be read completely, nothing is removed from its copy. TARGET must not be inside "
         "SOURCE, nor SOURCE inside TARGET with --delete.",
@@ -109,6 +110,25 @@ bool lies_below(const std::string& inner, const std::string& outer) {
     return false;
 }
 
+/// Prepares TARGET for the directory SOURCE: a link to a directory stands for that directory.
+/// False, after a message, if something else is there, which the directory would replace.
+bool take_target(const std::string& source, std::string& target) {
+    struct stat wanted {};
+    struct stat there {};
+    const bool is_free = ::stat(source.c_str(), &wanted) != 0 || !S_ISDIR(wanted.st_mode) ||
+                         ::lstat(target.c_str(), &there) != 0 || S_ISDIR(there.st_mode);
+    if (is_free) return true;
+    if (S_ISLNK(there.st_mode) && ::stat(target.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) {
+        target += '/';
+        return true;
+    }
+    const char* advice = looks_like_volume(target)
+                             ? " is a volume: mount it, or use 'warren cp -a -u'"
+                             : " is not a directory: remove it, or name another TARGET";
+    complain({"cannot make the directory ", quote(source), " there: ", quote(target), advice});
+    return false;
+}
+
 int mirror(const Arguments& parsed) {
     if (parsed.operands.size() != 2) return usage_error(page, {"name a SOURCE and a TARGET"});
     for (const std::string& operand : parsed.operands) {
@@ -118,7 +138,8 @@ int mirror(const Arguments& parsed) {
                                   "-a -u'"});
     }
     const std::string& source = parsed.operands[0];
-    const std::string& target = parsed.operands[1];
+    std::string target = parsed.operands[1];
+    if (!take_target(source, target)) return 1;
     if (lies_below(target, source)) {
         return usage_error(page, {quote(target), " lies in ", quote(source),
                                   " and would have to hold itself: name a TARGET elsewhere"});

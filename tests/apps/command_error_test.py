@@ -172,6 +172,28 @@ class BadPathTest(CommandCase):
         self.check(("rebuild", at("/f")), f"cannot rebuild '{at('/f')}': Not a directory")
         self.assertEqual(self.lines("ls", at("/")), ["d", "f"])
 
+    def test_a_slash_asks_for_a_directory(self):
+        at = self.inside
+        self.warren("ln", "-s", "d", at("/l"))
+        none = "Not a directory"
+        for source, target in (("/l/", "/f"), ("/l/", "/new"), ("/f", "/new/")):
+            self.check(("mv", at(source), at(target)),
+                       f"cannot move '{at(source)}' to '{at(target)}': {none}")
+        self.check(("mv", "-T", at("/d"), at("/l/")),
+                   f"cannot move '{at('/d')}' to '{at('/l/')}': {none}")
+        for words in (("cp", "f", at("/n/")), ("touch", at("/n/")), ("ln", "-s", "x", at("/n/")),
+                      ("ln", at("/f"), at("/n/"))):
+            self.assertIn(none, self.error(*words))
+        self.assertEqual(self.lines("ls", at("/")), ["d", "f", "l"])
+        self.warren("mkdir", at("/new/"))
+        self.warren("mv", at("/new/"), at("/other/"))
+        self.assertEqual(self.lines("ls", at("/")), ["d", "f", "l", "other"])
+
+    def test_the_empty_name(self):
+        for words in (("touch", ""), ("ls", ""), ("stat", ""), ("mkdir", "-p", ""),
+                      ("ln", "-s", "x", ""), ("cat", "")):
+            self.assertIn("No such file or directory", self.error(*words, code=None))
+
     def test_too_long_names(self):
         name = "/" + "n" * 256
         longest = "/" + "n" * 255

@@ -304,6 +304,21 @@ class SyncTest(TreesCase):
         self.assertEqual((self.tree / "g").read_text(), "inner")
         self.assertEqual((self.tree / "f").read_text(), "outer")
 
+    def test_a_target_that_is_no_directory(self):
+        (self.tree / "f").write_text("new")
+        (self.folder / "real").mkdir()
+        (self.folder / "link").symlink_to("real")
+        self.warren("sync", "tree", "link")
+        self.assertTrue((self.folder / "link").is_symlink())
+        self.assertEqual((self.folder / "real" / "f").read_text(), "new")
+        self.make_volume()
+        (self.folder / "file").write_text("kept")
+        for target, advice in (("v.img", "is a volume"), ("file", "is not a directory")):
+            for words in ([], ["--delete"], ["-n"]):
+                self.assertIn(advice, self.error("sync", *words, "tree", target))
+        self.assertEqual((self.folder / "file").read_text(), "kept")
+        self.warren("fsck", "v.img")
+
     def test_what_counts_as_equal(self):
         (self.tree / "f").write_text("one")
         self.warren("sync", "tree", "target")

@@ -257,11 +257,25 @@ class FindTest(WalkCase):
             self.assertIn(part, self.error("find", ".", *words))
         self.assertIn("invalid number", self.error("find", "--threads", "0", "."))
         self.make_volume()
+        for option in ("-L", "-H"):
+            self.assertIn(f"{option} works on files of the host",
+                          self.error("find", option, self.inside("/")))
         self.assertIn("-delete works on files of the host",
                       self.error("find", self.inside("/"), "-delete"))
 
 
 class DuTest(WalkCase):
+    def test_options_for_the_host(self):
+        self.make_volume()
+        for words in (["-L"], ["-D"], ["-H"], ["-S"], ["--inodes"], ["--exclude=x"],
+                      ["--top=1"], ["--histogram"]):
+            option = "-D" if words == ["-H"] else words[0].split("=")[0]
+            self.assertIn("works on files of the host, not inside a volume",
+                          self.error("du", *words, self.inside("/")), option)
+        self.warren("du", "-P", self.inside("/"))
+        self.assertIn("--top works on files of the host",
+                      self.error("du", "--shared", "--top=1", self.inside("/")))
+
     def test_as_du_on_a_random_tree(self):
         self.fill()
         for options in DU_OPTIONS:

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "base/file_clock.hpp"
 #include "base/quote.hpp"
@@ -96,6 +98,14 @@ const char* find_contents(Disk& disk) {
     return nullptr;
 }
 
+/// Whether a file is shorter than a block, of which a disk does not know, and holds something.
+bool has_short_contents(const FileDisk& disk, const std::string& path) {
+    if (disk.is_device() || disk.size_bytes() > 0) return false;
+    std::ifstream file(path, std::ios::binary);
+    return std::any_of(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(),
+                       [](char byte) { return byte != 0; });
+}
+
 /// Checks the requested size (0: that of the disk) and that existing contents may be overwritten,
 /// and resizes an image file.
 Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& options, u64& size) {
@@ -112,6 +122,7 @@ Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& op
                                     " bytes; give a smaller --size or none"};
     }
     const char* contents = options.force ? nullptr : find_contents(disk);
+    if (!options.force && has_short_contents(disk, path)) contents = "data";
     if (contents != nullptr) {
         return {Errc::exists, path + ": holds " + contents + "; use --force to overwrite it"};
     }

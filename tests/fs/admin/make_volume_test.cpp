@@ -198,6 +198,9 @@ TEST_F(MakeVolumeFileTest, refusesToOverwriteWhatItFinds) {
         expect_failure({}, Errc::exists, found.text);
         EXPECT_EQ(make_volume(path_, forced()).code, Errc::ok);
     }
+    make_file(2);
+    put(0, "x\n");
+    expect_failure(sized(16 * mib), Errc::exists, "holds data");
     make_file(16 * mib);
     put(100 * kib, "no signature");
     EXPECT_EQ(make_volume(path_, {}).code, Errc::ok);
