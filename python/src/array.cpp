@@ -158,6 +158,7 @@ nb::list to_list(nb::handle self) {
 }
 
 int get_array_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+    if (!is_made(self)) return -1;
     return nb::inst_ptr<Array>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
 
@@ -168,6 +169,12 @@ PyType_Slot array_slots[] = {
 };
 
 }  // namespace
+
+bool is_made(PyObject* self) {
+    if (nb::inst_ready(nb::handle(self))) return true;
+    PyErr_SetString(PyExc_BufferError, "it was not initialized");
+    return false;
+}
 
 const ElementType* find_type(std::string_view name) {
     for (const ElementType& type : types) {

@@ -121,6 +121,9 @@ Taken array_in(nb::handle given, const char* what, const char* needed) {
     return array;
 }
 
+/// False, with BufferError set, for what only __new__() has made.
+bool is_made(PyObject* self);
+
 /// Adds the class `Array` to the module.
 void add_array(nb::module_& module);
 

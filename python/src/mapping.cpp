@@ -136,6 +136,7 @@ NativeMap map_file(NativeVolume& self, const nb::bytes& path, const std::string&
 }
 
 int get_map_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+    if (!is_made(self)) return -1;
     return nb::inst_ptr<NativeMap>(nb::handle(self))->fill_buffer(self, buffer, flags);
 }
 

@@ -38,6 +38,14 @@ std::vector<T> fetched(nb::handle given, const Taken& array, const char* what) {
     return copied;
 }
 
+/// Raises TypeError in the place of the TypeError that is set. Other errors are the caller's own,
+/// as of a generator or of __fspath__(), and go on.
+[[noreturn]] void raise_for_type_error(const char* what, const char* needed) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    raise_type(what, needed);
+}
+
 }  // namespace
 
 Names::Names(nb::handle given, const char* what) {
@@ -52,10 +60,7 @@ Names::Names(nb::handle given, const char* what) {
         return;
     }
     const nb::object fast = nb::steal(PySequence_List(given.ptr()));
-    if (!fast.is_valid()) {
-        PyErr_Clear();
-        raise_type(what, needed);
-    }
+    if (!fast.is_valid()) raise_for_type_error(what, needed);
     strings_ = fast;
     const Py_ssize_t count = PyList_Size(fast.ptr());
     views_.reserve(static_cast<std::size_t>(count));
@@ -70,10 +75,8 @@ void Names::add(Py_ssize_t index, const char* what) {
         name = by;
         return by != nullptr && PyList_SetItem(strings_.ptr(), index, by) == 0;
     };
-    if (PyUnicode_Check(name) == 0 && PyBytes_Check(name) == 0 && !replace(PyOS_FSPath(name))) {
-        PyErr_Clear();
-        raise_type(what, "each name is a str, bytes or os.PathLike");
-    }
+    if (PyUnicode_Check(name) == 0 && PyBytes_Check(name) == 0 && !replace(PyOS_FSPath(name)))
+        raise_for_type_error(what, "each name is a str, bytes or os.PathLike");
     if (PyUnicode_Check(name) != 0 && names_are_utf8()) {
         Py_ssize_t size = 0;
         const char* text = PyUnicode_AsUTF8AndSize(name, &size);

@@ -14,7 +14,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -263,10 +263,10 @@ def test_wrong_arrays(volume: warren.Volume) -> None:
                     call(bytearray(5), offset)  # type: ignore[operator]
         with pytest.raises(TypeError, match="integer"):
             file.read_into(bytearray(5), "0")  # type: ignore[arg-type]
-        for position in (-1, 1 << 63):
-            with pytest.raises(ValueError, match="position"):
+        for position, error in ((-1, OSError), (1 << 63, ValueError)):
+            with pytest.raises(error, match="position"):
                 file.seek(position)
-            with pytest.raises(ValueError, match="size"):
+            with pytest.raises(error, match="size"):
                 file.truncate(position)
         assert file.read_into(bytearray(5), 1 << 62) == 0
         for stream in (0, 1, 2, 12345):
@@ -291,6 +291,20 @@ def test_wrong_arrays(volume: warren.Volume) -> None:
     for wrong in (OnAnotherDevice(), np.zeros(4), "text", None):
         with pytest.raises(TypeError, match="data: a contiguous uint8"):
             warren.chunk(wrong)  # type: ignore[arg-type]
+
+
+def test_errors_of_the_caller_stay(volume: warren.Volume) -> None:
+    def names() -> Iterator[str]:
+        yield "/a"
+        raise KeyError("own")
+
+    class Name:
+        def __fspath__(self) -> str:
+            raise KeyError("own")
+
+    for given in (names(), [Name()]):
+        with pytest.raises(KeyError, match="own"):
+            volume.exists_many(given)  # type: ignore[arg-type]
 
 
 def test_wrong_values(tmp_path: Path, volume: warren.Volume) -> None:
@@ -329,6 +343,13 @@ def test_wrong_values(tmp_path: Path, volume: warren.Volume) -> None:
         with pytest.raises(error) as raised:
             call()
         assert "incompatible function arguments" not in str(raised.value)
+    (tmp_path / "notes").write_text("kept")
+    with pytest.raises(ValueError, match="engine"):
+        warren.Volume.create(tmp_path / "notes", 64 << 20, force=True, engine="gpu")
+    assert (tmp_path / "notes").read_text() == "kept"
+    for unmade in (warren.Map, warren.Array):
+        with pytest.raises(BufferError, match="not initialized"):
+            memoryview(unmade.__new__(unmade))
     (tmp_path / "noise").write_bytes(os.urandom(1 << 20))
     with pytest.raises(OSError) as caught:
         warren.Volume(tmp_path / "noise")

@@ -260,6 +260,11 @@ def test_pandas(twins: tuple[warren.Volume, Path]) -> None:
     assert frame["size"].sum() == sum(tree.array("size"))
     assert str(frame["mtime"].dtype) == "datetime64[ns]"
     assert len(volume.find(pattern="none", columns=["handle", "path"]).to_pandas()) == 0
+    none = volume.find(pattern="none", columns=["name"]).to_pandas()
+    assert none["name"].str.upper().tolist() == []
+    volume.write_bytes(b"/caf\xe9", b"")
+    found = volume.find(pattern=b"caf*", columns=["name"]).to_pandas()
+    assert found["name"].tolist() == [os.fsdecode(b"caf\xe9")]
 
 
 def test_errors(volume: warren.Volume) -> None:

@@ -5,6 +5,8 @@ import errno
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +217,53 @@ def test_copies_share_blocks(fs: Any) -> None:
     free = fs.volume.statvfs().f_bfree
     fs.cp("/f", "/d/g")
     assert fs.cat("/d/g") == data and free - fs.volume.statvfs().f_bfree < 10
+
+
+def test_links_to_directories(fs: Any, tmp_path: Path) -> None:
+    fs.pipe({"/d/a/f": b"f", "/d/g": b"g"})
+    fs.symlink("d", "/l")
+    assert fs.find("/l") == ["/l/a/f", "/l/g"]
+    assert fs.ls("/l", detail=False) == ["/l/a", "/l/g"]
+    assert fs.glob("/l/*") == ["/l/a", "/l/g"]
+    assert fs.du("/l") == 2
+    fs.get("/l", str(tmp_path / "got"), recursive=True)
+    assert (tmp_path / "got" / "a" / "f").read_bytes() == b"f"
+    assert fs.find("/d") == ["/d/a/f", "/d/g"]
+
+
+def test_what_exists_is_kept(fs: Any) -> None:
+    fs.pipe("/x", b"old")
+    with pytest.raises(FileExistsError):
+        fs.pipe({"/x": b"new"}, mode="create")
+    with pytest.raises(FileExistsError):
+        fs.makedirs("/x", exist_ok=True)
+    assert fs.cat("/x") == b"old"
+    fs.volume.utime("/x", (1, 1))
+    fs.touch("/x", truncate=False)
+    assert fs.cat("/x") == b"old"
+    assert fs.info("/x")["mtime"] > 1
+
+
+def test_files_as_of_fsspec(fs: Any) -> None:
+    fs.pipe("/x", b"0123456789")
+    with fs.open("/x", block_size=0) as file:
+        assert file.size == 10
+        assert file.read() == b"0123456789"
+    assert fs.read_block("/x", 2, 3) == b"234"
+    with fs.open("/x", "a") as file:
+        assert file.tell() == 10
+
+
+def test_buffers_are_written_at_exit(image: Path) -> None:
+    program = (
+        "import warren.fsspec\n"
+        f"fs = warren.fsspec.WarrenFileSystem({str(image)!r})\n"
+        "file = fs.open('/f', 'wb')\n"
+        "file.write(b'data')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with warren.Volume(image) as volume:
+        assert volume.read_bytes("/f") == b"data"
 
 
 def test_pandas(fs: Any, image: Path) -> None:

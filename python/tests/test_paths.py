@@ -2,10 +2,14 @@
 """Operations on one path, against os, os.path and pathlib on a tree of the host."""
 
 import errno
+import glob
 import os
 import random
 import stat
+import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,6 +116,37 @@ def test_glob(twins: tuple[warren.Volume, Path], pattern: str) -> None:
     volume, host = twins
     theirs = sorted(f"/{path.relative_to(host)}" for path in host.glob(pattern))
     assert volume.glob(f"/{pattern}") == theirs == volume.glob(pattern)
+
+
+def test_links_that_lead_nowhere(twins: tuple[warren.Volume, Path]) -> None:
+    volume, folder = twins
+    volume.mkdir("/w")
+    (folder / "w").mkdir()
+    volume.write_bytes("/w/f", b"")
+    (folder / "w" / "f").write_bytes(b"")
+    for name, target in (("loop", "loop"), ("behind", "f/x")):
+        volume.symlink(target, f"/w/{name}")
+        (folder / "w" / name).symlink_to(target)
+    [(_, folders, files)] = volume.walk("/w")
+    [(_, wanted_folders, wanted_files)] = os.walk(folder / "w")
+    assert (folders, sorted(files)) == (wanted_folders, sorted(wanted_files))
+    assert volume.glob("/w/*/*") == glob.glob(str(folder / "w" / "*" / "*")) == []
+
+
+def test_makedirs_in_threads(volume: warren.Volume) -> None:
+    def make(number: int) -> None:
+        barrier.wait()
+        volume.makedirs(f"/{number}/a/b/c/d", exist_ok=True)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            barrier = threading.Barrier(4)
+            for number in range(100):
+                list(pool.map(make, [number] * 4))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_changes(twins: tuple[warren.Volume, Path]) -> None:

@@ -72,6 +72,28 @@ def test_files_in_other_libraries(volume: warren.Volume) -> None:
     assert (numpy.load(io.BufferedReader(volume.open("/a.npy"))) == pixels).all()
 
 
+def test_append_begins_at_the_end(volume: warren.Volume) -> None:
+    volume.write_bytes("/log", b"kept")
+    with volume.open("/log", "a") as file:
+        assert file.tell() == 4
+        assert file.truncate() == 4
+        file.write(b" too")
+        assert file.tell() == 8
+    with volume.open("/log", "a+") as file:
+        assert file.read() == b""
+    assert volume.read_bytes("/log") == b"kept too"
+
+
+def test_negative_positions(volume: warren.Volume) -> None:
+    volume.write_bytes("/f", b"abc")
+    with volume.open("/f", "r+") as file:
+        for call in (lambda: file.seek(-22, 2), lambda: file.seek(-1), lambda: file.truncate(-1)):
+            with pytest.raises(OSError) as raised:
+                call()
+            assert raised.value.errno == errno.EINVAL
+    assert not zipfile.is_zipfile(io.BufferedReader(volume.open("/f")))
+
+
 def test_mode_of_files(volume: warren.Volume, tmp_path: Path) -> None:
     """It is that of io.FileIO, by which libraries choose what they do."""
     for mode in ("r", "r+", "w", "w+", "a", "a+", "x", "x+"):

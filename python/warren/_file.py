@@ -59,7 +59,7 @@ class File(io.RawIOBase):
         self._native: _native.File | None = native
         self._access = access
         self._appends = kind == "a"
-        self._position = 0
+        self._position = native.size() if kind == "a" else 0
         self.name = name
         self.mode = f"{kind}b" if access != READ | WRITE else f"{kind.replace('w', 'r')}b+"
 
@@ -120,8 +120,14 @@ class File(io.RawIOBase):
             offset += self._position
         elif whence == os.SEEK_END:
             offset += native.size()
-        self._position = number("position", offset)
+        self._position = self._not_negative("position", offset)
         return self._position
+
+    def _not_negative(self, what: str, value: int) -> int:
+        """The value; OSError EINVAL, as of io.FileIO, if it is negative."""
+        if value < 0:
+            raise OSError(errno.EINVAL, f"{what} {value} is negative", self.name)
+        return number(what, value)
 
     def tell(self) -> int:
         self._open()
@@ -129,7 +135,7 @@ class File(io.RawIOBase):
 
     def truncate(self, size: int | None = None, /) -> int:
         native = self._open(WRITE)
-        size = number("size", self._position if size is None else size)
+        size = self._not_negative("size", self._position if size is None else size)
         native.truncate(size)
         return size
 

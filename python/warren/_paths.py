@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fnmatch
 import operator
@@ -90,6 +91,14 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"<warren.Entry {self.name!r}>"
+
+
+def _leads_to_directory(entry: Entry) -> bool:
+    """Entry.is_dir(), and False for a link that cannot be followed, as in os.walk()."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 class Entries(Iterator[Entry]):
@@ -215,7 +224,7 @@ class Paths:
             if onerror is not None:
                 onerror(error)
             return
-        folders = [entry.name for entry in entries if entry.is_dir()]
+        folders = [entry.name for entry in entries if _leads_to_directory(entry)]
         known = set(folders)
         files = [entry.name for entry in entries if entry.name not in known]
         if topdown:
@@ -249,7 +258,7 @@ class Paths:
             matches = re.compile(fnmatch.translate(part)).match
             try:
                 names = self.listdir(path)
-            except (NotADirectoryError, FileNotFoundError):
+            except OSError:
                 return
             yield from (_join(path, name) for name in names if matches(name))
 
@@ -265,7 +274,8 @@ class Paths:
         parts = os.fsdecode(path).strip("/").split("/")
         for i in range(1, len(parts)):
             if not self.exists(above := "/" + "/".join(parts[:i])):
-                self.mkdir(above)
+                with contextlib.suppress(FileExistsError):  # another thread may make it
+                    self.mkdir(above)
         try:
             self.mkdir(path, mode)
         except FileExistsError:

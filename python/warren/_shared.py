@@ -15,7 +15,8 @@ _volumes: dict[tuple[str, bool], Volume] = {}
 
 def shared_volume(path: str, read_only: bool = False) -> Volume:
     """The volume in the file or device at the path. It is opened at the first call, and after it
-    was closed; the end of the process closes it. Any thread may call it."""
+    was closed. The end of the process closes it, after the files that are open. Any thread may
+    call it."""
     with _lock:
         key = os.path.realpath(path), read_only
         volume = _volumes.get(key)
@@ -42,7 +43,12 @@ os.register_at_fork(after_in_child=_unlock)
 
 
 @atexit.register
-def _close_volumes() -> None:
-    for volume in _volumes.values():
-        if not volume.forked:
-            volume.close()
+def _release_volumes() -> None:
+    """Makes all changes durable and leaves each volume to its open files: what these have in
+    buffers is written when they go, and the last of them closes the volume."""
+    try:
+        for volume in _volumes.values():
+            if not (volume.closed or volume.forked or volume.read_only):
+                volume.sync()
+    finally:
+        _volumes.clear()

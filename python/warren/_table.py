@@ -140,7 +140,11 @@ class Table(Mapping[str, Column]):
         columns: dict[str, Any] = {}
         for name, column in self._columns.items():
             if isinstance(column, Strings):
-                columns[name] = column.tolist()
+                texts = column.tolist()
+                try:
+                    columns[name] = pandas.Series(texts, dtype="str")
+                except UnicodeEncodeError:  # a name that is not UTF-8
+                    columns[name] = pandas.Series(texts, dtype="object")
                 continue
             values = numpy.asarray(column.to_host())
             if values.ndim == 2:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -248,6 +249,7 @@ class Volume(Many):
     ) -> Table:
         """The files below a path, itself included, that pass a filter; in no order.
 
+        A link at the end of the path is met itself, as by find(1); a slash behind it goes through.
         pattern: of names, with * ? [a-z] [!a-z] and \\; case of ASCII letters alone.
         types: any of the letters of find(1): f d l p s b c; empty: all.
         size_min, size_max: bytes. mtime_min, mtime_max: nanoseconds since 1970.
@@ -355,8 +357,8 @@ class Volume(Many):
     ) -> Digests:
         """The digests of n files by all cores: md5, sha1, sha256, blake3 or xxh3-128.
 
-        `files` are names, handles as int64[n, 2], or one path: then all regular files below it, in
-        no order.
+        `files` are names, handles as int64[n, 2], or one path: then all regular files that find()
+        meets below it, in no order.
         """
         files, paths = self._files(files)
         digests, codes = self._native.hash(files, start_of(directory), algorithm, strict, progress)
@@ -418,6 +420,8 @@ class Volume(Many):
 
 def _engine_gpu(engine: str, device: str | None) -> int:
     """The number of the GPU that an engine may use."""
+    if engine not in ("cpu", "cuda", "auto"):
+        raise ValueError(f"engine: must be cpu, cuda or auto, not {engine!r}")
     gpu = gpu_number(device)
     if device is not None and (gpu is None or engine == "cpu"):
         raise ValueError(f"device: engine={engine} with device={device} names no GPU to use")
@@ -425,5 +429,6 @@ def _engine_gpu(engine: str, device: str | None) -> int:
 
 
 def _check_host_memory(size: int) -> None:
+    size = operator.index(size)
     if size < 0 or 0 < size < 256 << 10:
         raise ValueError(f"host_memory: must be 0 or at least 256 KiB, not {size}")

@@ -36,6 +36,15 @@ def _kind(mode: int) -> str:
     return "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "other"
 
 
+class _Reader(io.BufferedReader):
+    """A buffered file that knows its size, as fsspec's own files do."""
+
+    def __init__(self, file: File, buffer_size: int) -> None:
+        super().__init__(file, buffer_size)
+        self.size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+
+
 class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-ignore]
     """The files of one volume.
 
@@ -116,8 +125,11 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
             return False
         return True
 
-    def _below(self, path: str, depth: int | None) -> dict[str, Info]:
+    def _below(self, top: Info, depth: int | None) -> dict[str, Info]:
         """What is below a directory, without itself, by name."""
+        path = top["name"]
+        if top["islink"] and top["type"] == "directory":
+            path += "/"  # goes through the link
         columns = ("path", "size", "mode", "mtime", "ctime", "handle", "links", "user", "group")
         found = self.volume.find(path, depth_max=depth, columns=columns)
         rows = zip(*(found[name] for name in columns), strict=True)
@@ -139,17 +151,14 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
                 "created": ctime / 1e9,
                 "islink": False,
             }
-        below.pop(path, None)
+        below.pop(top["name"], None)
         return below
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         own = self.info(path)
         found = [own]
         if own["type"] == "directory":
-            # The slash goes through a link.
-            top = own["name"] if not own["islink"] else own["name"] + "/."
-            below = self._below(top, 1)
-            below.pop(top, None)
+            below = self._below(own, 1)
             found = [below[name] for name in sorted(below)]
         return found if detail else [each["name"] for each in found]
 
@@ -167,7 +176,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         found: dict[str, Info] = {}
         if self.exists(name):
             own = self.info(name)
-            found = self._below(name, maxdepth)
+            found = self._below(own, maxdepth)
             if own["type"] != "directory" or withdirs:
                 found[name] = own
         if not withdirs:
@@ -189,11 +198,10 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         name = self._strip_protocol(path)
-        if self.isdir(name):
-            if not exist_ok:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-            return
-        self._make_directories([name])
+        if not self.lexists(name):
+            self._make_directories([name])
+        elif not exist_ok or not self.isdir(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
 
     def _make_directories(self, names: Iterable[str]) -> None:
         """Makes directories and those above them, a depth at a time."""
@@ -292,16 +300,20 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         if "r" not in mode:
             self._make_directories([self._parent(name)])
         file: File = self.volume.open(name, mode)
-        size = block_size if isinstance(block_size, int) else io.DEFAULT_BUFFER_SIZE
+        size = io.DEFAULT_BUFFER_SIZE
+        if isinstance(block_size, int) and block_size > 0:
+            size = block_size
         if "+" in mode:
             return io.BufferedRandom(file, size)
-        return io.BufferedReader(file, size) if "r" in mode else io.BufferedWriter(file, size)
+        return _Reader(file, size) if "r" in mode else io.BufferedWriter(file, size)
 
     def tail(self, path: str, size: int = 1024) -> bytes:
         return self.cat_file(path, -size) if size > 0 else b""
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         self.open(path, "wb" if truncate else "ab").close()
+        if not truncate:
+            self.volume.utime(self._strip_protocol(path))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         if self.isdir(path1):
@@ -385,10 +397,11 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         if isinstance(path, str):
             if value is None:
                 raise ValueError("pipe: a value is needed")
-            if kwargs:
-                self.pipe_file(path, value, **kwargs)
-                return
             path = {path: value}
+        if kwargs:
+            for name, content in path.items():
+                self.pipe_file(name, content, **kwargs)
+            return
         names = [self._strip_protocol(name) for name in path]
         self._make_directories(self._parent(name) for name in names)
         self.volume.write_many(names, list(path.values()), strict=True)
