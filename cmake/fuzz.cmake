@@ -30,7 +30,7 @@ foreach(source IN LISTS fuzz_sources)
     target_link_libraries(${target} PRIVATE fuzz_support)
     # libFuzzer brings libstdc++, which a shared runtime of the sanitizers would have to precede.
     target_link_options(${target} PRIVATE -fsanitize=fuzzer -static-libsan)
-    set_target_properties(${target} PROPERTIES
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF
                           RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
     add_dependencies(fuzz_targets ${target})
 endforeach()
