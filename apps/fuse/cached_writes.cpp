@@ -24,6 +24,7 @@ constexpr std::chrono::microseconds pause{200};
 // Without a write for so long, the kernel has none in its queue: a thread that has ended one takes
 // the next within microseconds.
 constexpr std::chrono::milliseconds quiet_time{20};
+// Without fusectl, writes that were queued so long ago have begun.
 constexpr std::chrono::seconds patience{10};
 
 /// How many requests of the connection the daemon has not answered. False if the kernel does not
@@ -38,36 +39,34 @@ bool read_waiting(const Descriptor& file, u64& count) {
 }  // namespace
 
 CachedWrites::Running::Running(CachedWrites& writes) : writes_(writes) {
-    ++writes_.begun_;
     for (;;) {
         turn_ = writes_.turn_.load() % 2;
         ++writes_.running_[turn_];
-        if (writes_.turn_.load() % 2 == turn_) return;
+        if (writes_.turn_.load() % 2 == turn_) break;
         --writes_.running_[turn_];
     }
+    ++writes_.begun_;  // last: a thread that counts it must find it running
 }
 
 CachedWrites::Running::~Running() {
-    ++writes_.ended_;
     --writes_.running_[turn_];
 }
 
 void CachedWrites::wait(u32 device_minor) {
     const Descriptor file = open_connection_file(device_minor, "waiting", O_RDONLY);
-    const u64 ended = ended_.load();
     u64 queued = 0;
     const bool is_told = read_waiting(file, queued);
+    const u64 begun_before = begun_.load();  // after `queued`, so that no write counts too much
     const auto begin = steady_clock::now();
     auto last_write = begin;
-    for (u64 begun = begun_.load();; std::this_thread::sleep_for(pause)) {
+    for (u64 begun = begun_before;; std::this_thread::sleep_for(pause)) {
         u64 waiting = 0;
         if (read_waiting(file, waiting) && waiting == 0) return;
         const auto now = steady_clock::now();
         const u64 before = std::exchange(begun, begun_.load());
         if (before != begun || running() > 0) last_write = now;
-        // Those that were queued have begun if as many have ended since.
-        const bool have_begun = is_told && ended_.load() - ended >= queued;
-        if (have_begun || now - last_write >= quiet_time || now - begin >= patience) break;
+        const bool have_begun = is_told ? begun - begun_before >= queued : now - begin >= patience;
+        if (have_begun || now - last_write >= quiet_time) break;
     }
     wait_for_running();
 }

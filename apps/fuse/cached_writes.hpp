@@ -28,7 +28,8 @@ class CachedWrites {
     };
 
     /// Waits until the writes are over that the kernel had queued before this call for the mount
-    /// with this device number; for ten seconds and those that run then at most.
+    /// with this device number. Where the kernel does not tell how many they are and writes never
+    /// pause, these are taken to be the ones of the next ten seconds.
     void wait(u32 device_minor);
 
  private:
@@ -40,7 +41,6 @@ class CachedWrites {
     std::array<std::atomic<u64>, 2> running_{};  // by turn
     std::atomic<u32> turn_{0};
     std::atomic<u64> begun_{0};
-    std::atomic<u64> ended_{0};
     std::mutex turning_;
 };
 
