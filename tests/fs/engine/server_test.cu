@@ -282,7 +282,7 @@ TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     open({.blocks = 1, .watchdog_ms = 10});
     const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
-    constexpr u32 workers = cuda_engine::warps_per_block - 1;
+    constexpr u32 workers = cuda_engine::warps_per_server_block - 1;
     std::vector<std::string> names;
     for (u32 i = 0; i < 2 * workers; ++i)
         names.push_back("late" + std::to_string(i));

@@ -42,7 +42,7 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
     WARREN_TRY(device.code());
     pool_ = &pool;
     store_ = store;
-    const u32 workers = options_.blocks * warps_per_block;
+    const u32 workers = options_.blocks * warps_per_server_block;
     WARREN_TRY(prepare_fault_record());
     WARREN_TRY(stream_.open(true));
     WARREN_TRY(control_.allocate(1));

@@ -10,14 +10,14 @@
 namespace warren::cuda_engine {
 namespace {
 
-__global__ void __launch_bounds__(warps_per_block* WarpTeam::width, 1)
+__global__ void __launch_bounds__(warps_per_server_block* WarpTeam::width, 1)
     serve_epoch(const __grid_constant__ ServerArguments arguments) {
     __shared__ alignas(128) std::byte memory[sizeof(BlockSpace)];
     auto& space = *reinterpret_cast<BlockSpace*>(memory);
     const u32 warp = threadIdx.x / WarpTeam::width;
     if (threadIdx.x == 0) space.store = arguments.store;
     if (threadIdx.x < arguments.ring_count) space.rings[threadIdx.x] = arguments.rings[threadIdx.x];
-    if (threadIdx.x < warps_per_block) space.states[threadIdx.x] = box_idle;
+    if (threadIdx.x < warps_per_server_block) space.states[threadIdx.x] = box_idle;
     for (u32 i = threadIdx.x; i < core::VersionNotes::count; i += blockDim.x)
         space.notes.notes[i] = 0;
     __syncthreads();
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(warps_per_block* WarpTeam::width, 1)
 }  // namespace
 
 Errc launch_epoch(const ServerArguments& arguments, u32 blocks, cudaStream_t stream) {
-    serve_epoch<<<blocks, warps_per_block * WarpTeam::width, 0, stream>>>(arguments);
+    serve_epoch<<<blocks, warps_per_server_block * WarpTeam::width, 0, stream>>>(arguments);
     return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
 }
 

@@ -10,8 +10,8 @@
 
 namespace warren::cuda_engine {
 
-/// Starts `blocks` (at most server_blocks_max) blocks of warps_per_block warps. The epoch ends by
-/// itself. Errc::io if the launch failed.
+/// Starts `blocks` (at most server_blocks_max) blocks of warps_per_server_block warps. The epoch
+/// ends by itself. Errc::io if the launch failed.
 Errc launch_epoch(const ServerArguments& arguments, u32 blocks, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine

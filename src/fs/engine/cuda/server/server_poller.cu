@@ -86,11 +86,11 @@ struct Poller {
     }
     __device__ u32& state_of(u32 warp) const {
         return lane == 0 ? space.states[warp]
-                         : arguments.memory->states[lane * warps_per_block + warp];
+                         : arguments.memory->states[lane * warps_per_server_block + warp];
     }
     __device__ const Mailbox& box_of(u32 warp) const {
         return lane == 0 ? space.boxes[warp]
-                         : arguments.memory->boxes[lane * warps_per_block + warp];
+                         : arguments.memory->boxes[lane * warps_per_server_block + warp];
     }
 };
 
@@ -103,7 +103,7 @@ __device__ void refresh(Poller& at, bool everywhere) {
     if (at.lane == 0 || everywhere) {
         u32 idle = 0;
         const u32 workers = at.workers_of_lane();
-        for (u32 warp = 0; warp < warps_per_block; ++warp) {
+        for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
             if ((workers >> warp & 1) == 0) continue;
             const u32 state = device_atomic<u32>(at.state_of(warp)).load(hd::memory_order_relaxed);
             if (state == box_idle) idle |= 1u << warp;
@@ -133,7 +133,7 @@ __device__ u32 claim_worker(Poller& at) {
         at.free &= ~(1u << warp);
         at.claimed |= 1u << warp;
     }
-    return block * warps_per_block + warp;
+    return block * warps_per_server_block + warp;
 }
 
 /// Commands that were written to mailboxes but not published to the workers yet: the first
@@ -149,7 +149,7 @@ __device__ void publish(Poller& at, Posted& posted) {
     bool is_far = false;
 #pragma unroll
     for (u32 i = 0; i < loads_in_burst; ++i)
-        is_far = is_far || (mine < posted.counts[i] && posted.workers[i] >= warps_per_block);
+        is_far = is_far || (mine < posted.counts[i] && posted.workers[i] >= warps_per_server_block);
     __syncwarp();
     // Together with the stores below this is a release: pairs with the acquire in wait_for_mail().
     if (__ballot_sync(~0u, is_far) != 0) {
@@ -161,8 +161,8 @@ __device__ void publish(Poller& at, Posted& posted) {
     for (u32 i = 0; i < loads_in_burst; ++i) {
         if (mine < posted.counts[i] && at.lane % pieces_per_cell == 0) {
             const u32 worker = posted.workers[i];
-            u32& state = worker < warps_per_block ? at.space.states[worker]
-                                                  : at.arguments.memory->states[worker];
+            u32& state = worker < warps_per_server_block ? at.space.states[worker]
+                                                         : at.arguments.memory->states[worker];
             device_atomic<u32>(state).store(box_full, hd::memory_order_relaxed);
         }
         posted.counts[i] = 0;
@@ -191,8 +191,8 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         const u32 claimed = claim_worker(at);
         if (mine == i) worker = claimed;
     }
-    Mailbox& box =
-        worker < warps_per_block ? at.space.boxes[worker] : at.arguments.memory->boxes[worker];
+    Mailbox& box = worker < warps_per_server_block ? at.space.boxes[worker]
+                                                   : at.arguments.memory->boxes[worker];
     if (mine < count) {
         box.cell.pieces[at.lane % pieces_per_cell] = piece;
         if (at.lane % pieces_per_cell == 0) {
@@ -367,7 +367,7 @@ __device__ void report_oldest(Poller& at) {
     u64 oldest = ~u64{0};
     u64 ticket = 0;
     u32 ring = 0;
-    for (u32 warp = 0; warp < warps_per_block; ++warp) {
+    for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
         if (((at.workers_of_lane() & ~at.free) >> warp & 1) == 0) continue;
         const Mailbox& box = at.box_of(warp);
         if (box.since >= oldest) continue;
@@ -433,7 +433,7 @@ __device__ void close_epoch(Poller& at) {
         if (at.now - at.last_report > report_ns) report_oldest(at);
     }
     const u32 workers = at.workers_of_lane();
-    for (u32 warp = 0; warp < warps_per_block; ++warp) {
+    for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
         if ((workers >> warp & 1) == 0) continue;
         // Release: pairs with the acquire in wait_for_mail().
         device_atomic<u32>(at.state_of(warp)).store(box_leave, hd::memory_order_release);

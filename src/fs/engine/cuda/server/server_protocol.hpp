@@ -13,7 +13,7 @@
 
 namespace warren::cuda_engine {
 
-inline constexpr u32 warps_per_block = 8;
+inline constexpr u32 warps_per_server_block = 8;
 inline constexpr u32 server_blocks_max = 32;  // one for each lane of the polling warp
 
 /// A ring as passed to the device; the stamp's groups lie in device memory.
@@ -61,8 +61,8 @@ struct Staging {
 struct ServerMemory {
     u64 next[ring::rings_max];  // the next ticket of each ring
     u64 seen[ring::rings_max];  // the doorbell's counter when the ring was last visited
-    Mailbox boxes[server_blocks_max * warps_per_block];
-    u32 states[server_blocks_max * warps_per_block];  // BoxState; block 0 uses shared memory
+    Mailbox boxes[server_blocks_max * warps_per_server_block];
+    u32 states[server_blocks_max * warps_per_server_block];  // BoxState; block 0 uses shared memory
 };
 
 struct ServerArguments {

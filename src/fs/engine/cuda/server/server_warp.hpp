@@ -31,12 +31,12 @@ struct BlockSpace {
     // lie behind a cache that every acquire empties.
     core::Store store;
     RingEntry rings[ring::rings_max];
-    WorkerSpace workers[warps_per_block];
+    WorkerSpace workers[warps_per_server_block];
     core::VersionNotes notes;
     // The polling warp, which is in block 0, puts commands for workers of that block here, without
     // leaving the multiprocessor. Workers of other blocks copy their commands to here.
-    Mailbox boxes[warps_per_block];
-    u32 states[warps_per_block];  // only in block 0
+    Mailbox boxes[warps_per_server_block];
+    u32 states[warps_per_server_block];  // only in block 0
 };
 
 template <class T>

@@ -285,7 +285,7 @@ __device__ void fetch_letter(const WarpTeam& team, const Mailbox& from, Mailbox&
 __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& given_space,
                                   u32 block, u32 warp) {
     BlockSpace& space = in_shared_memory(given_space);
-    const u32 number = block * warps_per_block + warp;
+    const u32 number = block * warps_per_server_block + warp;
     const WarpTeam team{number};
     const bool is_near = block == 0;
     Mailbox& box = space.boxes[warp];
