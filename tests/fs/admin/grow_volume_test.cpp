@@ -21,7 +21,7 @@ using namespace raw_volume;
 
 void use_frames(Disk& disk, u64 seed) {
     Superblock superblock{};
-    ASSERT_EQ(load(disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(disk, superblock).code, Errc::ok);
     Random random(seed);
     for (int i = 0; i < 10; ++i) {
         const u64 first = superblock.metadata_frames_end;
@@ -46,7 +46,7 @@ void use_frames(Disk& disk, u64 seed) {
 
 void expect_grown(Disk& disk, u64 size_bytes, const Census& before) {
     Superblock superblock{};
-    ASSERT_EQ(load(disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.size_bytes, size_bytes);
     const Census census = take_census(disk, superblock);
     EXPECT_EQ(census.blocks_used, superblock.blocks_used);
@@ -69,12 +69,12 @@ TEST(GrowVolume, tableGrowsInPlaceMovesAndMovesAgain) {
         SCOPED_TRACE(testing::Message() << size << " bytes");
         use_frames(*disk, size);
         Superblock superblock{};
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         const Census before = take_census(*disk, superblock);
         const Failure failure = grow_volume_on(*disk, "image", size);
         ASSERT_EQ(failure.code, Errc::ok) << failure.message;
         expect_grown(*disk, size, before);
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         EXPECT_EQ(superblock.header.transaction, transactions += 2);
     }
     EXPECT_LE(disk->resident_bytes(), 32 * mib);
@@ -100,14 +100,14 @@ TEST(GrowVolume, damagedTableIsReportedAndNothingChanges) {
     EXPECT_EQ(failure.code, Errc::corrupt);
     EXPECT_NE(failure.message.find("warren fsck"), std::string::npos);
     Superblock superblock{};
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.size_bytes, in_frame_0);
 }
 
 TEST(GrowVolume, replaysTheJournalFirstAndIsNotUndoneByIt) {
     auto disk = make_volume_disk(64 * mib, 128 * mib);
     Superblock superblock{};
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     Block blocks[2];
     std::memset(&blocks[1], 7, block_size);
     superblock.clean = 0;
@@ -120,13 +120,13 @@ TEST(GrowVolume, replaysTheJournalFirstAndIsNotUndoneByIt) {
     ASSERT_EQ(grow_volume_on(*disk, "image", 128 * mib).code, Errc::ok);
     const Block found = read_block(*disk, 32 * mib);
     EXPECT_EQ(std::memcmp(&found, &blocks[1], block_size), 0);
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.inodes_used, 77u);
     EXPECT_EQ(superblock.clean, 0u);
     const Result<u64> replayed = Journal::replay(*disk, superblock);
     EXPECT_TRUE(replayed);
     EXPECT_EQ(*replayed, 0u);
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.size_bytes, 128 * mib);
 }
 
@@ -137,7 +137,7 @@ TEST(GrowVolume, aCutLeavesTheOldOrTheGrownVolume) {
         auto disk = make_volume_disk(start, 64 * gib);
         use_frames(*disk, 3);
         Superblock superblock{};
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         const Census before = take_census(*disk, superblock);
         // Bytes beyond the volume and beyond its table do not belong to it and may hold anything.
         const std::vector<std::byte> garbage(3 * frame_size, std::byte{0xa5});
@@ -154,7 +154,7 @@ TEST(GrowVolume, aCutLeavesTheOldOrTheGrownVolume) {
                 SCOPED_TRACE(testing::Message() << "seed " << seed << " after " << events);
                 const Cut cut{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, seed};
                 auto image = disk->image_after(events, cut);
-                ASSERT_EQ(load(*image, superblock).code, Errc::ok);
+                ASSERT_EQ(load_superblock(*image, superblock).code, Errc::ok);
                 ASSERT_TRUE(superblock.size_bytes == start || superblock.size_bytes == goal);
                 sizes_seen |= superblock.size_bytes == start ? 1 : 2;
                 expect_grown(*image, superblock.size_bytes, before);
@@ -172,7 +172,7 @@ TEST(GrowVolume, everyFailingIoLeavesAVolume) {
         fault.set_plan({.nth = nth, .is_torn = true});
         const Failure failure = grow_volume_on(fault, "image", 64 * gib);
         Superblock superblock{};
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok) << "I/O " << nth;
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok) << "I/O " << nth;
         EXPECT_EQ(take_census(*disk, superblock).blocks_used, superblock.blocks_used);
         if (fault.failed_count() == 0) {
             EXPECT_EQ(failure.code, Errc::ok);

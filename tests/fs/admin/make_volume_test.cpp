@@ -31,7 +31,7 @@ TEST(MakeVolume, everySizeFollowsTheFormat) {
         EXPECT_LE(disk->resident_bytes(), 1 * mib);
         expect_empty_volume(*disk, size);
         Superblock superblock{};
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         EXPECT_EQ(superblock.header.place, format::superblock_offset);
     }
 }
@@ -70,7 +70,8 @@ TEST(MakeVolume, aCutLeavesAllOrNothing) {
             const Cut cut{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, seed};
             auto image = disk.image_after(events, cut);
             Superblock superblock{};
-            if (load(*image, superblock).code != Errc::ok) continue;  // neither old nor new
+            if (load_superblock(*image, superblock).code != Errc::ok)
+                continue;  // neither old nor new
             ++opened;
             expect_empty_volume(*image, 16 * mib);
         }
@@ -171,7 +172,7 @@ TEST_F(MakeVolumeFileTest, largeVolumesCostLittle) {
     auto disk = FileDisk::open(path_, OpenMode::read_only, failure);
     ASSERT_TRUE(disk) << failure.message;
     Superblock superblock{};
-    EXPECT_EQ(load(*disk, superblock).code, Errc::ok);
+    EXPECT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.size_bytes, size);
 }
 
@@ -242,7 +243,7 @@ TEST_F(MakeVolumeFileTest, growsAFile) {
     auto disk = FileDisk::open(path_, OpenMode::read_only, failure);
     ASSERT_TRUE(disk);
     Superblock superblock{};
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_EQ(superblock.size_bytes, 64 * gib);
     EXPECT_EQ(take_census(*disk, superblock).blocks_used, superblock.blocks_used);
 }

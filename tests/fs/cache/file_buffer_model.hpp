@@ -12,7 +12,7 @@
 #include "tests/support/memory_disk.hpp"
 #include "tests/support/seed.hpp"
 
-namespace warren {
+namespace warren::file_buffer_model {
 
 using Bytes = std::vector<std::byte>;
 
@@ -69,4 +69,4 @@ inline void expect_as_model(const FileBufferShape& shape) {
     EXPECT_GT(buffer.figures().evictions, 100u);
 }
 
-}  // namespace warren
+}  // namespace warren::file_buffer_model

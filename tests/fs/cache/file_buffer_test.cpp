@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -24,6 +23,8 @@
 
 namespace warren::file_buffer_test {
 namespace {
+
+using namespace file_buffer_model;
 
 TEST(FileBuffer, holdsWhatAModelHolds) {
     expect_as_model(smallest());

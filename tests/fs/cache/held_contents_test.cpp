@@ -20,6 +20,8 @@
 namespace warren::held_contents_test {
 namespace {
 
+using namespace file_buffer_model;
+
 /// Memory that counts as pinned.
 PinRange pin_nothing() {
     return [](void* at, u64) -> std::shared_ptr<void> { return {at, [](void*) {}}; };

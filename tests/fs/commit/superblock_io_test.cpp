@@ -20,7 +20,7 @@ using namespace raw_volume;
 TEST(SuperblockIo, anyFlippedByteMakesTheCopyBeUsed) {
     auto disk = make_volume_disk(16 * mib);
     Superblock expected{};
-    ASSERT_EQ(load(*disk, expected).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, expected).code, Errc::ok);
     for (u64 at = 0; at < block_size; ++at) {
         SCOPED_TRACE(testing::Message() << "byte " << at);
         auto image = disk->copy();
@@ -29,14 +29,14 @@ TEST(SuperblockIo, anyFlippedByteMakesTheCopyBeUsed) {
         byte ^= static_cast<std::byte>(1u << at % 8);
         ASSERT_EQ(image->write(at, std::span(&byte, 1)), Errc::ok);
         Superblock found{};
-        ASSERT_EQ(load(*image, found).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*image, found).code, Errc::ok);
         ASSERT_EQ(found.header.place, format::superblock_copy_offset);
         ASSERT_EQ(std::memcmp(&found.magic, &expected.magic, block_size - sizeof found.header), 0);
         ASSERT_EQ(image->write(format::superblock_copy_offset + at, std::span(&byte, 1)), Errc::ok);
         const bool is_magic = at >= 48 && at < 56;
         const bool is_header_equal = at >= 16 && at < 24;  // the copies differ there: `place`
         if (is_header_equal || at < 4) continue;
-        ASSERT_EQ(load(*image, found).code, is_magic ? Errc::invalid : Errc::corrupt);
+        ASSERT_EQ(load_superblock(*image, found).code, is_magic ? Errc::invalid : Errc::corrupt);
     }
 }
 
@@ -46,7 +46,7 @@ TEST(SuperblockIo, writingBothCopiesRepairsEither) {
     for (const u64 place : {format::superblock_offset, format::superblock_copy_offset}) {
         ASSERT_EQ(disk->write(place, zeros), Errc::ok);
         Superblock superblock{};
-        ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+        ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         disk->start_recording();
         ASSERT_EQ(
             write_superblock(*disk, superblock, superblock.header.transaction + 1, Copies::both),
@@ -54,7 +54,7 @@ TEST(SuperblockIo, writingBothCopiesRepairsEither) {
         for (u64 events = 0; events <= disk->event_count(); ++events) {
             for (u64 seed = 0; seed < 8; ++seed) {
                 auto image = disk->image_after(events, {.drop = true, .tear = true, .seed = seed});
-                ASSERT_EQ(load(*image, superblock).code, Errc::ok)
+                ASSERT_EQ(load_superblock(*image, superblock).code, Errc::ok)
                     << "seed " << seed << " after " << events;
             }
         }
@@ -73,10 +73,10 @@ template <class Change>
 Failure load_changed(const Change& change) {
     auto disk = make_volume_disk(64 * mib);
     Superblock superblock{};
-    EXPECT_EQ(load(*disk, superblock).code, Errc::ok);
+    EXPECT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     change(superblock);
     EXPECT_EQ(write_superblock(*disk, superblock, 7, Copies::both), Errc::ok);
-    return load(*disk, superblock);
+    return load_superblock(*disk, superblock);
 }
 
 TEST(SuperblockIo, superblockThatLiesIsRefused) {
@@ -136,10 +136,10 @@ TEST(SuperblockIo, journalTooSmallForAnOperationIsRefused) {
 TEST(SuperblockIo, unknownReadOnlyFeaturesAreReported) {
     auto disk = make_volume_disk(16 * mib);
     Superblock superblock{};
-    ASSERT_EQ(load(*disk, superblock).code, Errc::ok);
+    ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     superblock.features_read_only_compatible = 2;
     ASSERT_EQ(write_superblock(*disk, superblock, 2, Copies::first), Errc::ok);
-    EXPECT_EQ(load(*disk, superblock).code, Errc::ok);
+    EXPECT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_TRUE(must_stay_read_only(superblock));
     EXPECT_EQ(grow_volume_on(*disk, "image", 16 * mib).code, Errc::not_supported);
 }
@@ -148,13 +148,13 @@ TEST(SuperblockIo, garbageAndTruncatedImagesAreRefused) {
     Superblock superblock{};
     for (const u64 size : {u64{0}, 4 * kib, 2 * mib, 16 * mib}) {
         MemoryDisk disk(size);
-        EXPECT_EQ(load(disk, superblock).code, Errc::invalid);
+        EXPECT_EQ(load_superblock(disk, superblock).code, Errc::invalid);
         Random random(size + 1);
         for (u64 at = 0; at < size; at += 8) {
             const u64 word = random.next();
             ASSERT_EQ(disk.write(at, std::as_bytes(std::span(&word, 1))), Errc::ok);
         }
-        EXPECT_EQ(load(disk, superblock).code, Errc::invalid);
+        EXPECT_EQ(load_superblock(disk, superblock).code, Errc::invalid);
     }
     auto whole = make_volume_disk(16 * mib);
     std::vector<std::byte> bytes(16 * mib - 4096);
@@ -162,7 +162,7 @@ TEST(SuperblockIo, garbageAndTruncatedImagesAreRefused) {
     for (const u64 size : {4 * kib, 2 * mib, 16 * mib - 4096}) {
         MemoryDisk cut(size);
         ASSERT_EQ(cut.write(0, std::span(bytes).first(size)), Errc::ok);
-        const Failure failure = load(cut, superblock);
+        const Failure failure = load_superblock(cut, superblock);
         EXPECT_EQ(failure.code, Errc::corrupt);
         EXPECT_NE(failure.message.find(std::to_string(16 * mib - size) + " bytes are missing"),
                   std::string::npos)
@@ -177,7 +177,7 @@ TEST(SuperblockIo, anotherFileSystemOverAnOldVolumeIsRefused) {
     ASSERT_EQ(disk->write(0, zeros), Errc::ok);
     ASSERT_EQ(disk->write(1080, ext), Errc::ok);
     Superblock superblock{};
-    const Failure failure = load(*disk, superblock);
+    const Failure failure = load_superblock(*disk, superblock);
     EXPECT_EQ(failure.code, Errc::invalid);
     EXPECT_NE(failure.message.find("ext4"), std::string::npos) << failure.message;
 }

@@ -35,7 +35,7 @@ inline std::unique_ptr<MemoryDisk> make_volume_disk(u64 size_bytes, u64 disk_byt
     return disk;
 }
 
-inline Failure load(Disk& disk, Superblock& superblock) {
+inline Failure load_superblock(Disk& disk, Superblock& superblock) {
     const Failure failure = read_superblock(disk, "some/image", superblock);
     if (failure.code != Errc::ok) {
         EXPECT_TRUE(failure.message.starts_with("some/image: ")) << failure.message;
@@ -110,7 +110,7 @@ inline void expect_directory(Disk& disk, const Superblock& superblock, u64 numbe
 /// All that the format specifies about a volume without files.
 inline void expect_empty_volume(Disk& disk, u64 size_bytes) {
     Superblock superblock{};
-    const Failure failure = load(disk, superblock);
+    const Failure failure = load_superblock(disk, superblock);
     ASSERT_EQ(failure.code, Errc::ok) << failure.message;
     EXPECT_FALSE(must_stay_read_only(superblock));
     EXPECT_EQ(superblock.size_bytes, size_bytes / frame_size * frame_size);
