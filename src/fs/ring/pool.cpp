@@ -41,6 +41,10 @@ int make_memory_file(const char* name) {
 
 /// A message and its control data (the descriptors), for sendmsg(2) and recvmsg(2).
 struct Envelope {
+    /// CMSG_SPACE() rounds up: there may be room for more than is sent.
+    static constexpr size_t descriptors_max =
+        (CMSG_SPACE(descriptors_sent * sizeof(int)) - CMSG_LEN(0)) / sizeof(int);
+
     Message message{};
     iovec part{&message, sizeof message};
     alignas(cmsghdr) char control[CMSG_SPACE(descriptors_sent * sizeof(int))] = {};
@@ -141,11 +145,12 @@ Errc RemoteRing::receive(int socket) {
     const Message& message = envelope.message;
     const ssize_t received = recvmsg(socket, &envelope.header, MSG_CMSG_CLOEXEC | MSG_WAITALL);
     const cmsghdr* attached = envelope.attached();
-    int descriptors[descriptors_sent] = {-1, -1, -1};
-    u32 count = 0;
+    int descriptors[Envelope::descriptors_max] = {};
+    size_t count = 0;
     if (received >= 0 && attached != nullptr && attached->cmsg_level == SOL_SOCKET &&
         attached->cmsg_type == SCM_RIGHTS) {
-        count = static_cast<u32>((attached->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        count = (attached->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        WARREN_CHECK(count <= Envelope::descriptors_max);
         std::memcpy(descriptors, CMSG_DATA(attached), count * sizeof(int));
     }
     shape_ = {message.cells, message.arena_bytes};
@@ -153,7 +158,7 @@ Errc RemoteRing::receive(int socket) {
                           count == descriptors_sent && message.index < rings_max &&
                           shape_.is_valid() && shape_.cells <= cells_max;
     if (!is_right) {
-        for (u32 i = 0; i < count; ++i)
+        for (size_t i = 0; i < count; ++i)
             close(descriptors[i]);
         return Errc::invalid;
     }

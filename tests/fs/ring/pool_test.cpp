@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "fs/ring/client.hpp"
@@ -185,6 +187,55 @@ TEST(RingPool, MessagesThatAreSomethingElse) {
     EXPECT_EQ(remote.receive(sockets[1]), Errc::invalid);
     close(sockets[0]);
     EXPECT_EQ(remote.receive(sockets[1]), Errc::invalid);
+    close(sockets[1]);
+}
+
+/// Sends the next message from `from` on to `to`, with `count` descriptors instead of its own.
+void send_on(int from, int to, size_t count) {
+    std::array<char, 64> bytes{};
+    alignas(cmsghdr) std::array<char, 256> control{};
+    iovec part{bytes.data(), bytes.size()};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    const ssize_t size = recvmsg(from, &header, MSG_CMSG_CLOEXEC);
+    ASSERT_GT(size, 0);
+    part.iov_len = static_cast<size_t>(size);
+    cmsghdr* attached = CMSG_FIRSTHDR(&header);
+    ASSERT_NE(attached, nullptr);
+    std::array<int, 8> files{};
+    std::memcpy(files.data(), CMSG_DATA(attached), 3 * sizeof(int));
+    std::fill(files.begin() + 3, files.end(), files[0]);
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    attached->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(attached), files.data(), count * sizeof(int));
+    EXPECT_EQ(sendmsg(to, &header, 0), size);
+    for (u32 i = 0; i < 3; ++i)
+        close(files[i]);
+}
+
+size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(RingPool, AMessageWithMoreOrFewerDescriptorsIsRefused) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    RingPool pool;
+    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
+    ASSERT_TRUE(pool.open_ring({}, false));
+    const size_t before = open_descriptors();
+    for (const size_t count : {1u, 2u, 4u, 5u, 8u}) {
+        ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+        send_on(sockets[1], sockets[1], count);
+        RemoteRing remote;
+        EXPECT_EQ(remote.receive(sockets[0]), Errc::invalid) << count;
+        EXPECT_EQ(open_descriptors(), before) << count;
+    }
+    close(sockets[0]);
     close(sockets[1]);
 }
 
