@@ -6,13 +6,14 @@
 // Invariant: all metadata and tables are on the device before the first phase begins.
 #include <algorithm>
 #include <atomic>
-#include <thread>
 #include <vector>
 
 #include "base/array_layout.hpp"
 #include "base/crc32c_parts.hpp"
+#include "base/out_of_memory.hpp"
 #include "base/processors.hpp"
 #include "base/stopwatch.hpp"
+#include "base/workers.hpp"
 #include "fs/bulk/quick_check/examine_run.hpp"
 #include "fs/engine/examination.hpp"
 #include "gpu/buffer.hpp"
@@ -253,12 +254,7 @@ class DeviceExamination {
         std::vector<Errc> codes(count, Errc::ok);
         std::vector<double> waits(count, 0);
         std::atomic<u32> next{0};
-        std::vector<std::thread> threads;
-        for (u32 t = 0; t < count; ++t) {
-            threads.emplace_back([&, t] { codes[t] = load_some(read, next, waits[t]); });
-        }
-        for (std::thread& thread : threads)
-            thread.join();
+        run_once(count, [&](u32 t) { codes[t] = load_some(read, next, waits[t]); });
         for (const double wait : waits)
             examined_.disk_seconds += wait / count;
         for (const Errc code : codes)
@@ -295,7 +291,7 @@ Errc examine_on_device(const ExamTables& tables, const ReadDisk& read, Examined&
         failure = "this machine has no GPU that CUDA can use";
         return Errc::no_device;
     }
-    const Errc code = DeviceExamination(tables, examined).run(read);
+    const Errc code = or_no_memory([&] { return DeviceExamination(tables, examined).run(read); });
     if (code != Errc::ok) failure = gpu::last_failure().message;
     return code;
 }
