@@ -347,7 +347,10 @@ Errc copy_hole(const Request& request, CopyJob& job, u64 bytes) {
 Errc copy_data(const Request& request, CopyJob& job) {
     const std::span<std::byte> piece = job.buffer.first(std::min<u64>(job.left, job.buffer.size()));
     WARREN_LET(got, request.volume->read(job.source, job.source_offset, piece));
-    if (*got == 0) return Errc::out_of_range;
+    if (*got == 0) {
+        job.left = 0;
+        return Errc::ok;
+    }
     WARREN_LET(put,
                request.volume->write(job.target, job.target_offset, piece.first(*got), Stamp::no));
     if (*put == 0) return Errc::no_space;
@@ -355,8 +358,11 @@ Errc copy_data(const Request& request, CopyJob& job) {
     return Errc::ok;
 }
 
-/// One step of a copy: a hole or a segment of data.
+/// One step of a copy: a hole or a segment of data. The copy ends where the source ends meanwhile.
 Errc copy_step(const Request& request, CopyJob& job) {
+    WARREN_LET(source, request.volume->attributes(job.source));
+    job.left = std::min(job.left, source->size - std::min(source->size, job.source_offset));
+    if (job.left == 0) return Errc::ok;
     const Result<u64> data = request.volume->seek(job.source, job.source_offset, Seek::data);
     if (!data && data.code() != Errc::no_such_address) return data.code();
     const u64 hole = data ? *data - job.source_offset : job.left;
