@@ -76,8 +76,6 @@ function(warren_program)
                                 COMPILE_DEFINITIONS "WARREN_BUILD_NOTE=\"${note}\"")
     target_include_directories(warren PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(warren PRIVATE warren_mount)
-    # The file of each command calls its tables `options` and `page`.
-    set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin"
-                                            UNITY_BUILD OFF)
+    set_target_properties(warren PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
     install(TARGETS warren RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endfunction()

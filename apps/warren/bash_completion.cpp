@@ -9,7 +9,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr std::string_view head = R"(# bash completion for warren(1), made by `warren --manual`
+constexpr std::string_view bash_head = R"(# bash completion for warren(1), made by `warren --manual`
 
 # Sets what the command $1 has, and what is to be known of its option $2.
 _warren_table() {
@@ -17,7 +17,7 @@ _warren_table() {
     case $1 in
 )";
 
-constexpr std::string_view tail = R"(    esac
+constexpr std::string_view bash_tail = R"(    esac
 }
 
 _warren() {
@@ -134,7 +134,7 @@ void append_case(std::string& script, const std::string& name, const Page& page,
 }  // namespace
 
 std::string bash_completion() {
-    std::string script(head);
+    std::string script(bash_head);
     std::string names = "help";
     std::string programs = " warren";
     for (const CommandGroup& group : command_groups()) {
@@ -147,7 +147,7 @@ std::string bash_completion() {
         }
     }
     append_case(script, "''", program_page, names);
-    script += tail;
+    script += bash_tail;
     return script + programs + "\n";
 }
 

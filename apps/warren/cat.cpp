@@ -12,18 +12,18 @@ namespace warren::cli {
 
 namespace {
 
-constexpr size_t buffer_size = 1 << 20;
+constexpr size_t cat_buffer_size = 1 << 20;
 
-constexpr Option options[] = {
+constexpr Option cat_options[] = {
     {'u', nullptr, nullptr, nullptr},
 };
 
-constexpr Page page = {
+constexpr Page cat_page = {
     .usage = "FILE...",
     .summary =
         "Print the contents of files on standard output: IMAGE:/path inside a volume that is "
         "not mounted, or a path of the host.",
-    .options = options,
+    .options = cat_options,
     .examples =
         "  warren cat v.img:/etc/hosts\n"
         "  warren cat v.img:/backup.tar | tar t",
@@ -58,11 +58,11 @@ Outcome copy_out(Directory& start, const Location& location, std::vector<std::by
 }
 
 int command_cat(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(cat_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return cat_page.usage_exit;
     Session session;
-    std::vector<std::byte> buffer(buffer_size);
+    std::vector<std::byte> buffer(cat_buffer_size);
     bool good = true;
     for (const std::string& text : parsed.operands) {
         const Location location = parse_location(text);
@@ -76,6 +76,6 @@ int command_cat(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command cat_command = {"cat", "print the contents of files", page, command_cat};
+const Command cat_command = {"cat", "print the contents of files", cat_page, command_cat};
 
 }  // namespace warren::cli

@@ -14,6 +14,9 @@
 
 namespace warren::cli {
 
+/// The number of `--reference` in the option tables.
+inline constexpr int reference_option = 256;
+
 /// The outcome for one name.
 enum class Changed : u8 { yes, no, failed };
 

@@ -14,7 +14,7 @@ bool needs_escape(std::string_view file) {
     return file.find_first_of("\n\r\\") != std::string_view::npos;
 }
 
-std::string escaped(std::string_view file) {
+std::string escaped_name(std::string_view file) {
     std::string text;
     for (const char c : file) {
         if (c == '\n') {
@@ -103,7 +103,7 @@ std::string hex_of(std::span<const u8> digest) {
 std::string checksum_line(hash::Algorithm algorithm, std::span<const u8> digest,
                           std::string_view file, bool tagged, LineEnd end) {
     const bool escapes = end == LineEnd::newline && needs_escape(file);
-    std::string name = escapes ? escaped(file) : std::string(file);
+    std::string name = escapes ? escaped_name(file) : std::string(file);
     if (end == LineEnd::newline) name = masked_name(name);
     std::string line = escapes ? "\\" : "";
     if (tagged) {

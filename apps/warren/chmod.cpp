@@ -17,9 +17,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr int reference_option = 256;
-
-constexpr Option options[] = {
+constexpr Option chmod_options[] = {
     {'c', "changes", nullptr, "print only names that were changed"},
     {'f', "silent", nullptr, "suppress most error messages"},
     {'v', "verbose", nullptr, "print a line for every name, changed or not"},
@@ -42,13 +40,13 @@ constexpr Option options[] = {
     {'a', nullptr, nullptr, nullptr},
 };
 
-constexpr Page page = {
+constexpr Page chmod_page = {
     .usage = "[OPTION]... MODE[,MODE]... FILE...\n[OPTION]... --reference=FILE FILE...",
     .summary =
         "Change the modes of files of the host, with -R of whole trees on all cores. A mode "
         "is an octal number or clauses like u+rwX,g=u,o-w. Symbolic links in a tree are not "
         "changed or followed.",
-    .options = options,
+    .options = chmod_options,
     .examples = "  warren chmod -R u+rwX,go-w tree",
     .see_also = "chmod(1)",
 };
@@ -102,7 +100,7 @@ Changed apply(const ModeChange& change, u32 umask, const Place& place, bool foll
 }
 
 int command_chmod(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(chmod_page, arguments);
     if (parsed.done) return parsed.exit_code;
     std::vector<std::string> operands = parsed.operands;
     std::optional<ModeChange> mode;
@@ -120,17 +118,18 @@ int command_chmod(std::span<char* const> arguments) {
             text = operands.front();
             operands.erase(operands.begin());
         }
-        if (text.empty()) return usage_error(page, {"missing operand"});
+        if (text.empty()) return usage_error(chmod_page, {"missing operand"});
         mode = ModeChange::parse(text);
-        if (!mode) return usage_error(page, {"invalid mode: ", quote(text)});
+        if (!mode) return usage_error(chmod_page, {"invalid mode: ", quote(text)});
         if (operands.empty()) {
-            return usage_error(page, {"missing operand after ", quote(text)});
+            return usage_error(chmod_page, {"missing operand after ", quote(text)});
         }
     }
-    if (operands.empty()) return usage_error(page, {"missing operand"});
+    if (operands.empty()) return usage_error(chmod_page, {"missing operand"});
     WalkSetup setup;
     TreeChange change;
-    if (!read_change(page, parsed, operands.size(), change, setup)) return page.usage_exit;
+    if (!read_change(chmod_page, parsed, operands.size(), change, setup))
+        return chmod_page.usage_exit;
     const u32 umask = process_umask();
     change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
                        i32& error) {
@@ -142,7 +141,7 @@ int command_chmod(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command chmod_command = {"chmod", "change modes of files and trees", page, command_chmod,
-                               true};
+const Command chmod_command = {"chmod", "change modes of files and trees", chmod_page,
+                               command_chmod, true};
 
 }  // namespace warren::cli

@@ -17,11 +17,10 @@ namespace warren::cli {
 
 namespace {
 
-constexpr int reference_option = 256;
 constexpr int from_option = 257;
 constexpr int dereference_option = 258;
 
-constexpr Option options[] = {
+constexpr Option chown_options[] = {
     {'c', "changes", nullptr, "print only names that were changed"},
     {'f', "silent", nullptr, "suppress most error messages"},
     {'v', "verbose", nullptr, "print a line for every name, changed or not"},
@@ -40,7 +39,7 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page chown_page = {
     .usage =
         "[OPTION]... OWNER[:[GROUP]] FILE...\n[OPTION]... :GROUP FILE...\n"
         "[OPTION]... --reference=FILE FILE...",
@@ -48,7 +47,7 @@ constexpr Page page = {
         "Change the owner and group of files of the host, with -R of whole trees on all "
         "cores. OWNER and GROUP are names or numbers; OWNER: means the owner's login group. "
         "Symbolic links in a tree are changed themselves, never their targets.",
-    .options = options,
+    .options = chown_options,
     .examples = "  warren chown -R build:build tree",
     .see_also = "chown(1)",
 };
@@ -80,7 +79,7 @@ bool parse_owner(const std::string& text, Owner& owner) {
             owner.user = entry->pw_uid;
             if (colon != text.npos) owner.group = entry->pw_gid;
         } else if (!parse_id(user, owner.user) || (colon != text.npos && group.empty())) {
-            usage_error(page, {"invalid user: ", quote(text)});
+            usage_error(chown_page, {"invalid user: ", quote(text)});
             return false;
         }
     }
@@ -88,7 +87,7 @@ bool parse_owner(const std::string& text, Owner& owner) {
     const ::group* entry = group.starts_with('+') ? nullptr : ::getgrnam(group.c_str());
     if (entry != nullptr) owner.group = entry->gr_gid;
     if (entry != nullptr || parse_id(group, owner.group)) return true;
-    usage_error(page, {"invalid group: ", quote(text)});
+    usage_error(chown_page, {"invalid group: ", quote(text)});
     return false;
 }
 
@@ -143,19 +142,19 @@ bool read_owner(const Arguments& parsed, std::vector<std::string>& operands, Own
         owner = {status.st_uid, status.st_gid};
     } else {
         if (operands.empty()) {
-            usage_error(page, {"missing operand"});
+            usage_error(chown_page, {"missing operand"});
             return false;
         }
         if (!parse_owner(operands.front(), owner)) return false;
         operands.erase(operands.begin());
     }
     if (!operands.empty()) return true;
-    usage_error(page, {"missing operand"});
+    usage_error(chown_page, {"missing operand"});
     return false;
 }
 
 int command_chown(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(chown_page, arguments);
     if (parsed.done) return parsed.exit_code;
     std::vector<std::string> operands = parsed.operands;
     OwnerChange owner;
@@ -167,12 +166,13 @@ int command_chown(std::span<char* const> arguments) {
     const int links = parsed.last_of({'h', dereference_option});
     const bool enters = parsed.last_of({'H', 'P'}) == 'H';
     if (recursive && links == dereference_option && !enters) {
-        return usage_error(page,
+        return usage_error(chown_page,
                            {"-R --dereference requires -H: links in a tree are not followed"});
     }
     WalkSetup setup;
     TreeChange change;
-    if (!read_change(page, parsed, operands.size(), change, setup)) return page.usage_exit;
+    if (!read_change(chown_page, parsed, operands.size(), change, setup))
+        return chown_page.usage_exit;
     change.apply = [&](const Place& place, bool follows, const std::string& path, std::string& told,
                        i32& error) { return owner.apply(place, follows, path, told, error); };
     change.action = "change the owner of";
@@ -183,7 +183,7 @@ int command_chown(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command chown_command = {"chown", "change owners of files and trees", page, command_chown,
-                               true};
+const Command chown_command = {"chown", "change owners of files and trees", chown_page,
+                               command_chown, true};
 
 }  // namespace warren::cli

@@ -15,18 +15,18 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option chunk_options[] = {
     WARREN_SPLITTING_OPTIONS,
     {'s', "summarize", nullptr, "print only the number and the sizes of chunks"},
     {json_option, "json", nullptr, "print an array with an object for each file"},
 };
 
-constexpr Page page = {
+constexpr Page chunk_page = {
     .usage = "[OPTION]... FILE...",
     .summary =
         "Split files into content-defined chunks, and print the offset, length and digest of "
         "each. FILE - is standard input. The default preset is lbfs.",
-    .options = options,
+    .options = chunk_options,
     .notes =
         "The boundaries depend only on the rule and the data, not on the number of threads. "
         "Each preset sets the same boundaries as the program of that name.",
@@ -141,12 +141,12 @@ class Chunking {
 };
 
 int command_chunk(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(chunk_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return 1;
-    const std::optional<chunk::Rule> rule = parse_rule(page, parsed, "lbfs");
+    const std::optional<chunk::Rule> rule = parse_rule(chunk_page, parsed, "lbfs");
     dedup::Splitter splitter;
-    if (!rule || !parse_work(page, parsed, splitter)) return page.usage_exit;
+    if (!rule || !parse_work(chunk_page, parsed, splitter)) return chunk_page.usage_exit;
     splitter.block_bytes = 0;
     splitter.rule = *rule;
     Chunking chunking(splitter, parsed);
@@ -160,7 +160,7 @@ int command_chunk(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command chunk_command = {"chunk", "print the content-defined chunks of files", page,
+const Command chunk_command = {"chunk", "print the content-defined chunks of files", chunk_page,
                                command_chunk};
 
 }  // namespace warren::cli

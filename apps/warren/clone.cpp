@@ -14,17 +14,17 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option clone_options[] = {
     {'v', "verbose", nullptr, "print how much was cloned"},
 };
 
-constexpr Page page = {
+constexpr Page clone_page = {
     .usage = "[OPTION]... SOURCE TARGET",
     .summary =
         "Make TARGET a copy of the file or tree SOURCE that shares its blocks, inside one "
         "volume: IMAGE:/path if it is not mounted, else paths on the mount. All of TARGET "
         "appears at once; after an error or a crash, none of it exists.",
-    .options = options,
+    .options = clone_options,
     .notes =
         "A clone keeps what `cp -a` keeps: modes, owners, times, access control lists, "
         "extended attributes, links, hard links within SOURCE, devices, holes. It needs the "
@@ -68,11 +68,12 @@ void complain_of(const Location& source, const Location& target, Errc code,
 }
 
 int command_clone(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(clone_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (parsed.operands.size() != 2) {
-        return usage_error(page, {parsed.operands.size() > 2 ? "too many operands"
-                                                             : "missing operand: SOURCE TARGET"});
+        return usage_error(
+            clone_page,
+            {parsed.operands.size() > 2 ? "too many operands" : "missing operand: SOURCE TARGET"});
     }
     const Location source = parse_location(parsed.operands[0]);
     const Location target = parse_location(parsed.operands[1]);
@@ -105,7 +106,7 @@ int command_clone(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command clone_command = {"clone", "copy files and trees by sharing their blocks", page,
+const Command clone_command = {"clone", "copy files and trees by sharing their blocks", clone_page,
                                command_clone};
 
 }  // namespace warren::cli

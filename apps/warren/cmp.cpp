@@ -30,7 +30,7 @@ constexpr int trouble_exit = 2;
 constexpr int attributes_option = 256;
 constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
-constexpr Option options[] = {
+constexpr Option cmp_options[] = {
     {'s', "quiet", nullptr, "print nothing; only set the exit status"},
     {json_option, "json", nullptr, "print one object per line for each difference"},
     {'x', "one-file-system", nullptr, "do not enter other file systems in the first tree"},
@@ -40,20 +40,20 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode cmp_exits[] = {
     {"0", "all is equal"},
     {"1", "something differs"},
     {"2", "something could not be compared, or the command line was invalid"},
 };
 
-constexpr Page page = {
+constexpr Page cmp_page = {
     .usage = "[OPTION]... FILE1 FILE2\n[OPTION]... DIRECTORY1 DIRECTORY2",
     .summary =
         "Compare two files byte by byte, or two trees of the host: report names that exist in "
         "only one tree, files of different types, and files and symbolic links that differ. "
         "Symbolic links are compared, not followed.",
-    .options = options,
-    .exits = exits,
+    .options = cmp_options,
+    .exits = cmp_exits,
     .examples = "  warren cmp --attributes src /backup/src",
     .see_also = "cmp(1), diff(1)",
     .usage_exit = trouble_exit,
@@ -436,11 +436,12 @@ bool is_tree(const std::string& path, bool& tree) {
 }
 
 int command_cmp(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(cmp_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.size() != 2) return usage_error(page, {"name two files or two trees"});
+    if (parsed.operands.size() != 2) return usage_error(cmp_page, {"name two files or two trees"});
     WalkSetup setup;
-    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(cmp_page, parsed, 1, setup))
+        return cmp_page.usage_exit;
     setup.options.one_file_system = parsed.has('x');
     setup.options.follow = walk::Follow::roots;
     const std::string* const paths = parsed.operands.data();
@@ -462,7 +463,7 @@ int command_cmp(std::span<char* const> arguments) {
         return TreeComparison(paths[0], paths[1], setup, parsed.has(attributes_option), form).run();
     }
     if (!setup.options.checkpoint.empty()) {
-        return usage_error(page, {"--checkpoint is for a comparison of two trees"});
+        return usage_error(cmp_page, {"--checkpoint is for a comparison of two trees"});
     }
     if (leave_to_rank_0()) return 0;
     // A file and a directory: compare with the file of that name in the directory, as diff(1) does.
@@ -475,6 +476,7 @@ int command_cmp(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command cmp_command = {"cmp", "compare files and trees of the host", page, command_cmp, true};
+const Command cmp_command = {"cmp", "compare files and trees of the host", cmp_page, command_cmp,
+                             true};
 
 }  // namespace warren::cli

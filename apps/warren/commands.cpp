@@ -16,14 +16,14 @@ std::vector<Section> program_sections() {
     return sections;
 }
 
-constexpr Option options[] = {
+constexpr Option warren_options[] = {
     {'V', "version", nullptr, "print the version"},
     {manual_option, "manual", "FOLDER",
      "write the manual pages and the shell completions to FOLDER"},
     {'h', nullptr, nullptr, nullptr},
 };
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode warren_exits[] = {
     {"0", "success"},
     {"1", "the output could not be written"},
     {"2", "unknown command"},
@@ -38,9 +38,9 @@ const Page program_page = {
         "The Warren file system: manage volumes, and work on whole trees with one command of "
         "the engine. FILE is IMAGE:/path inside a volume that is not mounted, or a path of "
         "the host. `warren COMMAND --help` describes each command.",
-    .options = options,
+    .options = warren_options,
     .sections = program_sections,
-    .exits = exits,
+    .exits = warren_exits,
     .examples =
         "  warren mkfs v.img --size 2G\n"
         "  warren cp -a ~/src v.img:/\n"

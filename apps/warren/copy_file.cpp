@@ -9,7 +9,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr size_t buffer_size = 1 << 20;
+constexpr size_t copy_buffer_size = 1 << 20;
 
 /// A hint for a full volume, in parentheses.
 std::string space_hint(Errc code, const std::string& path) {
@@ -216,7 +216,7 @@ bool Copier::copy_data(const Task& task, const Facts& facts, OpenFile& from, Ope
 
 bool Copier::copy_range(const Task& task, OpenFile& from, OpenFile& to, u64 begin, u64 end,
                         Buffer& buffer, u64& written_end) {
-    buffer.resize(buffer_size);
+    buffer.resize(copy_buffer_size);
     for (u64 offset = begin; offset < end && !interrupted();) {
         const u64 wanted = std::min<u64>(buffer.size(), end - offset);
         const Result<u64> got = from.read(offset, std::span(buffer).first(wanted));

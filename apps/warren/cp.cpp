@@ -22,7 +22,6 @@ namespace {
 
 constexpr u32 threads_max = 16;
 constexpr int reflink_option = 256;
-constexpr int verify_option = 257;
 constexpr int preserve_option = 258;
 constexpr int no_preserve_option = 259;
 constexpr int sparse_option = 260;
@@ -30,7 +29,7 @@ constexpr int sparse_option = 260;
 constexpr std::string_view preserved_names[] = {"mode",    "ownership", "timestamps", "links",
                                                 "context", "xattr",     "all"};
 
-constexpr Option options[] = {
+constexpr Option cp_options[] = {
     {'a', "archive", nullptr, "same as -r -P -p, and hard links stay hard links"},
     {'d', nullptr, nullptr, "same as -P; hard links stay hard links"},
     {'f', "force", nullptr, "replace a target that you may not write"},
@@ -71,14 +70,14 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page cp_page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
         "Copy files. Each name is a path of the host, or IMAGE:/path inside a volume that is "
         "not mounted. Holes in files stay holes. On the host a copy gets its name when it is "
         "complete. It then replaces an existing file; other hard links to that file keep the "
         "old contents.",
-    .options = options,
+    .options = cp_options,
     .notes =
         "A SOURCE of the form IMAGE:/ or DIRECTORY/. stands for the contents of the "
         "directory. -x, --preserve, --sparse, --verify, --max-ops, --errors, --inode-order, "
@@ -179,17 +178,18 @@ bool add_sources(Session& session, Copier& copier, const std::vector<std::string
 
 int check_operands(const Arguments& parsed) {
     const size_t count = parsed.operands.size();
-    if (count == 0) return usage_error(page, {"missing file operand"});
+    if (count == 0) return usage_error(cp_page, {"missing file operand"});
     if (parsed.has('T') && parsed.has('t')) {
-        return usage_error(page, {"cannot combine --target-directory and --no-target-directory"});
+        return usage_error(cp_page,
+                           {"cannot combine --target-directory and --no-target-directory"});
     }
     if (parsed.has('t')) return 0;
     if (count == 1) {
-        return usage_error(page,
+        return usage_error(cp_page,
                            {"missing destination file operand after ", quote(parsed.operands[0])});
     }
     if (parsed.has('T') && count > 2) {
-        return usage_error(page, {"extra operand ", quote(parsed.operands[2])});
+        return usage_error(cp_page, {"extra operand ", quote(parsed.operands[2])});
     }
     return 0;
 }
@@ -202,8 +202,8 @@ bool read_preserved(const std::string& list, bool keeps, TreeCopyRules& rules) {
         const std::string name = list.substr(begin, end - begin);
         const bool all = name == "all";
         if (std::ranges::find(preserved_names, name) == std::end(preserved_names)) {
-            usage_error(page, {"invalid argument ", quote(name), " for --preserve: name ",
-                               listed(names_of<preserved_names>())});
+            usage_error(cp_page, {"invalid argument ", quote(name), " for --preserve: name ",
+                                  listed(names_of<preserved_names>())});
             return false;
         }
         if (all || name == "mode") rules.keeps.mode = keeps;
@@ -238,8 +238,8 @@ bool read_when(const Arguments& parsed, int option, const char* name, When& when
     if (text == nullptr || *text == "auto") return true;
     when = *text == "never" ? When::never : When::always;
     if (*text == "never" || *text == "always" || text->empty()) return true;
-    usage_error(page, {"invalid argument ", quote(*text), " for ", name, ": name ",
-                       listed(names_of<when_names>())});
+    usage_error(cp_page, {"invalid argument ", quote(*text), " for ", name, ": name ",
+                          listed(names_of<when_names>())});
     return false;
 }
 
@@ -264,13 +264,13 @@ bool read_host_rules(const Arguments& parsed, const CopyOptions& how, TreeCopyRu
         return false;
     }
     if (rules.reflink == Reflink::always && rules.sparse != Sparse::automatic) {
-        usage_error(page, {"--reflink=always can be combined only with --sparse=auto"});
+        usage_error(cp_page, {"--reflink=always can be combined only with --sparse=auto"});
         return false;
     }
     const std::string* threads = parsed.value('j');
     const size_t trees = parsed.operands.size() - (parsed.has('t') ? 0 : 1);
     return setup.take_all(parsed) && (threads == nullptr || setup.take(threads_option, *threads)) &&
-           take_checkpoint(page, parsed, trees, setup);
+           take_checkpoint(cp_page, parsed, trees, setup);
 }
 
 /// Copies where the source or the target is in a volume.
@@ -280,7 +280,7 @@ int copy_with_volumes(const Arguments& parsed, CopyOptions how,
     if (const std::string* text = parsed.value('j')) {
         const std::optional<u64> threads = parse_number(*text);
         if (!threads || *threads == 0 || *threads > 256) {
-            return usage_error(page, {"invalid number of threads: ", quote(*text)});
+            return usage_error(cp_page, {"invalid number of threads: ", quote(*text)});
         }
         how.threads = static_cast<u32>(*threads);
     }
@@ -288,12 +288,13 @@ int copy_with_volumes(const Arguments& parsed, CopyOptions how,
          {int{'x'}, verify_option, preserve_option, no_preserve_option, sparse_option, rate_option,
           errors_option, inode_order_option, checkpoint_option, resume_option, json_option}) {
         if (parsed.has(id)) {
-            return usage_error(page, {"-x, --preserve, --sparse, --verify, --max-ops, --errors, "
-                                      "--inode-order, --checkpoint and --json work on files of the "
-                                      "host only"});
+            return usage_error(cp_page,
+                               {"-x, --preserve, --sparse, --verify, --max-ops, --errors, "
+                                "--inode-order, --checkpoint and --json work on files of the "
+                                "host only"});
         }
     }
-    if (!read_when(parsed, reflink_option, "--reflink", how.reflink)) return page.usage_exit;
+    if (!read_when(parsed, reflink_option, "--reflink", how.reflink)) return cp_page.usage_exit;
     Session session;
     if (!open_target(session, parsed, parsed.has('t') || sources.size() > 1, target)) return 1;
     if (!how.recursive && sources.size() == 1) how.threads = 1;
@@ -311,7 +312,7 @@ int copy_on_host(const Arguments& parsed, const CopyOptions& how,
                  const std::vector<std::string>& sources, const Target& target) {
     TreeCopyRules rules;
     WalkSetup setup;
-    if (!read_host_rules(parsed, how, rules, setup)) return page.usage_exit;
+    if (!read_host_rules(parsed, how, rules, setup)) return cp_page.usage_exit;
     CopyRun run(rules, setup);
     if (!run.failures.open(setup.errors_file, setup.options.resume)) return 1;
     const bool must_be_directory = parsed.has('t') || sources.size() > 1;
@@ -326,7 +327,7 @@ int copy_on_host(const Arguments& parsed, const CopyOptions& how,
 }
 
 int command_cp(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(cp_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (const int code = check_operands(parsed); code != 0) return code;
     const CopyOptions how = read_options(parsed);
@@ -355,7 +356,7 @@ int command_cp(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command cp_command = {"cp", "copy files and trees, also into and out of volumes", page,
+const Command cp_command = {"cp", "copy files and trees, also into and out of volumes", cp_page,
                             command_cp, true};
 
 }  // namespace warren::cli

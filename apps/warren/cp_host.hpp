@@ -11,6 +11,9 @@
 
 namespace warren::cli {
 
+/// The number of `--verify` in the option tables.
+inline constexpr int verify_option = 257;
+
 class HostCopy {
  public:
     /// `must_be_directory`: the target must be a directory, into which the sources go. `is_name`:

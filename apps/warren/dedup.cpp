@@ -29,7 +29,7 @@ enum : int {
     rate_option
 };
 
-constexpr Option options[] = {
+constexpr Option dedup_options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size (default: 4K)"},
     WARREN_SPLITTING_OPTIONS,
     {apply_option, "apply", nullptr,
@@ -43,12 +43,12 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "print one object, with all files"},
 };
 
-constexpr Page page = {
+constexpr Page dedup_page = {
     .usage = "[OPTION]... DIR...",
     .summary =
         "Report duplicate data in trees of files, and where they are. DIR is a directory of "
         "the host, or IMAGE:/path inside a volume that is not mounted.",
-    .options = options,
+    .options = dedup_options,
     .notes =
         "Of equal blocks the first one found is the original. Hard links, holes, and blocks "
         "that are already shared do not count as savings. Which blocks of a Warren volume are "
@@ -99,7 +99,7 @@ bool parse_limits(const Arguments& parsed, DedupOptions& how) {
     if (const std::string* text = parsed.value(memory_option)) {
         const std::optional<u64> size = parse_size(*text);
         if (!size || *size < mib) {
-            usage_error(page, {"invalid memory ", quote(*text), ": 1M or more"});
+            usage_error(dedup_page, {"invalid memory ", quote(*text), ": 1M or more"});
             return false;
         }
         how.index.memory_bytes = *size;
@@ -107,7 +107,7 @@ bool parse_limits(const Arguments& parsed, DedupOptions& how) {
     if (const std::string* text = parsed.value(rate_option)) {
         const std::optional<u64> size = parse_size(*text);
         if (!size || *size == 0) {
-            usage_error(page, {"invalid rate ", quote(*text), ": 1 byte a second or more"});
+            usage_error(dedup_page, {"invalid rate ", quote(*text), ": 1 byte a second or more"});
             return false;
         }
         how.bytes_per_second = *size;
@@ -118,12 +118,12 @@ bool parse_limits(const Arguments& parsed, DedupOptions& how) {
 /// Parses the options; false, after an error message, if they are invalid.
 bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
     dedup::Splitter& splitter = wanted.how.splitter;
-    if (!parse_work(page, parsed, splitter)) return false;
+    if (!parse_work(dedup_page, parsed, splitter)) return false;
     wanted.applies = parsed.has(apply_option);
     wanted.shows_all = parsed.has('a');
     wanted.is_json = parsed.has(json_option);
     auto wrong = [&](std::initializer_list<std::string_view> parts) {
-        static_cast<void>(usage_error(page, parts));
+        static_cast<void>(usage_error(dedup_page, parts));
         return false;
     };
     if (const std::string* text = parsed.value(fixed_option)) {
@@ -134,7 +134,7 @@ bool parse_options(const Arguments& parsed, CommandOptions& wanted) {
         if (parsed.has(preset_option)) return wrong({"--fixed and --preset exclude each other"});
     }
     if (parsed.has(preset_option)) {
-        const std::optional<chunk::Rule> rule = parse_rule(page, parsed, "lbfs");
+        const std::optional<chunk::Rule> rule = parse_rule(dedup_page, parsed, "lbfs");
         if (!rule) return false;
         splitter.block_bytes = 0;
         splitter.rule = *rule;
@@ -258,11 +258,11 @@ bool scan_and_share(const Arguments& parsed, const CommandOptions& wanted, dedup
 }
 
 int command_dedup(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(dedup_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (!need_operand(parsed)) return 1;
     CommandOptions wanted;
-    if (!parse_options(parsed, wanted)) return page.usage_exit;
+    if (!parse_options(parsed, wanted)) return dedup_page.usage_exit;
     dedup::Index index;
     if (!open_index(wanted, index)) return 1;
     Session session;
@@ -272,6 +272,7 @@ int command_dedup(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command dedup_command = {"dedup", "find duplicate data, and share it", page, command_dedup};
+const Command dedup_command = {"dedup", "find duplicate data, and share it", dedup_page,
+                               command_dedup};
 
 }  // namespace warren::cli

@@ -11,17 +11,17 @@ namespace {
 
 constexpr const char* release_word = "release";
 
-std::vector<Section> sections() {
+std::vector<Section> device_sections() {
     return {{"Actions",
              {{release_word, nullptr,
                "free the memory of the GPU that the copy of the metadata takes, and what find, du "
                "and the others keep there"}}}};
 }
 
-constexpr Page page = {
+constexpr Page device_page = {
     .usage = "release MOUNT|IMAGE...",
     .summary = "Control the GPU that works beside the CPU engine of a mounted volume.",
-    .sections = sections,
+    .sections = device_sections,
     .notes =
         "The command waits for commands that are reading there; commands that would begin to read "
         "meanwhile wait with it. Then the CPU does all work. The GPU loads the metadata again for "
@@ -61,17 +61,17 @@ bool release(const std::string& operand) {
 }
 
 int command_device(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(device_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (parsed.operands.empty()) {
-        return usage_error(page, {"missing operand: what is to be done?"});
+        return usage_error(device_page, {"missing operand: what is to be done?"});
     }
     if (parsed.operands[0] != release_word) {
-        return usage_error(page, {"unknown action ", quote(parsed.operands[0]), " (there is '",
-                                  release_word, "')"});
+        return usage_error(device_page, {"unknown action ", quote(parsed.operands[0]),
+                                         " (there is '", release_word, "')"});
     }
     if (parsed.operands.size() == 1) {
-        return usage_error(page, {"missing operand after 'release': which mount?"});
+        return usage_error(device_page, {"missing operand after 'release': which mount?"});
     }
     bool good = true;
     for (std::size_t i = 1; i < parsed.operands.size(); ++i) {
@@ -82,7 +82,7 @@ int command_device(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command device_command = {"device", "give back the memory of a mount's GPU", page,
+const Command device_command = {"device", "give back the memory of a mount's GPU", device_page,
                                 command_device};
 
 }  // namespace warren::cli

@@ -38,27 +38,27 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option doctor_options[] = {
     {'d', "directory", "DIRECTORY",
      "where images are kept, and where to measure (default: $TMPDIR, else /tmp)"},
     {'q', "quick", nullptr, "do not measure"},
     {json_option, "json", nullptr, "print an array of objects"},
 };
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode doctor_exits[] = {
     {"0", "everything that Warren can use is available"},
     {"1", "something is missing"},
 };
 
-constexpr Page page = {
+constexpr Page doctor_page = {
     .usage = "[OPTION]... [MOUNT]...",
     .summary =
         "Report which engine and which kernel interfaces are in use, and measure them: a "
         "small volume in DIRECTORY with each engine, and the round trip of a look-up on each "
         "MOUNT (default: all mounted volumes). Of a mount with a GPU beside its engine it prints "
         "what each of the two is predicted to take, as measured there.",
-    .options = options,
-    .exits = exits,
+    .options = doctor_options,
+    .exits = doctor_exits,
     .examples =
         "  warren doctor\n"
         "  warren doctor -d /data /mnt/w",
@@ -276,7 +276,7 @@ std::vector<Finding> measured_findings(const std::string& directory, EngineChoic
 namespace {
 
 int command_doctor(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(doctor_page, arguments);
     if (parsed.done) return parsed.exit_code;
     const std::string* given = parsed.value('d');
     const std::string directory = given != nullptr ? *given : temporary_folder();
@@ -305,7 +305,8 @@ int command_doctor(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command doctor_command = {
-    "doctor", "check what Warren can use on this machine, and measure it", page, command_doctor};
+const Command doctor_command = {"doctor",
+                                "check what Warren can use on this machine, and measure it",
+                                doctor_page, command_doctor};
 
 }  // namespace warren::cli

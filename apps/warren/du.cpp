@@ -33,7 +33,7 @@ constexpr int histogram_option = 260;
 constexpr int si_option = 261;
 constexpr int shared_option = 262;
 
-constexpr Option options[] = {
+constexpr Option du_options[] = {
     {'0', "null", nullptr, "end each line with NUL"},
     {'a', "all", nullptr, "print files too, not only directories"},
     {apparent_option, "apparent-size", nullptr, "print file sizes rather than allocated space"},
@@ -68,12 +68,12 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page du_page = {
     .usage = "[OPTION]... [FILE]...",
     .summary =
         "Show how much space trees take: IMAGE:/path inside a volume that is not mounted, or any "
         "path of the host.",
-    .options = options,
+    .options = du_options,
     .notes =
         "With --shared, a block is shared if there is more than one reference to it from "
         "files, inside the tree or not; it counts for each of these files. The exclusive part "
@@ -444,11 +444,11 @@ bool choose_host(const Arguments& parsed, const How& how, UsageChoices& choices,
         return false;
     }
     const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
-    return setup.take_all(parsed) && take_checkpoint(page, parsed, trees, setup);
+    return setup.take_all(parsed) && take_checkpoint(du_page, parsed, trees, setup);
 }
 
 int command_du(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(du_page, arguments);
     if (parsed.done) return parsed.exit_code;
     std::vector<std::string> starts = parsed.operands;
     if (starts.empty()) starts = {"."};
@@ -458,7 +458,7 @@ int command_du(std::span<char* const> arguments) {
     WalkSetup setup;
     if (!choose(parsed, how) || !choose_host(parsed, how, choices, setup)) {
         remark({"Try '", program(), " --help' for more information."});
-        return page.usage_exit;
+        return du_page.usage_exit;
     }
     raise_open_limit();
     const bool alone = how.json || !HostUsage::may_span_ranks(choices, setup, starts);
@@ -469,7 +469,7 @@ int command_du(std::span<char* const> arguments) {
     HostUsage host(choices, setup,
                    [&](u64 size, const std::string& path) { usage.print_line_of({size}, path); });
     if (!host.begin()) return 1;
-    const std::string of_host = option_for_host(page, parsed);
+    const std::string of_host = option_for_host(du_page, parsed);
     bool good = true;
     for (const std::string& start : starts) {
         if (!is_of_volume(start) && how.shared) {
@@ -495,6 +495,6 @@ int command_du(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command du_command = {"du", "show how much space trees take", page, command_du, true};
+const Command du_command = {"du", "show how much space trees take", du_page, command_du, true};
 
 }  // namespace warren::cli

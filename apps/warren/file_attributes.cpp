@@ -25,9 +25,9 @@ bool is_left_out(int error) {
 }
 
 /// The extended attributes of a place, accessed through its descriptor if it has one.
-class Attributes {
+class ExtendedAttributes {
  public:
-    explicit Attributes(const Place& place) : file_(place.file) {
+    explicit ExtendedAttributes(const Place& place) : file_(place.file) {
         if (file_ < 0) path_ = path_for_system(place);
     }
 
@@ -101,8 +101,8 @@ bool is_wanted(const std::string& name, const Keeps& keeps) {
 /// `wanted` tells for a name whether to keep it.
 template <class Wanted>
 Fault keep_extended_attributes(const Place& from, const Place& to, const Wanted& wanted) {
-    const Attributes source(from);
-    const Attributes target(to);
+    const ExtendedAttributes source(from);
+    const ExtendedAttributes target(to);
     std::vector<std::string> names;
     std::vector<std::string> others;
     if (const int error = source.list(names)) return {error, "list attributes of"};
@@ -162,8 +162,8 @@ Fault keep_replaced_attributes(const Place& replaced, const Place& to) {
 }
 
 bool same_extended_attributes(const Place& first, const Place& second) {
-    const Attributes one(first);
-    const Attributes two(second);
+    const ExtendedAttributes one(first);
+    const ExtendedAttributes two(second);
     std::vector<std::string> names;
     std::vector<std::string> others;
     if (one.list(names) != 0 || two.list(others) != 0 || names != others) return false;

@@ -22,7 +22,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr u64 buffer_bytes = 256 * kib;
+constexpr u64 copy_buffer_bytes = 256 * kib;
 constexpr u64 call_bytes = gib;    // for one call of copy_file_range
 constexpr u64 block_bytes = 4096;  // granularity at which zeros are skipped
 
@@ -32,7 +32,7 @@ bool is_targets_fault(int error) {
 
 std::byte* buffer(u32 which) {
     thread_local std::unique_ptr<std::byte[]> memory[2];
-    if (!memory[which]) memory[which] = std::make_unique<std::byte[]>(buffer_bytes);
+    if (!memory[which]) memory[which] = std::make_unique<std::byte[]>(copy_buffer_bytes);
     return memory[which].get();
 }
 
@@ -71,8 +71,8 @@ Fault copy_range(int from, int to, u64& offset, u64 end, bool leaves_zeros, InKe
         if (const Fault fault = copy_in_kernel(from, to, offset, end)) return fault;
     }
     while (offset < end) {
-        const std::span bytes(buffer(0), std::min(end - offset, buffer_bytes));
-        const Result<u64> got = read_fully(from, offset, bytes);
+        const std::span bytes(buffer(0), std::min(end - offset, copy_buffer_bytes));
+        const Result<u64> got = warren::read_fully(from, offset, bytes);
         if (!got) return reading(got.code());
         if (*got == 0) break;
         const auto source = bytes.first(*got);
@@ -127,7 +127,7 @@ Fault copy_part(int from, int to, u64 begin, u64 end, Written written, InKernel 
 Fault copy_stream(int from, int to) {
     std::byte* bytes = buffer(0);
     while (true) {
-        const ssize_t got = ::read(from, bytes, buffer_bytes);
+        const ssize_t got = ::read(from, bytes, copy_buffer_bytes);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return reading(last_error());
         if (got == 0) return {};
@@ -139,10 +139,10 @@ Fault copy_stream(int from, int to) {
 Fault compare_part(int first, int second, u64 begin, u64 end,
                    std::optional<Difference>& difference) {
     for (u64 offset = begin; offset < end;) {
-        const u64 wanted = std::min(end - offset, buffer_bytes);
-        const Result<u64> one = read_fully(first, offset, {buffer(0), wanted});
+        const u64 wanted = std::min(end - offset, copy_buffer_bytes);
+        const Result<u64> one = warren::read_fully(first, offset, {buffer(0), wanted});
         if (!one) return reading(one.code());
-        const Result<u64> two = read_fully(second, offset, {buffer(1), wanted});
+        const Result<u64> two = warren::read_fully(second, offset, {buffer(1), wanted});
         if (!two) return reading(two.code(), true);
         const u64 both = std::min(*one, *two);
         if (std::memcmp(buffer(0), buffer(1), both) != 0) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t flush_size = 64 * kib;
 
-constexpr Option options[] = {
+constexpr Option find_options[] = {
     {'s', "sorted", nullptr,
      "sort by the bytes of the paths (default: in the order in which threads find them)"},
     {json_option, "json", nullptr, "print an array of objects instead of paths"},
@@ -31,12 +31,12 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page find_page = {
     .usage = "[-H|-L|-P] [-s] [--json] [START]... [EXPRESSION]",
     .summary =
         "Search trees, on all cores: IMAGE:/path inside a volume that is not mounted, or any path "
         "of the host.",
-    .options = options,
+    .options = find_options,
     .sections = find_sections,
     .notes =
         "-lname, -samefile, -readable, -writable, -executable, -depth, -exec and -delete work "
@@ -221,7 +221,7 @@ bool take_option(const Option& option, const std::string& value, Asked& asked) {
 /// Takes the options out of the expression. They are parsed here because getopt would read -name as
 /// -n -a -m -e.
 bool parse_options(std::vector<std::string> words, Asked& asked) {
-    const std::vector<Option> known = all_options(page);
+    const std::vector<Option> known = all_options(find_page);
     std::vector<std::string> rest;
     for (size_t at = 0; at < words.size(); ++at) {
         const std::string& word = words[at];
@@ -259,7 +259,7 @@ int command_find(std::span<char* const> arguments) {
     if (asked.help) {
         char help[] = "--help";
         char* const words[] = {arguments[0], help};
-        return parse_arguments(page, words).exit_code;
+        return parse_arguments(find_page, words).exit_code;
     }
     Session session;
     const auto facts_of = [&](const std::string& text) -> std::optional<Facts> {
@@ -312,6 +312,6 @@ int command_find(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command find_command = {"find", "search a tree", page, command_find, true};
+const Command find_command = {"find", "search a tree", find_page, command_find, true};
 
 }  // namespace warren::cli

@@ -6,7 +6,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr std::string_view head = R"(# fish completion for warren(1), made by `warren --manual`
+constexpr std::string_view fish_head = R"(# fish completion for warren(1), made by `warren --manual`
 
 # Whether no command has been typed.
 function __warren_has_no_command
@@ -38,7 +38,7 @@ std::string in_quotes(std::string_view text) {
     return result + "'";
 }
 
-std::string value_part(const CompletedWord& word) {
+std::string fish_value(const CompletedWord& word) {
     switch (word.kind) {
         case ValueKind::none:
             return "";
@@ -66,14 +66,14 @@ void append_words(std::string& script, const std::string& condition, const Page&
                 script += (spelling.size() == 2 ? " -s " : " -o ") + spelling.substr(1);
             }
         }
-        script += value_part(word) + " -d " + in_quotes(word.help) + "\n";
+        script += fish_value(word) + " -d " + in_quotes(word.help) + "\n";
     }
 }
 
 }  // namespace
 
 std::string fish_completion() {
-    std::string script(head);
+    std::string script(fish_head);
     std::string helpers;
     for (const CommandGroup& group : command_groups()) {
         for (const Command* command : group.commands) {

@@ -21,7 +21,7 @@ constexpr int exit_problems_left = 4;
 constexpr int exit_operational = 8;
 constexpr int exit_usage = 16;
 
-constexpr Option options[] = {
+constexpr Option fsck_options[] = {
     {'a', nullptr, nullptr, nullptr},
     {'C', nullptr, "DESCRIPTOR", nullptr},
     {'f', "force", nullptr, "accepted; the check is always complete"},
@@ -35,7 +35,7 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "print an object with all problems"},
 };
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode fsck_exits[] = {
     {"0", "the volume is clean"},
     {"1", "all problems were repaired"},
     {"4", "problems are left"},
@@ -43,14 +43,14 @@ constexpr ExitCode exits[] = {
     {"16", "the command line was invalid"},
 };
 
-constexpr Page page = {
+constexpr Page fsck_page = {
     .usage = "[OPTION]... IMAGE",
     .summary = "Check a Warren volume that is not mounted; one line per problem, then a summary.",
-    .options = options,
+    .options = fsck_options,
     .notes =
         "A parallel quick check, by all cores or the GPU, reads all metadata; whatever looks "
         "suspicious gets the full check, by one core.",
-    .exits = exits,
+    .exits = fsck_exits,
     .examples =
         "  warren fsck v.img\n"
         "  warren fsck --repair v.img",
@@ -123,15 +123,15 @@ int exit_code(const CheckResult& result) {
 }
 
 int command_fsck(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(fsck_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.empty()) return usage_error(page, {"missing operand: which image?"});
+    if (parsed.operands.empty()) return usage_error(fsck_page, {"missing operand: which image?"});
     if (parsed.operands.size() > 1) {
-        return usage_error(page, {"extra operand ", quote(parsed.operands[1])});
+        return usage_error(fsck_page, {"extra operand ", quote(parsed.operands[1])});
     }
     const bool repair = parsed.last_of({'a', 'p', 'r', 'y'}) != 0;
     if (repair && parsed.has('n')) {
-        return usage_error(page, {"-n cannot be combined with -a, -p, -y or --repair"});
+        return usage_error(fsck_page, {"-n cannot be combined with -a, -p, -y or --repair"});
     }
     const std::string& image = parsed.operands[0];
     if (const std::string point = mount_point_of_image(image); !point.empty()) {
@@ -177,6 +177,6 @@ int command_fsck(std::span<char* const> arguments) {
 }  // namespace
 
 const Command fsck_command = {
-    "fsck", "check and repair a volume", page, command_fsck, false, {"fsck.warren"}};
+    "fsck", "check and repair a volume", fsck_page, command_fsck, false, {"fsck.warren"}};
 
 }  // namespace warren::cli

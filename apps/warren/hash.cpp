@@ -31,7 +31,7 @@ constexpr int strict_option = 263;
 constexpr int missing_option = 264;
 constexpr int verbose_option = 265;
 
-constexpr Option options[] = {
+constexpr Option hash_options[] = {
     {'a', "algorithm", "NAME", "digest: {} (default: blake3)", algorithm_choices},
     {'c', "check", nullptr, "read checksum lists and check the files listed"},
     {direct_option, "direct", "BYTES", "compute the direct hash over pieces of BYTES (0: 4096)"},
@@ -59,13 +59,13 @@ constexpr Option options[] = {
     {'b', "binary", nullptr, nullptr},
 };
 
-constexpr Page page = {
+constexpr Page hash_page = {
     .usage = "[OPTION]... [FILE|DIRECTORY]...",
     .summary =
         "Print the digests of files, and of all files in directories in sorted order: "
         "IMAGE:/path inside a volume that is not mounted, or a path of the host. Without "
         "FILE, or if it is -, read standard input.",
-    .options = options,
+    .options = hash_options,
     .notes =
         "Under mpirun each process hashes a share of the files; the order of the lines is the "
         "same. With --checkpoint (files of the host only), digests are saved as they are "
@@ -93,7 +93,7 @@ bool read_number(const Arguments& parsed, int id, const char* what, u64& value) 
     const char* const end = text->data() + text->size();
     const auto [stop, failure] = std::from_chars(text->data(), end, value);
     if (failure == std::errc() && stop == end && !text->empty()) return true;
-    usage_error(page, {"invalid ", what, ": ", quote(*text)});
+    usage_error(hash_page, {"invalid ", what, ": ", quote(*text)});
     return false;
 }
 
@@ -123,7 +123,8 @@ bool read_windows(const Arguments& parsed, Settings& settings) {
         settings.windows.stride_bytes > 0) {
         return true;
     }
-    usage_error(page, {"invalid windows: ", quote(*text), "; write WIDTH/STRIDE, such as 48/1"});
+    usage_error(hash_page,
+                {"invalid windows: ", quote(*text), "; write WIDTH/STRIDE, such as 48/1"});
     return false;
 }
 
@@ -131,8 +132,8 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
     if (const std::string* text = parsed.value('a')) {
         const auto algorithm = hash::algorithm_by_name(*text);
         if (!algorithm) {
-            usage_error(page, {"unknown algorithm ", quote(*text), ": there are ",
-                               listed(algorithm_choices())});
+            usage_error(hash_page, {"unknown algorithm ", quote(*text), ": there are ",
+                                    listed(algorithm_choices())});
             return false;
         }
         settings.algorithm = *algorithm;
@@ -149,21 +150,21 @@ bool read_settings(const Arguments& parsed, Settings& settings) {
     settings.files.threads = static_cast<u32>(std::min<u64>(threads, 1024));
     if (parsed.has(direct_option)) {
         if (settings.algorithm > hash::Algorithm::sha256) {
-            usage_error(page, {"a direct hash is made of md5, sha1 or sha256; ",
-                               hash::name(settings.algorithm), " is parallel as it is"});
+            usage_error(hash_page, {"a direct hash is made of md5, sha1 or sha256; ",
+                                    hash::name(settings.algorithm), " is parallel as it is"});
             return false;
         }
         settings.files.direct_piece_bytes =
             piece_bytes == 0 ? hash::direct_piece_bytes : piece_bytes;
     }
     if (settings.kept_bytes == 0 || settings.kept_bytes > hash::digest_bytes(settings.algorithm)) {
-        usage_error(page,
+        usage_error(hash_page,
                     {"a digest of ", hash::name(settings.algorithm), " has 1 to ",
                      std::to_string(hash::digest_bytes(settings.algorithm)), " bytes to keep"});
         return false;
     }
     if (parsed.has(zero_bits_option) && (settings.zero_bits == 0 || settings.zero_bits > 32)) {
-        usage_error(page, {"the number of zero bits must be from 1 to 32"});
+        usage_error(hash_page, {"the number of zero bits must be from 1 to 32"});
         return false;
     }
     return read_windows(parsed, settings);
@@ -348,19 +349,20 @@ bool end_all(Session& session, FailureList& failures) {
 }
 
 int command_hash(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(hash_page, arguments);
     if (parsed.done) return parsed.exit_code;
     Settings settings;
     WalkSetup setup;
-    if (!read_settings(parsed, settings)) return page.usage_exit;
-    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) {
-        return page.usage_exit;
+    if (!read_settings(parsed, settings)) return hash_page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(hash_page, parsed, 1, setup)) {
+        return hash_page.usage_exit;
     }
     if (parsed.has(checkpoint_option) && (parsed.has('c') || settings.has_windows)) {
-        return usage_error(page, {"--checkpoint cannot be combined with --check or --windows"});
+        return usage_error(hash_page,
+                           {"--checkpoint cannot be combined with --check or --windows"});
     }
     if (parsed.has(json_option) && (parsed.has(tag_option) || settings.has_windows)) {
-        return usage_error(page, {"--json cannot be combined with --tag or --windows"});
+        return usage_error(hash_page, {"--json cannot be combined with --tag or --windows"});
     }
     if (settings.has_windows && leave_to_rank_0()) return 0;
     FailureList failures;
@@ -374,7 +376,7 @@ int command_hash(std::span<char* const> arguments) {
     Session session;
     if (parsed.has('c')) {
         if (settings.has_windows || parsed.has(tag_option)) {
-            return usage_error(page, {"--check cannot be combined with --windows or --tag"});
+            return usage_error(hash_page, {"--check cannot be combined with --windows or --tag"});
         }
         const CheckRules rules = {
             .is_quiet = parsed.has(quiet_option),
@@ -400,7 +402,7 @@ int command_hash(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command hash_command = {"hash", "compute and check digests of files and trees", page,
+const Command hash_command = {"hash", "compute and check digests of files and trees", hash_page,
                               command_hash, true};
 
 }  // namespace warren::cli

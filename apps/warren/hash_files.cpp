@@ -11,6 +11,7 @@
 #include "apps/warren/host_walk.hpp"
 #include "apps/warren/interrupt.hpp"
 #include "apps/warren/messages.hpp"
+#include "apps/warren/place.hpp"
 #include "apps/warren/progress.hpp"
 #include "apps/warren/ranks.hpp"
 #include "base/processors.hpp"
@@ -29,16 +30,15 @@ constexpr u64 part_bytes = 4 * mib;  // of a large file, for each thread that ha
 constexpr u64 batch_files_for_gpu = 65536;
 constexpr auto longest_batch = std::chrono::seconds(1);  // if digests are kept
 constexpr u64 readers_for_gpu = 8;
-constexpr u32 most_readers = 4;     // of one file: with more, a disk seeks too much
-constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
+constexpr u32 most_readers = 4;  // of one file: with more, a disk seeks too much
 
 /// The directory and the relative path of the file: a path too long for a system call is resolved
 /// in steps.
 Errc reach(const HashJob& job, std::shared_ptr<Directory>& start, std::string_view& path) {
     start = job.start;
     path = job.location.path;
-    while (path.size() > path_most) {
-        const size_t slash = path.rfind('/', path_most);
+    while (path.size() > call_path_bytes_max) {
+        const size_t slash = path.rfind('/', call_path_bytes_max);
         if (slash == path.npos || slash == 0) return Errc::name_too_long;
         std::shared_ptr<Directory> below;
         const Errc code = start->open_directory(path.substr(0, slash), Follow::yes, below);

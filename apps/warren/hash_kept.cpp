@@ -31,7 +31,7 @@ namespace {
 namespace files = std::filesystem;
 
 constexpr std::string_view list_prefix = "digests-";
-constexpr size_t buffer_bytes = 64 * kib;
+constexpr size_t write_buffer_bytes = 64 * kib;
 constexpr auto longest_unwritten = std::chrono::seconds(1);
 // The granularity of file times: a file that was changed less than this before may be changed again
 // and keep the same time.
@@ -194,7 +194,7 @@ void DigestKeeper::keep(std::string_view path, const FileStamp& stamp, std::span
     const RecordHead head{static_cast<u32>(bytes.size()), crc32c(std::as_bytes(std::span(bytes)))};
     std::lock_guard lock(mutex_);
     records_.append(reinterpret_cast<const char*>(&head), sizeof head).append(bytes);
-    if (records_.size() >= buffer_bytes) write_out();
+    if (records_.size() >= write_buffer_bytes) write_out();
 }
 
 /// Requires: mutex_.

@@ -15,14 +15,14 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option info_options[] = {
     {json_option, "json", nullptr, "print an array of objects; sizes in bytes"},
 };
 
-constexpr Page page = {
+constexpr Page info_page = {
     .usage = "[OPTION]... IMAGE|MOUNT...",
     .summary = "Show the properties and the usage of volumes.",
-    .options = options,
+    .options = info_options,
     .examples =
         "  warren info v.img\n"
         "  warren info --json /mnt/w",
@@ -151,9 +151,9 @@ void add_info(Json& json, const fuse::MountInfo& info) {
 }
 
 int command_info(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(info_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return info_page.usage_exit;
     Json json;
     json.open_array();
     bool good = true;
@@ -176,6 +176,7 @@ int command_info(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command info_command = {"info", "show properties and usage of a volume", page, command_info};
+const Command info_command = {"info", "show properties and usage of a volume", info_page,
+                              command_info};
 
 }  // namespace warren::cli

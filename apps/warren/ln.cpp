@@ -11,7 +11,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option ln_options[] = {
     {'f', "force", nullptr, "replace an existing file"},
     {'s', "symbolic", nullptr, "make symbolic links instead of hard links"},
     {'T', "no-target-directory", nullptr,
@@ -19,12 +19,12 @@ constexpr Option options[] = {
     {'v', "verbose", nullptr, "print each link"},
 };
 
-constexpr Page page = {
+constexpr Page ln_page = {
     .usage = "[OPTION]... TARGET NAME\n[OPTION]... TARGET... DIRECTORY",
     .summary =
         "Make links in a volume that is not mounted (IMAGE:/path), or among the host's files. "
         "The TARGET of a symbolic link is stored as given.",
-    .options = options,
+    .options = ln_options,
     .examples =
         "  warren ln v.img:/a v.img:/b             a second name for the file\n"
         "  warren ln -s ../shared v.img:/home/s    a symbolic link",
@@ -84,16 +84,16 @@ bool make_link(Directory& start, const Arguments& parsed, const std::string& tar
 }
 
 int command_ln(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(ln_page, arguments);
     if (parsed.done) return parsed.exit_code;
     const size_t count = parsed.operands.size();
-    if (count == 0) return usage_error(page, {"missing file operand"});
+    if (count == 0) return usage_error(ln_page, {"missing file operand"});
     if (count == 1) {
-        return usage_error(page,
+        return usage_error(ln_page,
                            {"missing destination file operand after ", quote(parsed.operands[0])});
     }
     if (parsed.has('T') && count > 2) {
-        return usage_error(page, {"extra operand ", quote(parsed.operands[2])});
+        return usage_error(ln_page, {"extra operand ", quote(parsed.operands[2])});
     }
     const Location where = parse_location(parsed.operands.back());
     Session session;
@@ -117,6 +117,6 @@ int command_ln(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command ln_command = {"ln", "make links", page, command_ln};
+const Command ln_command = {"ln", "make links", ln_page, command_ln};
 
 }  // namespace warren::cli

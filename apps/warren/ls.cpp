@@ -19,7 +19,7 @@ namespace {
 
 constexpr int full_time_option = 256;
 
-constexpr Option options[] = {
+constexpr Option ls_options[] = {
     {'1', nullptr, nullptr, "print one name per line (default unless on a terminal)"},
     {'a', "all", nullptr, "include names that begin with a dot"},
     {'A', "almost-all", nullptr, "the same, except '.' and '..'"},
@@ -38,12 +38,12 @@ constexpr Option options[] = {
     {json_option, "json", nullptr, "print an array of objects"},
 };
 
-constexpr Page page = {
+constexpr Page ls_page = {
     .usage = "[OPTION]... [FILE]...",
     .summary =
         "List files: IMAGE:/path inside a volume that is not mounted, or a path of the host (the "
         "current directory by default).",
-    .options = options,
+    .options = ls_options,
     .examples =
         "  warren ls v.img:/              names at the root\n"
         "  warren ls -lh v.img:/src       with sizes and times\n"
@@ -71,7 +71,7 @@ struct Style {
     bool needs_facts() const { return lines || inode || classify || json || recursive || order; }
 };
 
-struct Item {
+struct ListedItem {
     std::string name;
     Facts facts;
     std::string target;  // of a symbolic link
@@ -83,7 +83,7 @@ class Lister {
         if (style_.json) json_.open_array();
     }
 
-    void list_files(std::vector<Item>& items) {
+    void list_files(std::vector<ListedItem>& items) {
         if (items.empty()) return;
         print_items(items, "");
         first_ = false;
@@ -99,14 +99,14 @@ class Lister {
     }
 
  private:
-    bool list_one(Directory& directory, const std::string& path, std::vector<Item>& items);
-    void print_items(std::vector<Item>& items, const std::string& directory);
-    void print_long(const std::vector<Item>& items);
-    void print_columns(const std::vector<Item>& items);
-    void add_json(const std::vector<Item>& items, const std::string& directory);
+    bool list_one(Directory& directory, const std::string& path, std::vector<ListedItem>& items);
+    void print_items(std::vector<ListedItem>& items, const std::string& directory);
+    void print_long(const std::vector<ListedItem>& items);
+    void print_columns(const std::vector<ListedItem>& items);
+    void add_json(const std::vector<ListedItem>& items, const std::string& directory);
     /// The name with its type indicator; `aligned`: names without quotes get a blank in their
     /// place.
-    std::string label(const Item& item, bool aligned) const;
+    std::string label(const ListedItem& item, bool aligned) const;
 
     Style style_;
     bool headings_;
@@ -114,7 +114,7 @@ class Lister {
     Json json_;
 };
 
-bool comes_before(const Item& left, const Item& right, int order) {
+bool comes_before(const ListedItem& left, const ListedItem& right, int order) {
     const Attributes& a = left.facts.attributes;
     const Attributes& b = right.facts.attributes;
     if (order == 'S' && a.size != b.size) return a.size > b.size;
@@ -123,12 +123,12 @@ bool comes_before(const Item& left, const Item& right, int order) {
 }
 
 /// Whether any name is quoted, so that names without quotes begin with a blank.
-bool some_quoted(const std::vector<Item>& items) {
+bool some_quoted(const std::vector<ListedItem>& items) {
     return std::ranges::any_of(
-        items, [](const Item& item) { return output_name(item.name) != item.name; });
+        items, [](const ListedItem& item) { return output_name(item.name) != item.name; });
 }
 
-std::string Lister::label(const Item& item, bool aligned) const {
+std::string Lister::label(const ListedItem& item, bool aligned) const {
     std::string text = output_name(item.name);
     if (aligned && text == item.name) text.insert(0, " ");
     if (!style_.classify) return text;
@@ -147,10 +147,10 @@ std::string Lister::label(const Item& item, bool aligned) const {
     }
 }
 
-void Lister::print_long(const std::vector<Item>& items) {
+void Lister::print_long(const std::vector<ListedItem>& items) {
     std::vector<std::vector<std::string>> rows;
     std::vector<size_t> widths(6);
-    for (const Item& item : items) {
+    for (const ListedItem& item : items) {
         const Attributes& a = item.facts.attributes;
         std::string size = style_.human ? short_size(a.size) : std::to_string(a.size);
         if (type_letter(a.mode) == 'b' || type_letter(a.mode) == 'c') {
@@ -185,7 +185,7 @@ void Lister::print_long(const std::vector<Item>& items) {
 }
 
 /// As many columns as fit the terminal, filled from top to bottom.
-void Lister::print_columns(const std::vector<Item>& items) {
+void Lister::print_columns(const std::vector<ListedItem>& items) {
     winsize window{};
     size_t width = 80;
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
@@ -193,7 +193,7 @@ void Lister::print_columns(const std::vector<Item>& items) {
     std::vector<std::string> labels;
     size_t longest = 0;
     const bool aligned = some_quoted(items);
-    for (const Item& item : items) {
+    for (const ListedItem& item : items) {
         std::string text =
             style_.inode ? std::to_string(item.facts.attributes.handle.inode) + " " : std::string();
         labels.push_back(text + label(item, aligned));
@@ -212,8 +212,8 @@ void Lister::print_columns(const std::vector<Item>& items) {
     print_bytes(text);
 }
 
-void Lister::add_json(const std::vector<Item>& items, const std::string& directory) {
-    for (const Item& item : items) {
+void Lister::add_json(const std::vector<ListedItem>& items, const std::string& directory) {
+    for (const ListedItem& item : items) {
         json_.open_object();
         json_.member("name", std::string_view(item.name));
         json_.member(
@@ -224,9 +224,9 @@ void Lister::add_json(const std::vector<Item>& items, const std::string& directo
     }
 }
 
-void Lister::print_items(std::vector<Item>& items, const std::string& directory) {
+void Lister::print_items(std::vector<ListedItem>& items, const std::string& directory) {
     if (style_.order != 'U') {
-        std::sort(items.begin(), items.end(), [&](const Item& left, const Item& right) {
+        std::sort(items.begin(), items.end(), [&](const ListedItem& left, const ListedItem& right) {
             return style_.reverse ? comes_before(right, left, style_.order)
                                   : comes_before(left, right, style_.order);
         });
@@ -238,7 +238,7 @@ void Lister::print_items(std::vector<Item>& items, const std::string& directory)
     } else if (style_.columns && !items.empty()) {
         print_columns(items);
     } else {
-        for (const Item& item : items) {
+        for (const ListedItem& item : items) {
             const std::string number = std::to_string(item.facts.attributes.handle.inode) + " ";
             print_line({style_.inode ? number : "", label(item, false)});
         }
@@ -246,7 +246,8 @@ void Lister::print_items(std::vector<Item>& items, const std::string& directory)
 }
 
 /// Reads and prints one directory; `items` receives what was printed.
-bool Lister::list_one(Directory& directory, const std::string& path, std::vector<Item>& items) {
+bool Lister::list_one(Directory& directory, const std::string& path,
+                      std::vector<ListedItem>& items) {
     std::vector<Name> names;
     if (const Errc code = directory.list(names); code != Errc::ok) {
         complain({"reading directory ", quote(path), ": ", reason(code)});
@@ -259,7 +260,7 @@ bool Lister::list_one(Directory& directory, const std::string& path, std::vector
     bool good = true;
     for (Name& name : names) {
         if (name.name.starts_with('.') && !style_.all) continue;
-        Item item{std::move(name.name), {}, {}};
+        ListedItem item{std::move(name.name), {}, {}};
         if (style_.needs_facts()) {
             const Result<Facts> facts = directory.stat(item.name, Follow::no);
             if (!facts) {
@@ -297,7 +298,7 @@ bool Lister::list_tree(const std::shared_ptr<Directory>& start, const std::strin
         std::shared_ptr<Directory> directory;
         const Follow follow = at.above == start ? Follow::yes : Follow::no;
         const Errc code = at.above->open_directory(at.name, follow, directory);
-        std::vector<Item> items;
+        std::vector<ListedItem> items;
         if (code != Errc::ok) {
             complain({"cannot open directory ", quote(at.path), ": ", reason(code)});
             good = false;
@@ -333,7 +334,7 @@ Style read_style(const Arguments& parsed) {
 }
 
 int command_ls(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(ls_page, arguments);
     if (parsed.done) return parsed.exit_code;
     const Style style = read_style(parsed);
     std::vector<std::string> operands = parsed.operands;
@@ -341,7 +342,7 @@ int command_ls(std::span<char* const> arguments) {
     std::sort(operands.begin(), operands.end());
     Session session;
     Lister lister(style, operands.size() > 1);
-    std::vector<Item> files;
+    std::vector<ListedItem> files;
     std::vector<std::pair<Location, std::shared_ptr<Directory>>> directories;
     bool good = true;
     for (const std::string& text : operands) {
@@ -377,6 +378,6 @@ int command_ls(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command ls_command = {"ls", "list files", page, command_ls};
+const Command ls_command = {"ls", "list files", ls_page, command_ls};
 
 }  // namespace warren::cli

@@ -23,7 +23,7 @@ namespace warren::cli {
 namespace {
 
 constexpr u64 volume_size = 256 * mib;
-constexpr u64 files = 10000;
+constexpr u64 measured_files = 10000;
 constexpr u64 lookups_max = 100000;
 constexpr u64 commands_max = 10000;
 constexpr double time_max_ns = 3e8;  // for look-ups, and again for commands
@@ -66,7 +66,8 @@ Errc measure_lookups(Volume& volume, const Caller& caller, Handle directory, Mea
     u64 lookups = 0;
     while (lookups < lookups_max && looking.nanoseconds() < time_max_ns) {
         for (u64 i = 0; i < 100; ++i, ++lookups) {
-            WARREN_LET(found, volume.lookup(caller, directory, file_name(random.below(files))));
+            WARREN_LET(found,
+                       volume.lookup(caller, directory, file_name(random.below(measured_files))));
         }
     }
     measured.lookup_ns = looking.nanoseconds() / static_cast<double>(lookups);
@@ -92,14 +93,14 @@ Errc measure_operations(Volume& volume, Measured& measured) {
     CreateOptions directory_options;
     directory_options.mode = 0040755;
     WARREN_LET(directory, volume.create(caller, volume.root(), "tree", directory_options));
-    measured.files = files;
+    measured.files = measured_files;
     const Stopwatch creating;
-    for (u64 number = 0; number < files; ++number) {
+    for (u64 number = 0; number < measured_files; ++number) {
         const Result<Attributes> made =
             volume.create(caller, directory->handle, file_name(number), {});
         if (!made) return made.code();
     }
-    measured.create_ns = creating.nanoseconds() / files;
+    measured.create_ns = creating.nanoseconds() / measured_files;
 
     WARREN_TRY(measure_lookups(volume, caller, directory->handle, measured));
     WARREN_TRY(measure_commands(volume, directory->handle, measured));
@@ -108,7 +109,7 @@ Errc measure_operations(Volume& volume, Measured& measured) {
     Removal removal;
     const Stopwatch removing;
     WARREN_TRY(volume.remove_tree(caller, volume.root(), "tree", removal));
-    measured.remove_ns = removing.nanoseconds() / files;
+    measured.remove_ns = removing.nanoseconds() / measured_files;
     return Errc::ok;
 }
 

@@ -9,31 +9,31 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option mkdir_options[] = {
     {'m', "mode", "MODE", "permission bits in octal (default: 777 less the umask)"},
     {'p', "parents", nullptr, "make missing parents; an existing directory is no error"},
     {'v', "verbose", nullptr, "print each directory that is made"},
 };
 
-constexpr Page page = {
+constexpr Page mkdir_page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
         "Make directories: IMAGE:/path inside a volume that is not mounted, or a path of the host.",
-    .options = options,
+    .options = mkdir_options,
     .examples = "  warren mkdir -p v.img:/projects/warren",
     .see_also = "mkdir(1)",
     .opens_images = true,
 };
 
-struct How {
+struct MkdirOptions {
     bool parents = false;
     bool verbose = false;
     bool has_mode = false;
     u32 mode = 0777;
 };
 
-bool make_one(Directory& start, const Location& location, const std::string& path, const How& how,
-              bool last) {
+bool make_one(Directory& start, const Location& location, const std::string& path,
+              const MkdirOptions& how, bool last) {
     CreateOptions creation;
     creation.mode = 0040000 | (last ? how.mode : 0777);
     const std::string shown = location.prefix() + path;
@@ -57,7 +57,7 @@ bool make_one(Directory& start, const Location& location, const std::string& pat
     return false;
 }
 
-bool make_path(Directory& start, const Location& location, const How& how) {
+bool make_path(Directory& start, const Location& location, const MkdirOptions& how) {
     const std::string& path = location.path;
     size_t end = path.find_last_not_of('/');
     end = end == std::string::npos ? path.size() : end + 1;
@@ -71,17 +71,17 @@ bool make_path(Directory& start, const Location& location, const How& how) {
 }
 
 int command_mkdir(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(mkdir_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
-    How how;
+    if (!need_operand(parsed)) return mkdir_page.usage_exit;
+    MkdirOptions how;
     how.parents = parsed.has('p');
     how.verbose = parsed.has('v');
     if (const std::string* text = parsed.value('m')) {
         char* end = nullptr;
         const unsigned long mode = std::strtoul(text->c_str(), &end, 8);
         if (text->empty() || *end != '\0' || mode > 07777) {
-            return usage_error(page, {"invalid mode ", quote(*text), " (write it in octal)"});
+            return usage_error(mkdir_page, {"invalid mode ", quote(*text), " (write it in octal)"});
         }
         how.mode = static_cast<u32>(mode);
         how.has_mode = true;
@@ -98,6 +98,6 @@ int command_mkdir(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command mkdir_command = {"mkdir", "make directories", page, command_mkdir};
+const Command mkdir_command = {"mkdir", "make directories", mkdir_page, command_mkdir};
 
 }  // namespace warren::cli

@@ -19,7 +19,7 @@ constexpr size_t label_length_max = 31;
 
 enum : int { dedup_option = 400 };
 
-constexpr Option options[] = {
+constexpr Option mkfs_options[] = {
     {dedup_option, "dedup", nullptr,
      "deduplicate data when they are written, like the mount option dedup"},
     {'f', "force", nullptr, "overwrite an existing file system"},
@@ -35,10 +35,10 @@ constexpr Option options[] = {
     {'t', "type", "TYPE", nullptr},
 };
 
-constexpr Page page = {
+constexpr Page mkfs_page = {
     .usage = "[OPTION]... IMAGE [SIZE]",
     .summary = "Make an empty Warren volume in a file or on a block device.",
-    .options = options,
+    .options = mkfs_options,
     .notes =
         "A file takes only as much space as is written into the volume. A new file is "
         "accessible to its owner only (0600): a user who may read an image can lock it, and "
@@ -56,7 +56,7 @@ std::optional<u64> wanted_size(const Arguments& parsed) {
     if (text != nullptr) {
         const std::optional<u64> size = parse_size(*text);
         if (size && *size > 0) return size;
-        usage_error(page, {"invalid size ", quote(*text), " (write for instance 512M or 2G)"});
+        usage_error(mkfs_page, {"invalid size ", quote(*text), " (write for instance 512M or 2G)"});
         return {};
     }
     struct stat found {};
@@ -87,11 +87,11 @@ bool describe(const std::string& image) {
 }
 
 int command_mkfs(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(mkfs_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.empty()) return usage_error(page, {"missing operand: which image?"});
+    if (parsed.operands.empty()) return usage_error(mkfs_page, {"missing operand: which image?"});
     if (parsed.operands.size() > 2) {
-        return usage_error(page, {"extra operand ", quote(parsed.operands[2])});
+        return usage_error(mkfs_page, {"extra operand ", quote(parsed.operands[2])});
     }
     const std::string& image = parsed.operands[0];
     FormatOptions format;
@@ -99,12 +99,13 @@ int command_mkfs(std::span<char* const> arguments) {
     format.force = parsed.has('f') || parsed.has('F');
     if (const std::string* label = parsed.value('L')) {
         if (label->size() > label_length_max) {
-            return usage_error(page, {"the label ", quote(*label), " is longer than 31 bytes"});
+            return usage_error(mkfs_page,
+                               {"the label ", quote(*label), " is longer than 31 bytes"});
         }
         format.label = *label;
     }
     const std::optional<u64> size = wanted_size(parsed);
-    if (!size) return page.usage_exit;
+    if (!size) return mkfs_page.usage_exit;
     format.size_bytes = *size;
     if (const std::string point = mount_point_of_image(image); !point.empty()) {
         complain({quote(image), " is mounted at ", quote(point), " (unmount it first)"});
@@ -126,8 +127,8 @@ int command_mkfs(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command mkfs_command = {"mkfs", "make an empty volume in a file or on a device",
-                              page,   command_mkfs,
-                              false,  {"mkfs.warren"}};
+const Command mkfs_command = {"mkfs",    "make an empty volume in a file or on a device",
+                              mkfs_page, command_mkfs,
+                              false,     {"mkfs.warren"}};
 
 }  // namespace warren::cli

@@ -18,7 +18,7 @@ namespace warren::cli {
 
 namespace {
 
-std::vector<Section> sections() {
+std::vector<Section> mount_sections() {
     return {{"Mount options", fuse::mount_option_words()}};
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string_view> mount_choices() {
     return {words.begin(), words.end()};
 }
 
-constexpr std::array<Option, 9> options{{
+constexpr std::array<Option, 9> mount_options{{
     {'f', "foreground", nullptr,
      "stay in the foreground; ^C unmounts. When called as mount.warren: do nothing (--fake of "
      "mount(8))"},
@@ -52,17 +52,17 @@ constexpr std::array<Option, 9> options{{
     {'N', "namespace", "NAMESPACE", nullptr},
 }};
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode mount_exits[] = {
     {"0", "success"},
     {"1", "the command line was invalid"},
     {"32", "the mount failed"},
 };
 
-constexpr Page page{
+constexpr Page mount_page{
     .usage = "[-f] [-o OPTIONS] IMAGE DIRECTORY\n-o remount[,OPTIONS] [IMAGE] DIRECTORY",
     .summary = "Mount the volume in IMAGE (a file or block device) on DIRECTORY.",
-    .options = options,
-    .sections = sections,
+    .options = mount_options,
+    .sections = mount_sections,
     .notes =
         "The command returns when the mount works. The daemon that serves it continues in the "
         "background and ends when the volume is unmounted. Changes are made durable every 5 "
@@ -94,7 +94,7 @@ constexpr Page page{
         "it is logged in the system's log. From then on the volume is read-only (EROFS). With "
         "errors=continue the volume becomes read-only only when a commit fails; with a GPU it "
         "does so after any refused write.",
-    .exits = exits,
+    .exits = mount_exits,
     .examples =
         "  warren mount disk.img /mnt\n"
         "  warren mount -o ro,noexec disk.img /mnt\n"
@@ -116,7 +116,7 @@ bool read_options(const Arguments& parsed, fuse::MountOptions& mount) {
         if (id == 'w') text = "rw";
         if (id != 'o' && id != 'r' && id != 'w') continue;
         if (std::string error; !fuse::add_mount_options(text, mount, error)) {
-            usage_error(page, {error});
+            usage_error(mount_page, {error});
             return false;
         }
     }
@@ -124,19 +124,20 @@ bool read_options(const Arguments& parsed, fuse::MountOptions& mount) {
 }
 
 int command_mount(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(mount_page, arguments);
     if (parsed.done) return parsed.exit_code;
     fuse::MountOptions mount;
     mount.program = program();
     mount.allow_other = ::geteuid() == 0;
     mount.engine = chosen_engine();
-    if (!read_options(parsed, mount)) return page.usage_exit;
+    if (!read_options(parsed, mount)) return mount_page.usage_exit;
     const std::vector<std::string>& operands = parsed.operands;
     const size_t fewest = mount.remount ? 1 : 2;
     if (operands.size() < fewest) {
-        return usage_error(page, {operands.empty() ? "missing operand" : "missing mount point"});
+        return usage_error(mount_page,
+                           {operands.empty() ? "missing operand" : "missing mount point"});
     }
-    if (operands.size() > 2) return usage_error(page, {"extra operand ", quote(operands[2])});
+    if (operands.size() > 2) return usage_error(mount_page, {"extra operand ", quote(operands[2])});
     mount.mountpoint = operands.back();
     if (operands.size() == 2) mount.image = operands.front();
     if (!mount.remount) warn_of_exposure(mount.image);
@@ -150,7 +151,8 @@ int command_mount(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command mount_command = {
-    "mount", "mount a volume", page, command_mount, false, {"mount.warren", "mount.fuse.warren"}};
+const Command mount_command = {"mount",    "mount a volume",
+                               mount_page, command_mount,
+                               false,      {"mount.warren", "mount.fuse.warren"}};
 
 }  // namespace warren::cli

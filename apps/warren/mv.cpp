@@ -20,7 +20,7 @@ namespace {
 /// could not be moved are examined.
 constexpr size_t looked_at_first = 64;
 
-constexpr Option options[] = {
+constexpr Option mv_options[] = {
     {'f', "force", nullptr, "replace existing files (default)"},
     {'n', "no-clobber", nullptr, "do not replace existing files"},
     {'T', "no-target-directory", nullptr,
@@ -29,13 +29,13 @@ constexpr Option options[] = {
     {'v', "verbose", nullptr, "print each name"},
 };
 
-constexpr Page page = {
+constexpr Page mv_page = {
     .usage = "[OPTION]... SOURCE TARGET\n[OPTION]... SOURCE... DIRECTORY",
     .summary =
         "Rename files or move them into a directory, inside one volume: IMAGE:/path if it is "
         "not mounted, else paths on the mount. All names are moved by one command of the "
         "engine.",
-    .options = options,
+    .options = mv_options,
     .notes =
         "On a mounted volume, a name is neither moved nor replaced if it is or contains a mount "
         "point in this mount namespace. Mounts on it or below it that belong to other mount "
@@ -48,7 +48,7 @@ constexpr Page page = {
     .opens_images = true,
 };
 
-struct Item {
+struct MovedItem {
     Location source;
     std::string target;  // path in the volume or of the host
 };
@@ -63,18 +63,18 @@ class Mover {
 
  private:
     bool collect(const std::vector<std::string>& sources, bool into);
-    bool admit(const Item& item, bool& good);
+    bool admit(const MovedItem& item, bool& good);
     bool lacks_directory(std::string path, bool may_be_new);
     bool move_in_image();
     bool move_on_mount();
-    bool report(const Item& item, Errc code);
+    bool report(const MovedItem& item, Errc code);
 
     bool verbose_;
     bool keep_;
     Location target_;
     Session session_;
     std::shared_ptr<Directory> directory_;
-    std::deque<Item> items_;
+    std::deque<MovedItem> items_;
 };
 
 /// Pairs each source with its new name; false if one is invalid.
@@ -83,7 +83,7 @@ bool Mover::collect(const std::vector<std::string>& sources, bool into) {
     std::set<std::string> names;
     const bool look = target_.in_image() || keep_ || sources.size() <= looked_at_first;
     for (const std::string& text : sources) {
-        Item item{parse_location(text), target_.path};
+        MovedItem item{parse_location(text), target_.path};
         const std::string_view last = last_component(item.source.path);
         if (last == "." || last == ".." || last == "/") {
             complain({"cannot move ", quote(text), ": ", reason(Errc::busy)});
@@ -120,7 +120,7 @@ bool Mover::lacks_directory(std::string path, bool may_be_new) {
 }
 
 /// Whether to move the item; if not, `good` says whether that is a success.
-bool Mover::admit(const Item& item, bool& good) {
+bool Mover::admit(const MovedItem& item, bool& good) {
     const Result<Facts> source = directory_->stat(item.source.path, Follow::no);
     if (!source) {
         complain({"cannot stat ", quote(item.source.text), ": ", reason(source.code()),
@@ -151,7 +151,7 @@ bool Mover::admit(const Item& item, bool& good) {
     return false;
 }
 
-bool Mover::report(const Item& item, Errc code) {
+bool Mover::report(const MovedItem& item, Errc code) {
     const std::string target = target_.prefix() + item.target;
     if (code == Errc::ok) {
         if (verbose_) print_line({"renamed ", quote(item.source.text), " -> ", quote(target)});
@@ -183,9 +183,9 @@ bool Mover::move_in_image() {
     const Caller caller = command_caller();
     std::deque<Located> places;  // names that `moves` points to
     std::vector<Move> moves;
-    std::vector<const Item*> moved;
+    std::vector<const MovedItem*> moved;
     bool good = true;
-    for (const Item& item : items_) {
+    for (const MovedItem& item : items_) {
         Located& from = places.emplace_back();
         Located& to = places.emplace_back();
         Errc code = PathWalker(*volume, caller).locate(volume->root(), item.source.path, from);
@@ -213,7 +213,7 @@ bool Mover::move_in_image() {
 
 bool Mover::move_on_mount() {
     std::vector<fuse::PathMove> moves;
-    for (const Item& item : items_)
+    for (const MovedItem& item : items_)
         moves.push_back({item.source.path, item.target});
     if (moves.empty()) return true;
     const std::string first = quote(items_.front().source.text);
@@ -254,19 +254,20 @@ int Mover::run(const std::vector<std::string>& sources, const Location& target, 
 }
 
 int command_mv(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(mv_page, arguments);
     if (parsed.done) return parsed.exit_code;
     std::vector<std::string> sources = parsed.operands;
     const std::string* directory = parsed.value('t');
-    if (sources.empty()) return usage_error(page, {"missing file operand"});
+    if (sources.empty()) return usage_error(mv_page, {"missing file operand"});
     if (directory != nullptr && parsed.has('T')) {
-        return usage_error(page, {"cannot combine --target-directory and --no-target-directory"});
+        return usage_error(mv_page,
+                           {"cannot combine --target-directory and --no-target-directory"});
     }
     if (directory == nullptr && sources.size() == 1) {
-        return usage_error(page, {"missing destination file operand after ", quote(sources[0])});
+        return usage_error(mv_page, {"missing destination file operand after ", quote(sources[0])});
     }
     if (parsed.has('T') && sources.size() > 2) {
-        return usage_error(page, {"extra operand ", quote(sources[2])});
+        return usage_error(mv_page, {"extra operand ", quote(sources[2])});
     }
     const Location target = parse_location(directory != nullptr ? *directory : sources.back());
     if (directory == nullptr) sources.pop_back();
@@ -276,6 +277,6 @@ int command_mv(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command mv_command = {"mv", "rename and move files", page, command_mv};
+const Command mv_command = {"mv", "rename and move files", mv_page, command_mv};
 
 }  // namespace warren::cli

@@ -14,7 +14,6 @@ namespace warren::cli {
 
 namespace {
 
-constexpr size_t path_most = 4000;  // bytes in one call, below PATH_MAX
 constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
 
 /// Opens the directory `below`, a path shorter than PATH_MAX.
@@ -74,7 +73,7 @@ Descriptor OtherTree::open(std::string_view below) {
     Descriptor at;
     while (true) {
         size_t end = below.size();
-        if (end > path_most) end = below.rfind('/', path_most);
+        if (end > call_path_bytes_max) end = below.rfind('/', call_path_bytes_max);
         const int from = at ? at.get() : root;
         Descriptor next(open_below(from, std::string(below.substr(0, end))));
         if (!next || end == below.size()) return next;

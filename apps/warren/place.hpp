@@ -14,6 +14,9 @@
 
 namespace warren::cli {
 
+/// The longest path that one system call gets, below PATH_MAX. A longer one is resolved in steps.
+inline constexpr size_t call_path_bytes_max = 4000;
+
 /// A name in a directory, or a path with AT_FDCWD. A directory of -1 does not exist yet. If the
 /// file itself is open, `file` saves looking up the name.
 struct Place {

@@ -15,19 +15,19 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option rebuild_options[] = {
     {'q', "quiet", nullptr, "print nothing"},
     {'r', "recursive", nullptr, "include all subdirectories"},
     {json_option, "json", nullptr, "print an array of objects"},
 };
 
-constexpr Page page = {
+constexpr Page rebuild_page = {
     .usage = "[OPTION]... DIRECTORY...",
     .summary =
         "Pack directories into as few blocks as possible: IMAGE:/path inside a volume that is "
         "not mounted, or a directory on a mounted volume. This pays after most names of a "
         "directory were removed.",
-    .options = options,
+    .options = rebuild_options,
     .examples =
         "  warren rebuild v.img:/mail/inbox\n"
         "  warren rebuild -r /mnt/w",
@@ -134,9 +134,9 @@ bool Rebuilder::rebuild(const std::string& text) {
 }
 
 int command_rebuild(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(rebuild_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return rebuild_page.usage_exit;
     Rebuilder rebuilder(parsed);
     bool good = true;
     for (const std::string& text : parsed.operands) {
@@ -147,7 +147,7 @@ int command_rebuild(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command rebuild_command = {"rebuild", "pack directories into fewer blocks", page,
+const Command rebuild_command = {"rebuild", "pack directories into fewer blocks", rebuild_page,
                                  command_rebuild};
 
 }  // namespace warren::cli

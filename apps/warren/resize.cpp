@@ -14,16 +14,16 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option resize_options[] = {
     {'s', "size", "SIZE", "the new size, or +SIZE to grow by SIZE"},
 };
 
-constexpr Page page = {
+constexpr Page resize_page = {
     .usage = "IMAGE SIZE\nIMAGE +SIZE\nDEVICE",
     .summary =
         "Make a volume that is not mounted larger. The file grows with it. Without SIZE, the "
         "volume grows to the size of the file or device.",
-    .options = options,
+    .options = resize_options,
     .examples =
         "  warren resize v.img 4G\n"
         "  warren resize v.img +512M",
@@ -39,11 +39,11 @@ std::optional<u64> present_size(const std::string& image) {
 }
 
 int command_resize(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(resize_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.empty()) return usage_error(page, {"missing operand: which image?"});
+    if (parsed.operands.empty()) return usage_error(resize_page, {"missing operand: which image?"});
     if (parsed.operands.size() > 2) {
-        return usage_error(page, {"extra operand ", quote(parsed.operands[2])});
+        return usage_error(resize_page, {"extra operand ", quote(parsed.operands[2])});
     }
     const std::string& image = parsed.operands[0];
     const std::string* text = parsed.value('s');
@@ -55,7 +55,7 @@ int command_resize(std::span<char* const> arguments) {
         const std::optional<u64> wanted = parse_size(std::string_view(*text).substr(more ? 1 : 0));
         if (!wanted || *wanted == 0) {
             return usage_error(
-                page, {"invalid size ", quote(*text), " (write for instance 4G or +512M)"});
+                resize_page, {"invalid size ", quote(*text), " (write for instance 4G or +512M)"});
         }
         size = *wanted;
     }
@@ -86,6 +86,6 @@ int command_resize(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command resize_command = {"resize", "make a volume larger", page, command_resize};
+const Command resize_command = {"resize", "make a volume larger", resize_page, command_resize};
 
 }  // namespace warren::cli

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int one_file_system_option = 256;
 
-constexpr Option options[] = {
+constexpr Option rm_options[] = {
     {'d', "dir", nullptr, "also remove empty directories"},
     {'f', "force", nullptr, "ignore missing files, never ask"},
     {'i', nullptr, nullptr, "ask before each operand"},
@@ -34,13 +34,13 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page rm_page = {
     .usage = "[OPTION]... FILE...",
     .summary =
         "Remove files: IMAGE:/path inside a volume that is not mounted, or any path of the "
         "host. With -r, remove whole trees: in a volume by one command of the engine, "
         "whatever the size, elsewhere on all cores.",
-    .options = options,
+    .options = rm_options,
     .notes =
         "On a mounted volume, a tree is not removed if it is or contains a mount point in this "
         "mount namespace. Mounts in it that belong to other mount namespaces are detached, as by "
@@ -234,13 +234,14 @@ bool Remover::remove_all(const std::vector<std::string>& texts) {
 }
 
 int command_rm(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(rm_page, arguments);
     if (parsed.done) return parsed.exit_code;
     if (parsed.operands.empty() && parsed.has('f')) return 0;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return rm_page.usage_exit;
     WalkSetup setup;
-    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, parsed.operands.size(), setup)) {
-        return page.usage_exit;
+    if (!setup.take_all(parsed) ||
+        !take_checkpoint(rm_page, parsed, parsed.operands.size(), setup)) {
+        return rm_page.usage_exit;
     }
     setup.options.one_file_system = parsed.has(one_file_system_option);
     raise_open_limit();
@@ -259,6 +260,6 @@ int command_rm(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command rm_command = {"rm", "remove files and trees", page, command_rm, true};
+const Command rm_command = {"rm", "remove files and trees", rm_page, command_rm, true};
 
 }  // namespace warren::cli

@@ -12,7 +12,7 @@ namespace warren::cli {
 namespace {
 
 /// Escapes what is special to roff. A word in `backquotes` becomes bold.
-std::string escaped(std::string_view text) {
+std::string roff_text(std::string_view text) {
     std::string result;
     bool is_bold = false;
     for (const char letter : text) {
@@ -61,7 +61,7 @@ std::string typed(std::string_view text) {
         }
         text.remove_prefix(word.size());
         const auto next = static_cast<size_t>(std::ranges::find_if(text, is_word) - text.begin());
-        result += escaped(text.substr(0, next));
+        result += roff_text(text.substr(0, next));
         text.remove_prefix(next);
     }
     return result + "\\fR";
@@ -76,7 +76,7 @@ std::string upper(std::string_view name) {
 }
 
 /// "-s, --size=SIZE".
-std::string option_label(const Option& option) {
+std::string roff_label(const Option& option) {
     std::string label;
     if (option.id < 256) label = typed(std::string("-") + static_cast<char>(option.id));
     if (option.name != nullptr) {
@@ -92,10 +92,10 @@ std::string option_label(const Option& option) {
 
 ManualPage::ManualPage(const std::string& name, int section, std::string_view purpose) {
     text_ = ".\\\" Made by `warren --manual` from the tables of options.\n.TH \"" +
-            escaped(upper(name)) + "\" " + std::to_string(section) +
+            roff_text(upper(name)) + "\" " + std::to_string(section) +
             " \"\" \"Warren " WARREN_VERSION "\" \"Warren\"\n.nh\n.ad l\n";
     heading("NAME");
-    text_ += escaped(name) + " \\- " + escaped(purpose) + "\n";
+    text_ += roff_text(name) + " \\- " + roff_text(purpose) + "\n";
 }
 
 void ManualPage::heading(std::string_view name) {
@@ -103,7 +103,7 @@ void ManualPage::heading(std::string_view name) {
 }
 
 void ManualPage::subheading(std::string_view name) {
-    text_ += ".SS " + escaped(name) + "\n";
+    text_ += ".SS " + roff_text(name) + "\n";
 }
 
 void ManualPage::begin_paragraph() {
@@ -115,18 +115,18 @@ void ManualPage::paragraphs(std::string_view text) {
     while (true) {
         const size_t end = text.find("\n\n");
         begin_paragraph();
-        text_ += escaped(text.substr(0, end)) + "\n";
+        text_ += roff_text(text.substr(0, end)) + "\n";
         if (end == std::string_view::npos) return;
         text.remove_prefix(end + 2);
     }
 }
 
 void ManualPage::entry_of(const std::string& roff_label, std::string_view meaning) {
-    text_ += ".TP\n" + roff_label + "\n" + escaped(meaning) + "\n";
+    text_ += ".TP\n" + roff_label + "\n" + roff_text(meaning) + "\n";
 }
 
 void ManualPage::entry(std::string_view label, std::string_view meaning) {
-    entry_of("\\fB" + escaped(label) + "\\fR", meaning);
+    entry_of("\\fB" + roff_text(label) + "\\fR", meaning);
 }
 
 void ManualPage::lines(std::string_view text) {
@@ -134,7 +134,7 @@ void ManualPage::lines(std::string_view text) {
     text_ += ".nf\n";
     while (!text.empty()) {
         const size_t end = std::min(text.find('\n'), text.size());
-        text_ += escaped(text.substr(0, end)) + "\n";
+        text_ += roff_text(text.substr(0, end)) + "\n";
         text.remove_prefix(std::min(end + 1, text.size()));
     }
     text_ += ".fi\n";
@@ -155,9 +155,9 @@ void ManualPage::options(const Page& page) {
     std::string silent;
     for (const Option& option : all_options(page)) {
         if (option.help != nullptr) {
-            entry_of(option_label(option), help_of(option));
+            entry_of(roff_label(option), help_of(option));
         } else {
-            silent += (silent.empty() ? "" : ", ") + option_label(option);
+            silent += (silent.empty() ? "" : ", ") + roff_label(option);
         }
     }
     if (!silent.empty()) {
@@ -204,7 +204,7 @@ void ManualPage::see_also(const std::vector<std::string>& pages) {
     std::string line;
     for (const std::string& page : pages) {
         const size_t bracket = page.find('(');
-        line += (line.empty() ? "\\fB" : ",\n\\fB") + escaped(page.substr(0, bracket)) + "\\fR" +
+        line += (line.empty() ? "\\fB" : ",\n\\fB") + roff_text(page.substr(0, bracket)) + "\\fR" +
                 page.substr(bracket);
     }
     text_ += line + "\n";

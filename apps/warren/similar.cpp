@@ -25,19 +25,19 @@ namespace {
 
 enum : int { fixed_option = 400 };
 
-constexpr Option options[] = {
+constexpr Option similar_options[] = {
     {fixed_option, "fixed", "SIZE", "compare blocks of this size only"},
     WARREN_SPLITTING_OPTIONS,
     {json_option, "json", nullptr, "print an array with an object for each comparison"},
 };
 
-constexpr Page page = {
+constexpr Page similar_page = {
     .usage = "[OPTION]... A B...",
     .summary =
         "For each file after the first, print how many of its bytes are in the previous file, "
         "and in all previous files. Without --fixed or --preset, both blocks of 4 KiB and "
         "lbfs chunks are compared.",
-    .options = options,
+    .options = similar_options,
     .notes =
         "Zero blocks are counted separately: found and new are shares of the rest. Equal md5, "
         "sha1 and xxh3-128 digests are confirmed byte by byte.",
@@ -48,7 +48,7 @@ constexpr Page page = {
     .chooses_processor = true,
 };
 
-struct Line {
+struct SimilarFile {
     u64 bytes = 0;
     u64 zero_bytes = 0;
     u64 found_bytes = 0;         // in the previous file
@@ -69,7 +69,7 @@ class Comparison {
     }
 
     /// Reads the next file; `line` receives how much of it the previous files contain.
-    Errc add(const std::string& path, Line& line) {
+    Errc add(const std::string& path, SimilarFile& line) {
         const int file = open_input(path);
         if (file < 0) return Errc::canceled;
         const auto begin = std::chrono::steady_clock::now();
@@ -122,7 +122,7 @@ class Comparison {
         return originals_.equal(*source, entry->place - source->base, chunk.bytes);
     }
 
-    void look(const dedup::FileChunk& chunk, Line& line) {
+    void look(const dedup::FileChunk& chunk, SimilarFile& line) {
         const u64 length = chunk.bytes.size();
         line.bytes += length;
         if (chunk.is_zero) {
@@ -165,7 +165,7 @@ std::string percent(u64 part, u64 whole) {
     return text;
 }
 
-void print_text(const std::string& path, const Line& line) {
+void print_text(const std::string& path, const SimilarFile& line) {
     const u64 rest = line.bytes - line.zero_bytes;
     std::string zeros = short_size(line.zero_bytes);
     std::string size = short_size(line.bytes);
@@ -176,7 +176,7 @@ void print_text(const std::string& path, const Line& line) {
 }
 
 void print_json(Json& json, const std::string& method, const std::string& before,
-                const std::string& path, const Line& line) {
+                const std::string& path, const SimilarFile& line) {
     const u64 rest = line.bytes - line.zero_bytes;
     auto share = [&](u64 part) {
         return rest == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(rest);
@@ -199,7 +199,7 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
     bool good = true;
     for (size_t index = 0; index < parsed.operands.size(); ++index) {
         const std::string& path = parsed.operands[index];
-        Line line;
+        SimilarFile line;
         const Errc code = comparison.add(path, line);
         if (code != Errc::ok) {
             if (code != Errc::canceled) complain({quote(path), ": ", reason(code)});
@@ -218,24 +218,26 @@ bool compare(Comparison& comparison, const Arguments& parsed, Json& json) {
 }
 
 int command_similar(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(similar_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (parsed.operands.size() < 2) return usage_error(page, {"two or more files are required"});
+    if (parsed.operands.size() < 2)
+        return usage_error(similar_page, {"two or more files are required"});
     std::deque<Comparison> comparisons;
     dedup::Splitter splitter;
-    if (!parse_work(page, parsed, splitter)) return page.usage_exit;
+    if (!parse_work(similar_page, parsed, splitter)) return similar_page.usage_exit;
     const std::string* fixed = parsed.value(fixed_option);
     const bool has_both = fixed == nullptr && !parsed.has(preset_option);
     if (fixed != nullptr || has_both) {
         const std::optional<u64> size = parse_size(fixed != nullptr ? *fixed : "4K");
         if (!size || *size == 0 || *size > gib)
-            return usage_error(page, {"invalid block size ", quote(*fixed), ": 1 byte to 1 GiB"});
+            return usage_error(similar_page,
+                               {"invalid block size ", quote(*fixed), ": 1 byte to 1 GiB"});
         splitter.block_bytes = *size;
         comparisons.emplace_back(splitter, "fixed " + std::to_string(*size));
     }
     if (parsed.has(preset_option) || has_both) {
-        const std::optional<chunk::Rule> rule = parse_rule(page, parsed, "lbfs");
-        if (!rule) return page.usage_exit;
+        const std::optional<chunk::Rule> rule = parse_rule(similar_page, parsed, "lbfs");
+        if (!rule) return similar_page.usage_exit;
         splitter.block_bytes = 0;
         splitter.rule = *rule;
         const std::string* name = parsed.value(preset_option);
@@ -253,7 +255,7 @@ int command_similar(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command similar_command = {"similar", "show how much of a file is in another", page,
+const Command similar_command = {"similar", "show how much of a file is in another", similar_page,
                                  command_similar};
 
 }  // namespace warren::cli

@@ -126,7 +126,7 @@ bool parse_work(const Page& page, const Arguments& parsed, dedup::Splitter& spli
             splitter.algorithm = *algorithm;
         }
     }
-    if (const std::string* text = parsed.value(threads_option)) {
+    if (const std::string* text = parsed.value(work_threads_option)) {
         const std::optional<u64> threads = parse_number(*text);
         if (!threads || *threads == 0 || *threads > 1024) {
             complaint({"invalid number of threads ", quote(*text), ": 1 to 1024"});

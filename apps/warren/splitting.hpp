@@ -21,30 +21,32 @@ enum SplittingOption : int {
     polynomial_option,
     seed_option,
     algorithm_option,
-    threads_option,
+    work_threads_option,
     verbose_work_option,
 };
 
 std::vector<std::string_view> preset_choices();
 
-#define WARREN_SPLITTING_OPTIONS                                                                   \
-    {preset_option, "preset", "NAME", "use content-defined chunks by this rule: {}",               \
-     preset_choices},                                                                              \
-        {minimum_option, "minimum", "SIZE", "minimum chunk size, instead of the preset's"},        \
-        {average_option, "average", "SIZE",                                                        \
-         "average chunk size, a power of two (lbfs, restic, fastcdc, gear, xet, "                  \
-         "borg)"},                                                                                 \
-        {maximum_option, "maximum", "SIZE", "maximum chunk size"},                                 \
-        {window_option, "window", "SIZE",                                                          \
-         "size of the rolling window (lbfs, restic, borg, storegpu)"},                             \
-        {polynomial_option, "polynomial", "HEX",                                                   \
-         "Rabin polynomial (restic: that of the repository)"},                                     \
-        {seed_option, "seed", "NUMBER", "seed of borg's table"},                                   \
-        {algorithm_option, "algorithm", "NAME", "digest: {} (default: blake3)",                    \
-         algorithm_choices},                                                                       \
-        {threads_option, "threads", "N", "number of threads (default: one for each processor)"}, { \
-        verbose_work_option, "verbose", nullptr,                                                   \
-            "report whether the CPU or a GPU computes, and why"                                    \
+#define WARREN_SPLITTING_OPTIONS                                                            \
+    {preset_option, "preset", "NAME", "use content-defined chunks by this rule: {}",        \
+     preset_choices},                                                                       \
+        {minimum_option, "minimum", "SIZE", "minimum chunk size, instead of the preset's"}, \
+        {average_option, "average", "SIZE",                                                 \
+         "average chunk size, a power of two (lbfs, restic, fastcdc, gear, xet, "           \
+         "borg)"},                                                                          \
+        {maximum_option, "maximum", "SIZE", "maximum chunk size"},                          \
+        {window_option, "window", "SIZE",                                                   \
+         "size of the rolling window (lbfs, restic, borg, storegpu)"},                      \
+        {polynomial_option, "polynomial", "HEX",                                            \
+         "Rabin polynomial (restic: that of the repository)"},                              \
+        {seed_option, "seed", "NUMBER", "seed of borg's table"},                            \
+        {algorithm_option, "algorithm", "NAME", "digest: {} (default: blake3)",             \
+         algorithm_choices},                                                                \
+        {work_threads_option, "threads", "N",                                               \
+         "number of threads (default: one for each processor)"},                            \
+    {                                                                                       \
+        verbose_work_option, "verbose", nullptr,                                            \
+            "report whether the CPU or a GPU computes, and why"                             \
     }
 
 /// The chunking rule of the options, which starts from a preset; nullopt, after an error message,

@@ -18,17 +18,17 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option stat_options[] = {
     {'L', "dereference", nullptr, "show the target of a symbolic link instead of the link"},
     {json_option, "json", nullptr, "print an array of objects"},
 };
 
-constexpr Page page = {
+constexpr Page stat_page = {
     .usage = "[OPTION]... FILE...",
     .summary =
         "Show the attributes of files: IMAGE:/path inside a volume that is not mounted, or a path "
         "of the host.",
-    .options = options,
+    .options = stat_options,
     .examples =
         "  warren stat v.img:/src/main.c\n"
         "  warren stat --json v.img:/src",
@@ -144,9 +144,9 @@ bool read_subject(Session& session, Directory& start, const Location& location, 
 }
 
 int command_stat(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(stat_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return stat_page.usage_exit;
     const Follow follow = parsed.has('L') ? Follow::yes : Follow::no;
     Session session;
     Json json;
@@ -170,6 +170,6 @@ int command_stat(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command stat_command = {"stat", "show all attributes of a file", page, command_stat};
+const Command stat_command = {"stat", "show all attributes of a file", stat_page, command_stat};
 
 }  // namespace warren::cli

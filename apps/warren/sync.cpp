@@ -21,9 +21,8 @@ namespace warren::cli {
 namespace {
 
 constexpr int delete_option = 256;
-constexpr int verify_option = 257;
 
-constexpr Option options[] = {
+constexpr Option sync_options[] = {
     {'c', "checksum", nullptr, "compare the contents of files, not their size and time"},
     {json_option, "json", nullptr,
      "at the end, an object with the amounts copied, made and removed (with -n, that would "
@@ -39,7 +38,7 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page sync_page = {
     .usage = "[OPTION]... SOURCE TARGET\nIMAGE|PATH...",
     .summary =
         "The first form makes the tree TARGET equal to SOURCE: contents, owners, modes, "
@@ -47,7 +46,7 @@ constexpr Page page = {
         "time are skipped. The second form makes everything that was written to volumes "
         "durable; each operand is a path on a mounted volume, or an image. The journal of an "
         "image that was not closed cleanly is replayed.",
-    .options = options,
+    .options = sync_options,
     .notes =
         "TARGET itself becomes equal to SOURCE; a trailing slash makes no difference. A link to "
         "a directory as TARGET stands for that directory. A file "
@@ -130,26 +129,27 @@ bool take_target(const std::string& source, std::string& target) {
 }
 
 int mirror(const Arguments& parsed) {
-    if (parsed.operands.size() != 2) return usage_error(page, {"name a SOURCE and a TARGET"});
+    if (parsed.operands.size() != 2) return usage_error(sync_page, {"name a SOURCE and a TARGET"});
     for (const std::string& operand : parsed.operands) {
         if (!parse_location(operand).in_image()) continue;
-        return usage_error(page, {quote(operand),
-                                  " lies in an image: mount it, or use 'warren cp "
-                                  "-a -u'"});
+        return usage_error(sync_page, {quote(operand),
+                                       " lies in an image: mount it, or use 'warren cp "
+                                       "-a -u'"});
     }
     const std::string& source = parsed.operands[0];
     std::string target = parsed.operands[1];
     if (!take_target(source, target)) return 1;
     if (lies_below(target, source)) {
-        return usage_error(page, {quote(target), " lies in ", quote(source),
-                                  " and would have to hold itself: name a TARGET elsewhere"});
+        return usage_error(sync_page, {quote(target), " lies in ", quote(source),
+                                       " and would have to hold itself: name a TARGET elsewhere"});
     }
     if (parsed.has(delete_option) && lies_below(source, target)) {
-        return usage_error(page, {quote(source), " lies in ", quote(target),
-                                  " and would be removed with it: leave --delete out"});
+        return usage_error(sync_page, {quote(source), " lies in ", quote(target),
+                                       " and would be removed with it: leave --delete out"});
     }
     WalkSetup setup;
-    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, 1, setup)) return page.usage_exit;
+    if (!setup.take_all(parsed) || !take_checkpoint(sync_page, parsed, 1, setup))
+        return sync_page.usage_exit;
     setup.options.one_file_system = parsed.has('x');
     setup.options.follow = parsed.has('L') ? walk::Follow::all : walk::Follow::roots;
     TreeCopyRules rules;
@@ -203,14 +203,14 @@ bool sync_operand(const std::string& text) {
 }
 
 int command_sync(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(sync_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return sync_page.usage_exit;
     const Meaning meaning = meaning_of(parsed);
     if (meaning == Meaning::mirror) return mirror(parsed);
     if (meaning == Meaning::unclear) {
-        return usage_error(page, {"both are mounted volumes: name one at a time to make it "
-                                  "durable, or say -v to make the second equal the first"});
+        return usage_error(sync_page, {"both are mounted volumes: name one at a time to make it "
+                                       "durable, or say -v to make the second equal the first"});
     }
     if (leave_to_rank_0()) return 0;
     bool good = true;
@@ -222,7 +222,7 @@ int command_sync(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command sync_command = {"sync", "make changes durable, or make a tree equal to another", page,
-                              command_sync, true};
+const Command sync_command = {"sync", "make changes durable, or make a tree equal to another",
+                              sync_page, command_sync, true};
 
 }  // namespace warren::cli

@@ -10,18 +10,18 @@ namespace warren::cli {
 
 namespace {
 
-constexpr Option options[] = {
+constexpr Option touch_options[] = {
     {'a', nullptr, nullptr, "change only the access time"},
     {'c', "no-create", nullptr, "do not create files"},
     {'m', nullptr, nullptr, "change only the modification time"},
 };
 
-constexpr Page page = {
+constexpr Page touch_page = {
     .usage = "[OPTION]... FILE...",
     .summary =
         "Make empty files, or set the times of existing ones to now: IMAGE:/path inside a volume "
         "that is not mounted, or a path of the host.",
-    .options = options,
+    .options = touch_options,
     .examples = "  warren touch v.img:/ready",
     .see_also = "touch(1)",
     .opens_images = true,
@@ -46,9 +46,9 @@ bool touch(Directory& start, const Location& location, const Arguments& parsed) 
 }
 
 int command_touch(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(touch_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return touch_page.usage_exit;
     Session session;
     bool good = true;
     for (const std::string& text : parsed.operands) {
@@ -61,6 +61,6 @@ int command_touch(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command touch_command = {"touch", "make empty files, set times", page, command_touch};
+const Command touch_command = {"touch", "make empty files, set times", touch_page, command_touch};
 
 }  // namespace warren::cli

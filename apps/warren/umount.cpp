@@ -12,7 +12,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr std::array<Option, 6> options{{
+constexpr std::array<Option, 6> umount_options{{
     {'l', "lazy", nullptr, "unmount now, close the volume when it is no longer in use"},
     {'f', "force", nullptr,
      "abort the connection to the daemon first, even if it does not answer: unsynced changes "
@@ -23,17 +23,17 @@ constexpr std::array<Option, 6> options{{
     {'t', "types", "TYPE", nullptr},
 }};
 
-constexpr ExitCode exits[] = {
+constexpr ExitCode umount_exits[] = {
     {"0", "all are unmounted and closed"},
     {"1", "the command line was invalid"},
     {"32", "a volume could not be unmounted or closed"},
 };
 
-constexpr Page page{
+constexpr Page umount_page{
     .usage = "[-fl] DIRECTORY|IMAGE...",
     .summary = "Unmount volumes and wait until they are closed.",
-    .options = options,
-    .exits = exits,
+    .options = umount_options,
+    .exits = umount_exits,
     .examples =
         "  warren umount /mnt\n"
         "  warren umount -fl /mnt   even if the daemon is stopped or hangs",
@@ -41,9 +41,9 @@ constexpr Page page{
 };
 
 int command_umount(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(umount_page, arguments);
     if (parsed.done) return parsed.exit_code;
-    if (!need_operand(parsed)) return page.usage_exit;
+    if (!need_operand(parsed)) return umount_page.usage_exit;
     int exit_code = EXIT_SUCCESS;
     for (const std::string& place : parsed.operands) {
         const int code = fuse::unmount_volume(program(), place, {parsed.has('l'), parsed.has('f')});
@@ -54,8 +54,8 @@ int command_umount(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command umount_command = {"umount", "unmount a volume and wait until it is closed",
-                                page,     command_umount,
-                                false,    {"umount.warren", "umount.fuse.warren"}};
+const Command umount_command = {"umount",    "unmount a volume and wait until it is closed",
+                                umount_page, command_umount,
+                                false,       {"umount.warren", "umount.fuse.warren"}};
 
 }  // namespace warren::cli

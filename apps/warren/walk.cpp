@@ -31,7 +31,7 @@ constexpr int stat_option = 257;
 constexpr int format_option = 258;
 constexpr int count_option = 259;
 
-constexpr Option options[] = {
+constexpr Option walk_options[] = {
     {'0', "print0", nullptr, "end each line with NUL"},
     {type_option, "type", "LETTERS",
      "list only these types, as in find -type: f, d, l, b, c, p, s"},
@@ -48,12 +48,12 @@ constexpr Option options[] = {
     WARREN_CHECKPOINT_OPTIONS,
 };
 
-constexpr Page page = {
+constexpr Page walk_page = {
     .usage = "[OPTION]... [DIRECTORY]...",
     .summary =
         "List trees of the host's files on all cores. Errors are printed at the end, and the "
         "exit status is 1 then. 'warren find' has tests and actions, and works in volumes.",
-    .options = options,
+    .options = walk_options,
     .examples =
         "  warren walk --type f --stat /data\n"
         "  warren walk --count --stat /data\n"
@@ -239,7 +239,7 @@ int Listing::run(const std::vector<std::string>& roots) {
 /// Reads the options; false, after an error message, if they are invalid.
 bool choose(const Arguments& parsed, ListOptions& list_options, WalkSetup& setup) {
     const size_t trees = std::max<size_t>(parsed.operands.size(), 1);
-    if (!setup.take_all(parsed) || !take_checkpoint(page, parsed, trees, setup)) return false;
+    if (!setup.take_all(parsed) || !take_checkpoint(walk_page, parsed, trees, setup)) return false;
     list_options.with_size = parsed.has(stat_option);
     if (list_options.with_size) list_options.form = Form::size;
     if (const std::string* format = parsed.value(format_option)) {
@@ -271,13 +271,13 @@ bool choose(const Arguments& parsed, ListOptions& list_options, WalkSetup& setup
 }
 
 int command_walk(std::span<char* const> arguments) {
-    const Arguments parsed = parse_arguments(page, arguments);
+    const Arguments parsed = parse_arguments(walk_page, arguments);
     if (parsed.done) return parsed.exit_code;
     ListOptions list_options;
     WalkSetup setup;
     if (!choose(parsed, list_options, setup)) {
         remark({"Try '", program(), " --help' for more information."});
-        return page.usage_exit;
+        return walk_page.usage_exit;
     }
     std::vector<std::string> roots = parsed.operands;
     if (roots.empty()) roots = {"."};
@@ -292,7 +292,7 @@ int command_walk(std::span<char* const> arguments) {
 
 }  // namespace
 
-const Command walk_command = {"walk", "list trees of the host on all cores", page, command_walk,
-                              true};
+const Command walk_command = {"walk", "list trees of the host on all cores", walk_page,
+                              command_walk, true};
 
 }  // namespace warren::cli

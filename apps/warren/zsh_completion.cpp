@@ -6,7 +6,7 @@ namespace warren::cli {
 
 namespace {
 
-constexpr std::string_view tail = R"(
+constexpr std::string_view zsh_tail = R"(
 _warren() {
     local curcontext="$curcontext" command
     if [[ $service == *.warren ]]; then
@@ -50,7 +50,7 @@ std::string quoted_text(std::string_view text) {
 }
 
 /// ":SIZE:ACTION", or nothing.
-std::string value_part(const CompletedWord& word) {
+std::string zsh_value(const CompletedWord& word) {
     if (word.kind == ValueKind::none) return "";
     std::string text = word.is_optional ? "::" : ":";
     text +=
@@ -78,7 +78,7 @@ std::string specifications(const CompletedWord& word) {
         text += "        '*" + spelling;
         if (has_value && is_long) text += word.is_optional ? "=-" : "=";
         if (has_value && spelling.size() == 2) text += "+";
-        text += "[" + quoted_text(word.help) + "]" + value_part(word) + "'\n";
+        text += "[" + quoted_text(word.help) + "]" + zsh_value(word) + "'\n";
     }
     return text;
 }
@@ -115,7 +115,7 @@ std::string zsh_completion() {
     return programs + "\n# Made by `warren --manual`.\n\n_warren_commands() {\n" +
            "    local -a commands\n    commands=(\n" + commands +
            "    )\n    _describe -t commands 'command of warren' commands\n}\n" + functions +
-           std::string(tail);
+           std::string(zsh_tail);
 }
 
 }  // namespace warren::cli
