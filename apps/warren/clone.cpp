@@ -46,7 +46,8 @@ Errc clone_in_image(Volume& volume, const std::string& source, const std::string
     const Caller caller = command_caller();
     WARREN_LET(from, PathWalker(volume, caller).find(volume.root(), source, Follow::no));
     Located to;
-    WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), target, to));
+    const Slash slash = (from->mode & 0170000) == 0040000 ? Slash::ignored : Slash::refused;
+    WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), target, to, slash));
     if (to.name.empty()) return Errc::exists;
     return volume.clone(caller, from->handle, to.directory, to.name, cloned);
 }

@@ -188,11 +188,8 @@ bool Mover::move_in_image() {
     for (const MovedItem& item : items_) {
         Located& from = places.emplace_back();
         Located& to = places.emplace_back();
-        Errc code = PathWalker(*volume, caller).locate(volume->root(), item.source.path, from);
-        if (code == Errc::ok) {
-            code = PathWalker(*volume, caller).locate(volume->root(), item.target, to);
-        }
-        if (code == Errc::ok && (from.name.empty() || to.name.empty())) code = Errc::busy;
+        const Errc code = PathWalker(*volume, caller)
+                              .locate_move(volume->root(), item.source.path, item.target, from, to);
         if (code != Errc::ok) {
             good = report(item, code) && good;
             continue;

@@ -76,7 +76,7 @@ class VolumeDirectory : public Directory {
         if (name.empty()) return volume_.attributes(handle_);
         return PathWalker(volume_, caller_).find(handle_, name, follow);
     }
-    Errc locate_new(std::string_view name, bool is_directory, Located& located);
+    Errc locate_new(std::string_view name, Slash slash, Located& located);
 
     Volume& volume_;
     Caller caller_;
@@ -84,10 +84,9 @@ class VolumeDirectory : public Directory {
 };
 
 /// Resolves the directory for a new name. A path that ends at a directory itself names something
-/// that exists, and only a directory can have a slash behind its name.
-Errc VolumeDirectory::locate_new(std::string_view name, bool is_directory, Located& located) {
-    if (name.ends_with('/') && !is_directory) return Errc::not_directory;
-    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located));
+/// that exists.
+Errc VolumeDirectory::locate_new(std::string_view name, Slash slash, Located& located) {
+    WARREN_TRY(PathWalker(volume_, caller_).locate(handle_, name, located, slash));
     return located.name.empty() ? Errc::exists : Errc::ok;
 }
 
@@ -126,7 +125,7 @@ Errc VolumeDirectory::open_file(std::string_view name, Follow follow, Access acc
 Errc VolumeDirectory::create_file(std::string_view name, u32 mode,
                                   std::unique_ptr<OpenFile>& result) {
     Located located;
-    WARREN_TRY(locate_new(name, false, located));
+    WARREN_TRY(locate_new(name, Slash::refused, located));
     CreateOptions options;
     options.mode = 0100000 | (mode & 07777);
     options.open = true;
@@ -137,14 +136,15 @@ Errc VolumeDirectory::create_file(std::string_view name, u32 mode,
 
 Errc VolumeDirectory::create(std::string_view name, const CreateOptions& options) {
     Located located;
-    WARREN_TRY(locate_new(name, (options.mode & 0170000) == 0040000, located));
+    const bool is_directory = (options.mode & 0170000) == 0040000;
+    WARREN_TRY(locate_new(name, is_directory ? Slash::ignored : Slash::refused, located));
     return volume_.create(caller_, located.directory, located.name, options).code();
 }
 
 Errc VolumeDirectory::link(std::string_view existing, std::string_view name) {
     WARREN_LET(found, find(existing, Follow::no));
     Located located;
-    WARREN_TRY(locate_new(name, false, located));
+    WARREN_TRY(locate_new(name, Slash::refused, located));
     return volume_.link(caller_, found->handle, located.directory, located.name).code();
 }
 

@@ -18,6 +18,13 @@ namespace warren {
 /// Whether to follow a symbolic link that is the last component of a path.
 enum class Follow : bool { no, yes };
 
+/// What a slash behind the last component of a path means. It asks for a directory.
+enum class Slash : u8 {
+    directory,  // what exists must be a directory, otherwise Errc::not_directory
+    refused,    // what is created is not a directory: Errc::not_directory, or Errc::exists
+    ignored,    // what is created is a directory, or the caller looks
+};
+
 /// Where a path leads: its last component and the directory that contains it or would contain it.
 struct Located {
     Handle directory;
@@ -28,12 +35,23 @@ class PathWalker {
  public:
     PathWalker(Volume& volume, const Caller& caller) : volume_(volume), caller_(caller) {}
 
-    /// Finds the directory and the last component of `path`. The last component need not exist.
-    Errc locate(Handle from, std::string_view path, Located& located);
+    /// Finds the directory and the last component of `path`. The last component need not exist; if
+    /// it is a symbolic link it is not followed.
+    Errc locate(Handle from, std::string_view path, Located& located,
+                Slash slash = Slash::directory);
+    /// Performs locate() for both paths of a move. Errc::busy if one of them ends at a directory
+    /// itself, Errc::not_directory if a slash asks for a directory and something else is moved.
+    Errc locate_move(Handle from, std::string_view path, std::string_view target, Located& located,
+                     Located& target_located);
     /// Finds the inode that `path` names.
     Result<Attributes> find(Handle from, std::string_view path, Follow follow);
+    /// Like find() with Follow::yes. If only the last name does not exist, for instance that of a
+    /// link's target, creates it and sets `is_new`.
+    Result<Attributes> find_or_create(Handle from, std::string_view path,
+                                      const CreateOptions& options, bool& is_new);
 
  private:
+    Result<Attributes> find_last(Handle from, std::string_view path, Follow follow, Located& last);
     Errc step(Handle& at, std::string_view name, std::string& rest);
 
     Volume& volume_;
@@ -51,7 +69,8 @@ struct LocatedName {
 /// Performs PathWalker::locate() for each path. A directory that several paths pass through is
 /// looked up once. Requires: `located` has as many elements as `paths`.
 void locate_many(Volume& volume, const Caller& caller, Handle from,
-                 std::span<const std::string_view> paths, std::span<LocatedName> located);
+                 std::span<const std::string_view> paths, std::span<LocatedName> located,
+                 Slash slash = Slash::directory);
 
 /// Performs PathWalker::find() for each path, by Volume::lookup_many(). Requires: `found` has as
 /// many elements as `paths`.

@@ -67,7 +67,8 @@ void truncate(NativeVolume& self, const nb::bytes& path, u64 size) {
 void link(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) {
     const auto work = [&](Volume& volume, const Caller& caller, const Attributes& found) -> Errc {
         Located to;
-        WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), view(target), to));
+        PathWalker walker(volume, caller);
+        WARREN_TRY(walker.locate(volume.root(), view(target), to, Slash::refused));
         if (to.name.empty()) return Errc::exists;
         return volume.link(caller, found.handle, to.directory, to.name).code();
     };

@@ -37,8 +37,9 @@ void in_parts(Shared& shared, const Start& start, std::size_t count, nb::object 
 /// `for_directory` for a path that ends at a directory itself.
 void locate_part(Volume& volume, const Caller& caller, Handle from,
                  std::span<const std::string_view> paths, Errc for_directory,
-                 std::span<LocatedName> located, std::span<Errc> codes) {
-    locate_many(volume, caller, from, paths, located);
+                 std::span<LocatedName> located, std::span<Errc> codes,
+                 Slash slash = Slash::directory) {
+    locate_many(volume, caller, from, paths, located, slash);
     for (std::size_t i = 0; i < located.size(); ++i) {
         const bool has_name = located[i].code != Errc::ok || !located[i].name.empty();
         codes[i] = has_name ? located[i].code : for_directory;
@@ -103,7 +104,8 @@ nb::tuple create_many(NativeVolume& self, nb::handle given, nb::handle directory
             const auto paths = names.all().subspan(begin, end - begin);
             const auto part = std::span(codes).subspan(begin, end - begin);
             std::vector<LocatedName> located(paths.size());
-            locate_part(volume, caller, from, paths, Errc::exists, located, part);
+            locate_part(volume, caller, from, paths, Errc::exists, located, part,
+                        (mode & 0170000) == 0040000 ? Slash::ignored : Slash::refused);
             std::vector<Creation> creations;
             std::vector<std::size_t> places;
             for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -163,18 +165,23 @@ Array move_many(NativeVolume& self, nb::handle given, nb::handle given_targets,
         *self, start, names.size(), std::move(progress),
         [&](Volume& volume, const Caller& caller, Handle from, std::size_t begin, std::size_t end) {
             const std::size_t count = end - begin;
+            const auto sources = names.all().subspan(begin, count);
+            const auto names_then = targets.all().subspan(begin, count);
             const auto part = std::span(codes).subspan(begin, count);
             std::vector<LocatedName> froms(count);
             std::vector<LocatedName> tos(count);
             std::vector<Errc> target_codes(count);
-            locate_part(volume, caller, from, names.all().subspan(begin, count), Errc::busy, froms,
-                        part);
-            locate_part(volume, caller, from, targets.all().subspan(begin, count), Errc::busy, tos,
-                        target_codes);
+            locate_part(volume, caller, from, sources, Errc::busy, froms, part);
+            locate_part(volume, caller, from, names_then, Errc::busy, tos, target_codes);
             std::vector<Move> moves;
             std::vector<std::size_t> places;
             for (std::size_t i = 0; i < count; ++i) {
                 if (part[i] == Errc::ok) part[i] = target_codes[i];
+                if (part[i] == Errc::ok && names_then[i].ends_with('/')) {
+                    Located old, renamed;
+                    part[i] = PathWalker(volume, caller)
+                                  .locate_move(from, sources[i], names_then[i], old, renamed);
+                }
                 if (part[i] != Errc::ok) continue;
                 moves.push_back({froms[i].directory, froms[i].name, tos[i].directory, tos[i].name});
                 places.push_back(begin + i);

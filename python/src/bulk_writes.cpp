@@ -23,14 +23,16 @@ void on_all_cores(LongCall& call, u64 count, const Work& work) {
     });
 }
 
-/// Finds the existing files whose names could not be created.
-void find_existing(Volume& volume, const Caller& caller, Handle from, const Names& names,
+/// Finds the existing files whose names could not be created, or creates what links lead to.
+void find_existing(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
                    std::span<Result<Attributes>> found) {
     for (std::size_t i = 0; i < found.size(); ++i) {
         if (found[i].code() != Errc::exists) continue;
-        const auto old = PathWalker(volume, caller).find(from, names[i], Follow::yes);
-        const Errc code = check_file(volume, caller, old, 2);
-        found[i] = code == Errc::ok ? old : Result<Attributes>(code);
+        bool is_new = false;
+        const auto file = PathWalker(volume, caller)
+                              .find_or_create(from, names[i], {.mode = mode}, is_new);
+        const Errc code = is_new ? Errc::ok : check_file(volume, caller, file, 2);
+        found[i] = code == Errc::ok ? file : Result<Attributes>(code);
     }
 }
 
@@ -38,7 +40,7 @@ void find_existing(Volume& volume, const Caller& caller, Handle from, const Name
 void make_files(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
                 std::span<Result<Attributes>> found) {
     std::vector<LocatedName> located(names.size());
-    locate_many(volume, caller, from, names.all(), located);
+    locate_many(volume, caller, from, names.all(), located, Slash::refused);
     std::vector<Creation> creations;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -51,7 +53,7 @@ void make_files(Volume& volume, const Caller& caller, Handle from, const Names& 
     volume.create_many(caller, creations, made);
     for (std::size_t i = 0; i < places.size(); ++i)
         found[places[i]] = made[i];
-    find_existing(volume, caller, from, names, found);
+    find_existing(volume, caller, from, names, mode, found);
 }
 
 /// The state of a write call. File i gets the values from offsets[i] to offsets[i + 1].

@@ -7,18 +7,17 @@ namespace {
 
 /// Calls work(volume, caller, directory, name) for the last component of the path, without the GIL.
 /// For a path that ends at a directory itself, and so has none, the error is `for_directory`.
-/// Errors name the `target` too.
 template <class Work>
 void with_name(Shared& shared, const nb::bytes& path, Errc for_directory, Work work,
-               std::optional<std::string_view> target = std::nullopt) {
+               Slash slash = Slash::directory) {
     const std::string text(view(path));
     const Errc code = with_volume(shared, [&](Volume& volume, const Caller& caller) -> Errc {
         Located located;
-        WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, located));
+        WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, located, slash));
         if (located.name.empty()) return for_directory;
         return work(volume, caller, located.directory, std::string_view(located.name));
     });
-    if (code != Errc::ok) raise_error(code, text, target);
+    if (code != Errc::ok) raise_error(code, text);
 }
 
 nb::tuple stat(NativeVolume& self, const nb::bytes& path, bool follows) {
@@ -58,24 +57,27 @@ nb::list list(NativeVolume& self, const nb::bytes& path) {
 }
 
 void make(NativeVolume& self, const nb::bytes& path, u32 mode, const nb::bytes& target) {
-    with_name(*self, path, Errc::exists,
-              [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
-                  return volume
-                      .create(caller, directory, name, {.mode = mode, .target = view(target)})
-                      .code();
-              });
+    const bool is_directory = (mode & 0170000) == 0040000;
+    with_name(
+        *self, path, Errc::exists,
+        [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
+            return volume.create(caller, directory, name, {.mode = mode, .target = view(target)})
+                .code();
+        },
+        is_directory ? Slash::ignored : Slash::refused);
 }
 
 nb::bytes read_link(NativeVolume& self, const nb::bytes& path) {
     std::string target;
-    with_name(*self, path, Errc::invalid,
-              [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) {
-                  WARREN_LET(found, volume.lookup(caller, directory, name));
-                  if ((found->mode & 0170000) != 0120000) return Errc::invalid;
-                  const Result<std::string> read = volume.read_link(found->handle);
-                  if (read) target = *read;
-                  return read.code();
-              });
+    const std::string text(view(path));
+    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+        WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::no));
+        if ((found->mode & 0170000) != 0120000) return Errc::invalid;
+        const Result<std::string> read = volume.read_link(found->handle);
+        if (read) target = *read;
+        return read.code();
+    });
+    if (code != Errc::ok) raise_error(code, text);
     return nb::bytes(target.data(), target.size());
 }
 
@@ -106,16 +108,15 @@ nb::tuple remove_tree(NativeVolume& self, const nb::bytes& path, nb::object prog
 }
 
 void rename(NativeVolume& self, const nb::bytes& path, const nb::bytes& target) {
-    const std::string text(view(target));
-    with_name(
-        *self, path, Errc::busy,
-        [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) -> Errc {
-            Located to;
-            WARREN_TRY(PathWalker(volume, caller).locate(volume.root(), text, to));
-            if (to.name.empty()) return Errc::busy;
-            return volume.rename(caller, directory, name, to.directory, to.name);
-        },
-        text);
+    const std::string text(view(path));
+    const std::string target_text(view(target));
+    const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
+        Located from, to;
+        WARREN_TRY(PathWalker(volume, caller)
+                       .locate_move(volume.root(), text, target_text, from, to));
+        return volume.rename(caller, from.directory, from.name, to.directory, to.name);
+    });
+    if (code != Errc::ok) raise_error(code, text, target_text);
 }
 
 /// Opens the regular file `found`; `access` is the mask of check_access().
@@ -134,7 +135,8 @@ Errc open_found(Shared& shared, const Caller& caller, const Attributes& found, u
     return code;
 }
 
-/// Opens a regular file. Creates it if `creates` and it does not exist.
+/// Opens a regular file. Creates it if `creates` and it does not exist, also as the target of a
+/// link.
 NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool creates, bool exclusive,
                 bool empties) {
     const std::string text(view(path));
@@ -142,16 +144,22 @@ NativeFile open(NativeVolume& self, const nb::bytes& path, u32 access, bool crea
     with_name(
         *self, path, Errc::is_directory,
         [&](Volume& volume, const Caller& caller, Handle directory, std::string_view name) -> Errc {
+            const CreateOptions options{.mode = 0100666, .open = true};
+            PathWalker walker(volume, caller);
+            if (creates && text.ends_with('/')) return Errc::is_directory;
             if (creates) {
-                const auto made =
-                    volume.create(caller, directory, name, {.mode = 0100666, .open = true});
+                const auto made = volume.create(caller, directory, name, options);
                 if (made) file = made->handle;
                 if (made || exclusive || made.code() != Errc::exists) return made.code();
             }
-            WARREN_LET(found, PathWalker(volume, caller).find(volume.root(), text, Follow::yes));
+            bool is_new = false;
+            WARREN_LET(found,
+                       creates ? walker.find_or_create(volume.root(), text, options, is_new)
+                               : walker.find(volume.root(), text, Follow::yes));
             file = found->handle;
-            return open_found(*self, caller, *found, access, empties);
-        });
+            return is_new ? Errc::ok : open_found(*self, caller, *found, access, empties);
+        },
+        Slash::ignored);
     return {self.shared(), file, path};
 }
 

@@ -133,6 +133,65 @@ def test_links_that_lead_nowhere(twins: tuple[warren.Volume, Path]) -> None:
     assert volume.glob("/w/*/*") == glob.glob(str(folder / "w" / "*" / "*")) == []
 
 
+def test_slashes_behind_names(twins: tuple[warren.Volume, Path]) -> None:
+    """As the kernel does it, but that a new name that must not have a slash is ENOTDIR."""
+    volume, host = twins
+    same = {f"errno {errno.ENOENT}": f"errno {errno.ENOTDIR}"}
+    for path in ("f.txt/", "a/", "link/", "dangling/", "new/", "a/b//"):
+        real = f"{host}/{path}"
+        for mode in ("rb", "wb", "xb", "r+b"):
+            if mode != "rb" or path.startswith("f"):
+                ours = outcome(volume.open, path, mode)
+                assert ours == outcome(open, real, mode), (path, mode)
+        for name in ("unlink", "rmdir", "readlink", "mkdir", "lstat"):
+            if path != "new/" or name != "mkdir":
+                ours = outcome(getattr(volume, name), path)
+                assert ours == outcome(getattr(os, name), real), (path, name)
+        for name in ("link", "symlink"):
+            ours = outcome(getattr(volume, name), "f.txt", path)
+            theirs = outcome(getattr(os, name), f"{host}/f.txt", real)
+            assert ours == same.get(theirs, theirs), (path, name)
+    for source, target in (
+        ("f.txt/", "x"), ("f.txt", "x/"), ("f.txt", "link/"), ("link/", "x"), ("link", "x/"),
+        ("none/", "x"), ("none", "x/"), ("f.txt", "d/file/"), ("d", "f.txt/"), ("d/", "e/"),
+        ("e", "d//"),
+    ):  # fmt: skip
+        theirs = outcome(os.rename, f"{host}/{source}", f"{host}/{target}")
+        ours = volume.move_many([source], [target], strict=False)[0]
+        assert (f"errno {ours}" if ours else None) == theirs, (source, target)
+        if ours == 0:
+            volume.rename(target, source)
+        assert outcome(volume.rename, source, target) == theirs, (source, target)
+    assert list(volume.create_many(["n/", "f.txt/"], strict=False).errno) == [
+        errno.ENOTDIR,
+        errno.EEXIST,
+    ]
+    assert list(volume.remove_many(["f.txt/", "link/"], strict=False)) == [errno.ENOTDIR] * 2
+    assert sorted(volume.listdir("/")) == sorted(os.listdir(host))
+
+
+def test_writing_through_a_link_to_a_new_name(twins: tuple[warren.Volume, Path]) -> None:
+    volume, host = twins
+    for folder in ("to", "none/x", "a/new", "loop"):
+        for way in ("w", "x", "a", "touch", "write_many"):
+            name = f"{way} to {folder.replace('/', ' ')}"
+            target = name if folder == "loop" else f"{folder} {way}"
+            volume.symlink(target, name)
+            (host / name).symlink_to(target)
+            if way == "touch":
+                ours, theirs = outcome(volume.touch, name), outcome((host / name).touch)
+            elif way == "write_many":
+                [code] = volume.write_many([name], [b""]).errno
+                ours = f"errno {code}" if code else None
+                theirs = outcome(lambda path: open(path, "w").close(), host / name)
+            else:
+                ours = outcome(lambda: volume.open(name, way).close())
+                theirs = outcome(lambda: open(host / name, way).close())
+            assert ours == theirs, name
+            assert volume.exists(target) == os.path.exists(host / target), name
+    assert sorted(volume.listdir("/")) == sorted(os.listdir(host))
+
+
 def test_makedirs_in_threads(volume: warren.Volume) -> None:
     def make(number: int) -> None:
         barrier.wait()

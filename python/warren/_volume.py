@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import operator
 import os
@@ -212,12 +213,10 @@ class Volume(Many):
 
     def touch(self, path: Path, exist_ok: bool = True) -> None:
         """Makes an empty file, or gives what is there the present time."""
-        try:
-            self.open(path, "x").close()
-        except FileExistsError:
-            if not exist_ok:
-                raise
-            self.utime(path)
+        if exist_ok:
+            with contextlib.suppress(FileNotFoundError):
+                return self.utime(path)
+        self.open(path, "a" if exist_ok else "x").close()
 
     def copy(self, path: Path, target: Path) -> None:
         """Makes the target a file with the contents of another, which share blocks until one of

@@ -27,6 +27,15 @@ std::string_view cut_component(std::string_view& path) {
     return component;
 }
 
+/// Whether a slash may follow `name`, as PathWalker::locate() says.
+Errc check_slash(Volume& volume, const Caller& caller, Handle directory, std::string_view name,
+                 Slash slash) {
+    if (slash == Slash::ignored) return Errc::ok;
+    const Result<Attributes> found = volume.lookup(caller, directory, name);
+    if (slash == Slash::refused) return found ? Errc::exists : Errc::not_directory;
+    return found && !format::is_directory(found->mode) ? Errc::not_directory : Errc::ok;
+}
+
 }  // namespace
 
 /// Goes from `at` to `name`, a component that is not the last. Inserts a link's target before
@@ -54,7 +63,7 @@ Errc PathWalker::step(Handle& at, std::string_view name, std::string& rest) {
     return Errc::ok;
 }
 
-Errc PathWalker::locate(Handle from, std::string_view path, Located& located) {
+Errc PathWalker::locate(Handle from, std::string_view path, Located& located, Slash slash) {
     Handle at = from;
     if (path.starts_with('/')) at = volume_.root();
     std::string text(path);
@@ -65,7 +74,8 @@ Errc PathWalker::locate(Handle from, std::string_view path, Located& located) {
         std::string behind(rest);
         if (last && component != "." && component != "..") {
             located = {at, component};
-            return Errc::ok;
+            return path.ends_with('/') ? check_slash(volume_, caller_, at, component, slash)
+                                       : Errc::ok;
         }
         WARREN_TRY(step(at, component, behind));
         if (last && behind.find_first_not_of('/') == std::string::npos) {
@@ -76,17 +86,30 @@ Errc PathWalker::locate(Handle from, std::string_view path, Located& located) {
     }
 }
 
-Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow follow) {
-    Located located;
+Errc PathWalker::locate_move(Handle from, std::string_view path, std::string_view target,
+                             Located& located, Located& target_located) {
+    WARREN_TRY(locate(from, path, located));
+    WARREN_TRY(locate(from, target, target_located));
+    if (located.name.empty() || target_located.name.empty()) return Errc::busy;
+    if (!target.ends_with('/')) return Errc::ok;
+    WARREN_LET(found, volume_.lookup(caller_, located.directory, located.name));
+    return format::is_directory(found->mode) ? Errc::ok : Errc::not_directory;
+}
+
+/// Like find(). `last` receives the directory and the name behind all links, or an empty name if
+/// one of them leads nowhere.
+Result<Attributes> PathWalker::find_last(Handle from, std::string_view path, Follow follow,
+                                         Located& last) {
     // With a slash at the end the path must lead to a directory, possibly through a link.
     const bool slash_behind = path.ends_with('/');
     std::string target;
     Handle at = from;
     while (true) {
-        if (const Errc code = locate(at, path, located); code != Errc::ok) return code;
-        const Result<Attributes> found =
-            located.name.empty() ? volume_.attributes(located.directory)
-                                 : volume_.lookup(caller_, located.directory, located.name);
+        last = {};
+        WARREN_TRY(locate(at, path, last, Slash::ignored));
+        const Result<Attributes> found = last.name.empty()
+                                             ? volume_.attributes(last.directory)
+                                             : volume_.lookup(caller_, last.directory, last.name);
         if (!found) return found;
         const bool through =
             format::is_symlink(found->mode) && (follow == Follow::yes || slash_behind);
@@ -99,8 +122,21 @@ Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow f
         if (read->empty()) return Errc::no_entry;
         target = *read + (slash_behind ? "/" : "");
         path = target;
-        at = located.directory;
+        at = last.directory;
     }
+}
+
+Result<Attributes> PathWalker::find(Handle from, std::string_view path, Follow follow) {
+    Located last;
+    return find_last(from, path, follow, last);
+}
+
+Result<Attributes> PathWalker::find_or_create(Handle from, std::string_view path,
+                                              const CreateOptions& options, bool& is_new) {
+    Located last;
+    const Result<Attributes> found = find_last(from, path, Follow::yes, last);
+    is_new = found.code() == Errc::no_entry && !last.name.empty();
+    return is_new ? volume_.create(caller_, last.directory, last.name, options) : found;
 }
 
 namespace {
@@ -146,7 +182,8 @@ std::size_t bytes_to_last_slash(std::string_view path) {
 }  // namespace
 
 void locate_many(Volume& volume, const Caller& caller, Handle from,
-                 std::span<const std::string_view> paths, std::span<LocatedName> located) {
+                 std::span<const std::string_view> paths, std::span<LocatedName> located,
+                 Slash slash) {
     Directories directories(volume, caller, from);
     for (std::size_t i = 0; i < paths.size(); ++i) {
         std::string_view path = paths[i];
@@ -163,6 +200,8 @@ void locate_many(Volume& volume, const Caller& caller, Handle from,
             found = directories.find(is_directory ? path : path.substr(0, before));
         }
         located[i] = {*found, is_directory ? std::string_view() : name, found.code()};
+        if (found && !is_directory && path.ends_with('/'))
+            located[i].code = check_slash(volume, caller, *found, name, slash);
     }
 }
 
@@ -170,7 +209,7 @@ void find_many(Volume& volume, const Caller& caller, Handle from,
                std::span<const std::string_view> paths, Follow follow,
                std::span<Result<Attributes>> found) {
     std::vector<LocatedName> located(paths.size());
-    locate_many(volume, caller, from, paths, located);
+    locate_many(volume, caller, from, paths, located, Slash::ignored);
     std::vector<Lookup> lookups;
     std::vector<std::size_t> places;
     lookups.reserve(paths.size());
