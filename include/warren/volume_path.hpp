@@ -22,7 +22,7 @@ enum class Follow : bool { no, yes };
 enum class Slash : u8 {
     directory,  // what exists must be a directory, otherwise Errc::not_directory
     refused,    // what is created is not a directory: Errc::not_directory, or Errc::exists
-    ignored,    // what is created is a directory, or the caller looks
+    ignored,    // not checked: a directory is created, or the caller checks
 };
 
 /// Where a path leads: its last component and the directory that contains it or would contain it.

@@ -166,21 +166,21 @@ Array move_many(NativeVolume& self, nb::handle given, nb::handle given_targets,
         [&](Volume& volume, const Caller& caller, Handle from, std::size_t begin, std::size_t end) {
             const std::size_t count = end - begin;
             const auto sources = names.all().subspan(begin, count);
-            const auto names_then = targets.all().subspan(begin, count);
+            const auto new_names = targets.all().subspan(begin, count);
             const auto part = std::span(codes).subspan(begin, count);
             std::vector<LocatedName> froms(count);
             std::vector<LocatedName> tos(count);
             std::vector<Errc> target_codes(count);
             locate_part(volume, caller, from, sources, Errc::busy, froms, part);
-            locate_part(volume, caller, from, names_then, Errc::busy, tos, target_codes);
+            locate_part(volume, caller, from, new_names, Errc::busy, tos, target_codes);
             std::vector<Move> moves;
             std::vector<std::size_t> places;
             for (std::size_t i = 0; i < count; ++i) {
                 if (part[i] == Errc::ok) part[i] = target_codes[i];
-                if (part[i] == Errc::ok && names_then[i].ends_with('/')) {
+                if (part[i] == Errc::ok && new_names[i].ends_with('/')) {
                     Located old, renamed;
                     part[i] = PathWalker(volume, caller)
-                                  .locate_move(from, sources[i], names_then[i], old, renamed);
+                                  .locate_move(from, sources[i], new_names[i], old, renamed);
                 }
                 if (part[i] != Errc::ok) continue;
                 moves.push_back({froms[i].directory, froms[i].name, tos[i].directory, tos[i].name});

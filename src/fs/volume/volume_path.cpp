@@ -97,19 +97,20 @@ Errc PathWalker::locate_move(Handle from, std::string_view path, std::string_vie
 }
 
 /// Like find(). `last` receives the directory and the name behind all links, or an empty name if
-/// one of them leads nowhere.
+/// no file can be created there.
 Result<Attributes> PathWalker::find_last(Handle from, std::string_view path, Follow follow,
                                          Located& last) {
-    // With a slash at the end the path must lead to a directory, possibly through a link.
-    const bool slash_behind = path.ends_with('/');
     std::string target;
     Handle at = from;
     while (true) {
+        // With a slash at the end the path must lead to a directory, possibly through a link.
+        const bool slash_behind = path.ends_with('/');
         last = {};
         WARREN_TRY(locate(at, path, last, Slash::ignored));
         const Result<Attributes> found = last.name.empty()
                                              ? volume_.attributes(last.directory)
                                              : volume_.lookup(caller_, last.directory, last.name);
+        if (!found && slash_behind) last = {};
         if (!found) return found;
         const bool through =
             format::is_symlink(found->mode) && (follow == Follow::yes || slash_behind);
@@ -120,7 +121,7 @@ Result<Attributes> PathWalker::find_last(Handle from, std::string_view path, Fol
         if (++links_followed_ > links_followed_max) return Errc::loop;
         WARREN_LET(read, volume_.read_link(found->handle));
         if (read->empty()) return Errc::no_entry;
-        target = *read + (slash_behind ? "/" : "");
+        target = slash_behind ? *read + "/" : *read;
         path = target;
         at = last.directory;
     }

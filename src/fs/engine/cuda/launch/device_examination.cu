@@ -292,7 +292,10 @@ Errc examine_on_device(const ExamTables& tables, const ReadDisk& read, Examined&
         return Errc::no_device;
     }
     const Errc code = or_no_memory([&] { return DeviceExamination(tables, examined).run(read); });
-    if (code != Errc::ok) failure = gpu::last_failure().message;
+    if (code == gpu::last_failure().code)
+        failure = gpu::last_failure().message;
+    else if (code == Errc::no_memory)
+        failure = "there is not enough memory";
     return code;
 }
 
