@@ -51,11 +51,10 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
 struct CutBounds {
     u64 subsets_of_max = 3;  // for up to that many writes after a flush: every subset
     u64 samples = 2;         // else, and with torn and reordered writes: random samples
-    u64 step = 1;            // about each step-th of these states is examined, chosen by chance
 };
 struct CutFigures {
     u64 cuts = 0;
-    u64 states = 0;
+    u64 states = 0;  // of which one in volume_step, chosen by chance, was examined
     CutFigures& operator+=(const CutFigures& other) {
         cuts += other.cuts;
         states += other.states;

@@ -17,7 +17,6 @@
 #include "fs/volume/inline_dedup.hpp"
 #include "tests/fs/volume/sharing_volume.hpp"
 #include "tests/support/cut_recording.hpp"
-#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/two_looks.hpp"
@@ -426,7 +425,7 @@ TEST(DedupeCuts, NoContentsAreLost) {
             EXPECT_GT(dedup.zero_bytes, 0u);
         }
         figures += for_each_cut(
-            recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
+            recording, {.subsets_of_max = 2, .samples = 1}, seed.value(),
             [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
     }
     EXPECT_GT(figures.cuts, 60u);
@@ -466,7 +465,7 @@ TEST(DedupeCuts, BlocksThatWereFreedAreNotShared) {
             script, {.workers = 1, .dedup = Dedup::on, .dedup_fill_bytes = 0}, dedup);
         EXPECT_EQ(dedup.shared_bytes, way == ways[0].first ? length : 0);
         for_each_cut(
-            recording, {.subsets_of_max = 2, .samples = 1, .step = volume_step}, seed.value(),
+            recording, {.subsets_of_max = 2, .samples = 1}, seed.value(),
             [&](MemoryDisk& image, u64 event) { expect_state_after(image, recording, event); });
     }
 }

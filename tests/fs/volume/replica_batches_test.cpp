@@ -28,11 +28,11 @@ namespace {
 using HostMany = ReplicatedMany<HostReplicaOf>;
 
 TEST(ReplicaBatches, DoWhatTheirItemsDoOneByOne) {
-    expect_equal_twins<HostMany>(512 * mib, 60, 400, 600, 20);
+    expect_equal_twins<HostMany>(512 * mib, is_sanitized ? 30 : 60, 400, 600, 10);
 }
 
 TEST(ReplicaBatches, DoSoWithManyItems) {
-    expect_equal_twins<HostMany>(512 * mib, 12, 100'000, 8'000, 4);
+    expect_equal_twins<HostMany>(512 * mib, is_sanitized ? 6 : 12, 100'000, 8'000, 2);
 }
 
 TEST(ReplicaBatches, DoSoWhenHashesCollide) {
@@ -164,7 +164,7 @@ TEST(ReplicaBatches, FindNoInodesInUsedBlockGroups) {
     ListingVolume volume(256 * mib);
     const core::Store& store = volume.volume.inside().store();
     const Handle large = make_directory(*volume, volume->root(), "large");
-    Names old(large, 60'000, std::string(100, 'n'));
+    Names old(large, 25'000, std::string(240, 'n'));
     EXPECT_EQ(old.create(*volume), old.names.size());
     volume.expect_equal_image();
     Removal removal;
@@ -203,7 +203,7 @@ TEST(ReplicaBatches, AfterRandomOperationsEqualTheModel) {
     plan.entries_max = 3000;
     plan.large_batches = true;
     RandomOperations driver(*volume, seed.value(), plan);
-    const u64 rounds = (is_sanitized ? 30 : 60) * test_load();
+    const u64 rounds = (is_sanitized ? 12 : 60) * test_load();
     for (u64 i = 0; i < rounds && !HasFailure(); ++i) {
         ASSERT_TRUE(driver.run(60));
         volume.expect_equal_image();

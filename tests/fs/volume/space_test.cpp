@@ -253,7 +253,7 @@ TEST(SpaceCuts, framesThatChangeHandsLoseNothing) {
     end_stage();
     recording.disk().stop_recording();
     Random random(seed.value());
-    const u64 stride = recording.disk().event_count() / (40 * test_load()) + 1;
+    const u64 stride = recording.disk().event_count() * volume_step / (40 * test_load()) + 1;
     for (u64 event = 0; event <= recording.disk().event_count() && !HasFailure();
          event += 1 + random.below(stride)) {
         const Cut cut{random.one_in(2), random.one_in(2), random.one_in(2), random.next()};
