@@ -2,22 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every header under src/ and include/ compiles alone.
 
-A header that leans on what its includer happened to include breaks at the next rearrangement. What
-the compiler has seen already is not looked at a second time:
-
-- A source that includes its own header first shows that this header compiles alone. It counts if it
-  is in the compilation database of a build that reads no precompiled header.
-- If one header includes another, at whatever depth, then both compile alone if the including one
-  compiles behind the other: it meets nothing there that it does not ask for itself. So the other
-  headers are put into chains, as few as possible, and each chain is one run of the compiler, with
-  the warnings of the build. A header stands in it twice, so it must guard itself.
+A header that leans on what its includer happened to include breaks at the next rearrangement. If
+one header includes another, at whatever depth, then both compile alone if the including one
+compiles behind the other: it meets nothing there that it does not ask for itself. So the headers
+are put into chains, as few as possible, and each chain is one run of the compiler, with the
+warnings of the build. A header stands in it twice, so it must guard itself.
 
 Headers of the CUDA runtime's side (src/gpu, cuda/ folders, .cuh) are compiled only with --cuda.
 """
 
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import re
@@ -55,21 +50,6 @@ def includes_of(path):
         elif depth == 0 and (include := INCLUDE.match(line)):
             names.append(include[1])
     return names
-
-
-def shown_by_sources(root, database, headers):
-    """The headers that a compiled source of the same name includes first."""
-    if not database.exists():
-        return set()
-    shown = set()
-    for entry in json.loads(database.read_text()):
-        source = pathlib.Path(entry["directory"], entry["file"]).resolve()
-        if root / "src" not in source.parents or "cmake_pch" in entry["command"]:
-            continue
-        first = next(iter(includes_of(source)), "")
-        if first in headers and headers[first].with_suffix("") == source.with_suffix(""):
-            shown.add(first)
-    return shown
 
 
 def close(headers):
@@ -127,29 +107,37 @@ def compile_chain(chain, options):
     return chain, done.returncode, done.stdout
 
 
+def part_of(text):
+    """K/N as numbers."""
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"'{text}': write K/N with K from 1 to N")
+    return int(match[1]), int(match[2])
+
+
 def main():
     parser = argparse.ArgumentParser(description="compile every header alone")
     parser.add_argument("--root", type=pathlib.Path, help="the tree whose headers are compiled",
                         default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--compiler", default=os.environ.get("CXX", "c++"))
-    parser.add_argument("--build", default="build", type=pathlib.Path,
-                        help="a build folder; what its sources show is not compiled again")
+    parser.add_argument("--part", default=(1, 1), type=part_of, metavar="K/N",
+                        help="compile only each N-th chain, beginning with the K-th")
     parser.add_argument("--cuda", default=[], nargs="*", help="include folders of a CUDA build")
     options = parser.parse_args()
     options.root = options.root.resolve()
 
     headers = find_headers(options.root, bool(options.cuda))
     closed = close(headers)
-    shown = shown_by_sources(options.root, options.build / "compile_commands.json", headers)
-    chains = make_chains([name for name in headers if name not in shown], closed)
+    first, step = options.part
+    chains = make_chains(list(headers), closed)[first - 1::step]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for chain, status, output in pool.map(lambda each: compile_chain(each, options), chains):
             if status != 0:
                 failed += 1
                 print(f"{', '.join(chain)}: one of these does not compile alone\n{output}")
-    print(f"{len(headers)} headers: {len(shown)} shown by their sources, the others in "
-          f"{len(chains)} runs of the compiler, of which {failed} failed")
+    print(f"{sum(map(len, chains))} of {len(headers)} headers in {len(chains)} runs of the "
+          f"compiler, of which {failed} failed")
     return 1 if failed else 0
 
 
