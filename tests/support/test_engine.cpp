@@ -117,15 +117,12 @@ class CommandEngine final : public Engine, EngineMemory, MetaBuffer, ItemBatches
     }
     void close_batch(u32 /*number*/) override { batch_mutex_.unlock(); }
     Errc prepare_lookups() override { return Errc::ok; }
-    Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
-        lookups_mutex_.lock();
-        running_.lock_shared();
+    Errc look_up(const core::Credentials& caller, const UseStream& use) override {
+        const std::lock_guard turn(lookups_mutex_);
+        const std::shared_lock lock(running_);
         lookups_.open(cpu_, caller);
-        return &lookups_;
-    }
-    void close_lookups() override {
-        running_.unlock_shared();
-        lookups_mutex_.unlock();
+        use(lookups_);
+        return Errc::ok;
     }
 
     mutable TwinStore twin_;

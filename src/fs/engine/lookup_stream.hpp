@@ -7,6 +7,8 @@
 // Errc::busy, and to the caller otherwise.
 #pragma once
 
+#include <functional>
+
 #include "fs/bulk/batch/batch.hpp"
 #include "fs/core/permission.hpp"
 #include "warren/result.hpp"
@@ -37,6 +39,9 @@ class LookupStream {
     virtual Errc poll(u32 slot) = 0;
 };
 
+/// Looks up through a stream.
+using UseStream = std::function<void(LookupStream& stream)>;
+
 /// The lookup streams of an engine. On an error, the volume runs the lookups as batches.
 class LookupStreams {
  public:
@@ -45,11 +50,10 @@ class LookupStreams {
     /// Allocates the memory that a stream needs. That may take a while, so the caller must not hold
     /// a lock that other threads wait for. Any thread may call it at any time.
     virtual Errc prepare_lookups() = 0;
-    /// Opens a stream of lookups on behalf of `caller`; the same thread calls close_lookups(). One
-    /// stream at a time: waits until the previous one is closed. Requires: prepare_lookups()
-    /// succeeded.
-    virtual Result<LookupStream*> open_lookups(const core::Credentials& caller) = 0;
-    virtual void close_lookups() = 0;
+    /// Calls `use` with a stream that looks up on behalf of `caller`. One stream at a time: waits
+    /// until the previous one is not used any more. After an error `use` was not called. Requires:
+    /// prepare_lookups() succeeded.
+    virtual Errc look_up(const core::Credentials& caller, const UseStream& use) = 0;
 };
 
 }  // namespace warren

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/batch_windows.hpp"
@@ -177,14 +176,13 @@ bool look_up_by_stream(const Lookups& request, std::vector<u64>& left) {
     // holds. Not waited for: that thread may wait for what the caller holds.
     std::unique_lock<std::mutex> turn;
     if (!thread_pool.try_turn(turn)) return false;
-    const Result<LookupStream*> stream = streams->open_lookups(credentials_of(request.caller));
-    if (!stream) return false;
-    const OnExit close([&] { streams->close_lookups(); });
-    LookupSegments segments(**stream, request.items, request.answers, thread_pool.width());
-    thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
-                            [&](ThreadPool::Worker&, const Task&) { segments.work(); });
-    left = std::move(segments.left());
-    return true;
+    const auto use = [&](LookupStream& stream) {
+        LookupSegments segments(stream, request.items, request.answers, thread_pool.width());
+        thread_pool.run_in_turn(std::vector<Task>(thread_pool.width()),
+                                [&](ThreadPool::Worker&, const Task&) { segments.work(); });
+        left = std::move(segments.left());
+    };
+    return streams->look_up(credentials_of(request.caller), use) == Errc::ok;
 }
 
 /// Looks up through the engine's stream if it can be used, otherwise by batches.

@@ -82,11 +82,10 @@ class AskingEngine final : public PassingEngine, LookupStreams {
         const Errc code = room_.ask();
         return code == Errc::ok ? PassingEngine::lookups()->prepare_lookups() : code;
     }
-    Result<LookupStream*> open_lookups(const core::Credentials& caller) override {
+    Errc look_up(const core::Credentials& caller, const UseStream& use) override {
         room_.note_stream();
-        return PassingEngine::lookups()->open_lookups(caller);
+        return PassingEngine::lookups()->look_up(caller, use);
     }
-    void close_lookups() override { PassingEngine::lookups()->close_lookups(); }
 
     Room& room_;
 };

@@ -95,8 +95,7 @@ class CudaEngine final : public Engine,
     Errc run_batch(u32 number, const ops::BatchHeader& header, ops::BatchWindow& window) override;
     void close_batch(u32 /*number*/) override { item_batch_mutex_.unlock(); }
     Errc prepare_lookups() override;
-    Result<LookupStream*> open_lookups(const core::Credentials& caller) override;
-    void close_lookups() override;
+    Errc look_up(const core::Credentials& caller, const UseStream& use) override;
     Errc remove_tree(u64 root, Removal& removal) override;
     Errc remove_named_tree(const ops::Command& detach, Removal& removal,
                            ops::Removed& removed) override;
@@ -330,21 +329,14 @@ Errc CudaEngine::prepare_lookups() {
 }
 
 /// Lookups change nothing, so they share the engine with commands.
-Result<LookupStream*> CudaEngine::open_lookups(const core::Credentials& caller) {
-    std::unique_lock turn(lookups_mutex_);
-    std::shared_lock lock(commands_);
+Errc CudaEngine::look_up(const core::Credentials& caller, const UseStream& use) {
+    const std::lock_guard turn(lookups_mutex_);
+    const std::shared_lock lock(commands_);
     const gpu::DeviceScope device = loss_.enter_device();
     WARREN_TRY(device.code());
     WARREN_TRY(loss_.answer(lookup_slots_.open(store_.store(), caller)));
-    // close_lookups() unlocks.
-    turn.release();
-    lock.release();
-    return &lookup_slots_;
-}
-
-void CudaEngine::close_lookups() {
-    commands_.unlock_shared();
-    lookups_mutex_.unlock();
+    use(lookup_slots_);
+    return Errc::ok;
 }
 
 /// The calls of a bulk command between its kernels. The lock of steps is released during calls of

@@ -220,8 +220,7 @@ Errc ReplicaQueries::scan(const ScanCall& call, const CpuScan& on_cpu) {
     });
 }
 
-void ReplicaQueries::look_up(u64 names, const core::Credentials& caller,
-                             const ImageReader::UseStream& by_stream,
+void ReplicaQueries::look_up(u64 names, const core::Credentials& caller, const UseStream& by_stream,
                              const std::function<void()>& by_cpu) {
     const auto finish = [&] {
         by_cpu();
@@ -380,8 +379,8 @@ bool ReplicaQueries::remove_listed(
 }
 
 /// Errc::not_supported: the CPU must look up what has no answer.
-Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller,
-                                      const ImageReader::UseStream& by_stream, Load load) {
+Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller, const UseStream& by_stream,
+                                      Load load) {
     const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
         return replica_.read(
             [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); },

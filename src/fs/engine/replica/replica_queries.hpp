@@ -32,8 +32,6 @@ namespace warren {
 /// Reads the image of a replica where it lies.
 class ImageReader {
  public:
-    /// Looks up through a stream of the image.
-    using UseStream = std::function<void(LookupStream& stream)>;
     /// Calls `use` with the image, of which a version is held meanwhile, and returns its result.
     using WithImage = std::function<Errc(const std::function<Errc(const core::Store& image)>& use)>;
 
@@ -120,8 +118,8 @@ class ReplicaQueries {
     /// Looks up `names` names on behalf of `caller`: by `by_stream` what a stream of the replica
     /// answers, with every change that ended before the call; then, or instead, by `by_cpu`
     /// whatever has no answer yet.
-    void look_up(u64 names, const core::Credentials& caller,
-                 const ImageReader::UseStream& by_stream, const std::function<void()>& by_cpu);
+    void look_up(u64 names, const core::Credentials& caller, const UseStream& by_stream,
+                 const std::function<void()>& by_cpu);
     /// Runs `items` changes of a kind: by `by_batches` what batches of the replica carry out of the
     /// first ones; then, or instead, by `by_cpu` all that are left.
     void change_items(QueryKind kind, u64 items,
@@ -172,8 +170,7 @@ class ReplicaQueries {
     Errc scan_image(const ScanCall& call, Load load);
     bool remove_listed(Handle root, Load load,
                        const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
-    Errc look_up_in_image(const core::Credentials& caller, const ImageReader::UseStream& by_stream,
-                          Load load);
+    Errc look_up_in_image(const core::Credentials& caller, const UseStream& by_stream, Load load);
     ImageRuns runs(Load load) { return {store_, replica_, for_each_, load == Load::allowed}; }
     void give_up_after_runs(const ImageRuns& runs);
     void give_up_after(Errc code);
