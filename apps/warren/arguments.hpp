@@ -58,6 +58,7 @@ struct Page {
     const char* examples = nullptr;        // whole lines
     const char* see_also = nullptr;        // pages of other programs
     int usage_exit = 1;                    // exit code for a usage error
+    int output_exit = usage_exit;          // exit code if the output cannot be written
     bool stop_at_operand = false;          // options end at the first operand
     bool opens_images = false;             // takes --engine, and WARREN_ENGINE from the environment
     bool chooses_processor = false;        // likewise; --engine selects the CPU or a GPU

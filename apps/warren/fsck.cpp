@@ -56,6 +56,7 @@ constexpr Page fsck_page = {
         "  warren fsck --repair v.img",
     .see_also = "fsck(8)",
     .usage_exit = exit_usage,
+    .output_exit = exit_operational,
     .opens_images = true,
 };
 

@@ -68,8 +68,7 @@ int run_command(const Command& command, std::string program_name,
     if (!join_ranks(command.spans_ranks)) return 1;
     const int code = command.run(arguments);
     flush_ranks();
-    const bool written = finish_output();
-    return code == 0 && !written ? 1 : code;
+    return finish_output() ? code : std::max(code, command.page.output_exit);
 }
 
 /// The program without a command: `warren help`, or one of its own options.
@@ -83,7 +82,7 @@ int run_program(const std::vector<char*>& arguments) {
     } else if (!parsed.done) {
         print_bytes(help_page(program_page, program()));
     }
-    return finish_output() ? code : 1;
+    return finish_output() ? code : program_page.output_exit;
 }
 
 /// The part of a path after its last slash.

@@ -222,15 +222,20 @@ class BadPathTest(CommandCase):
         line = self.error("umount", self.folder / "nowhere", code=32)
         self.assertIn("nowhere", line)
 
+    def test_image_in_a_folder_that_is_not_there(self):
+        line = self.error("mkfs", "none/v.img", "--size", "64M")
+        self.assertTrue(line.endswith("No such file or directory; check the path"), line)
+        self.assertIn("or make a volume with 'warren mkfs'", self.error("ls", "none/v.img:/"))
+
     def test_closed_output(self):
-        with open("/dev/full", "wb") as full:
-            done = subprocess.run([WARREN, "ls", self.inside("/")], stdout=full,
-                                  stderr=subprocess.PIPE, timeout=60)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(b"No space left on device", done.stderr)
-            done = subprocess.run([WARREN, "cat", self.inside("/f")], stdout=full,
-                                  stderr=subprocess.PIPE, timeout=60)
-            self.assertEqual(done.returncode, 1)
+        self.write("g", b"another")
+        for words, code in (("ls", self.inside("/")), 2), (("cat", self.inside("/f")), 1), \
+                           (("fsck", self.image), 8), (("cmp", "f", "g"), 2), (("--help",), 2):
+            with self.subTest(words), open("/dev/full", "wb") as full:
+                done = subprocess.run([WARREN, *words], stdout=full, stderr=subprocess.PIPE,
+                                      cwd=self.folder, timeout=60)
+                self.assertEqual(done.returncode, code)
+                self.assertIn(b"No space left on device", done.stderr)
 
 
 class FullVolumeTest(CommandCase):

@@ -35,15 +35,14 @@ constexpr std::size_t run_targets_max = 256;  // of one preadv()
 static_assert(run_targets_max <= IOV_MAX);
 constexpr long claim_wait_nanoseconds = 50'000'000;
 
-Failure open_failure(const std::string& path, int error) {
+Failure open_failure(const std::string& path, OpenMode mode, int error) {
     const std::string start = quoted_if_needed(path) + ": ";
     switch (error) {
         case ENOENT:
         case ENOTDIR:
             return {Errc::no_entry,
-                    start +
-                        "No such file or directory; check the path, or make a volume with "
-                        "'warren mkfs'"};
+                    start + "No such file or directory; check the path" +
+                        (mode == OpenMode::create ? "" : ", or make a volume with 'warren mkfs'")};
         case EACCES:
         case EPERM:
             return {Errc::access,
@@ -73,7 +72,7 @@ Failure check_type(const std::string& path, OpenMode mode, bool& is_device, bool
     is_missing = false;
     if (::stat(path.c_str(), &status) != 0) {
         is_missing = errno == ENOENT && mode == OpenMode::create;
-        return is_missing ? Failure{} : open_failure(path, errno);
+        return is_missing ? Failure{} : open_failure(path, mode, errno);
     }
     is_device = S_ISBLK(status.st_mode);
     if (is_device || S_ISREG(status.st_mode)) return {};
@@ -116,7 +115,7 @@ std::unique_ptr<FileDisk> FileDisk::open(const std::string& path, OpenMode mode,
         opened = Descriptor(open_claimed(path, O_RDONLY));
     }
     if (!opened) {
-        failure = open_failure(path, errno);
+        failure = open_failure(path, mode, errno);
         return nullptr;
     }
     const int descriptor = opened.get();
