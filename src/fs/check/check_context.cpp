@@ -66,8 +66,7 @@ Inode Context::usable_inode(u32 ordinal) {
         return inode;
     }
     if (!read_inode(ordinal, inode)) inode = Inode{};
-    const bool is_special = ordinal == root || ordinal == orphans;
-    if (is_special && !format::is_directory(inode.mode)) {
+    if (is_special(ordinal) && !format::is_directory(inode.mode)) {
         inode = Inode{};
         inode.mode = format::type_directory | (ordinal == root ? 0755u : 0700u);
         inode.area_kind = static_cast<u8>(format::AreaKind::tree);

@@ -3,12 +3,14 @@
 // far, and the list of repairs.
 #pragma once
 
+#include <bitset>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "fs/check/check_frames.hpp"
 #include "fs/check/check_inodes.hpp"
+#include "fs/format/directory.hpp"
 
 namespace warren::check {
 
@@ -19,11 +21,7 @@ struct FoundLeaf {
 };
 
 /// The entries of a damaged directory leaf that are accepted, by slot.
-struct KeptEntries {
-    u64 words[2] = {0, 0};
-    void keep(u32 slot) { words[slot / 64] |= u64{1} << slot % 64; }
-    bool has(u32 slot) const { return (words[slot / 64] >> slot % 64 & 1) != 0; }
-};
+using KeptEntries = std::bitset<format::leaf_entries_max>;
 
 /// The repair of one inode.
 struct InodePlan {
@@ -59,6 +57,8 @@ struct Context {
     std::unordered_map<u32, InodePlan> plans;             // by ordinal
 
     u64 volume() const { return superblock.header.volume; }
+    /// Whether an inode is the root or the orphan directory, which have no names.
+    bool is_special(u32 ordinal) const { return ordinal == root || ordinal == orphans; }
     /// Reads a block. False if it cannot be read.
     bool read(u64 place, format::Block& block);
     /// Reads an inode as it is on disk. False if it cannot be read.

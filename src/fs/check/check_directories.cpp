@@ -34,10 +34,6 @@ struct DamagedLeaf {
     u64 place;
 };
 
-bool is_special(const Context& context, u32 ordinal) {
-    return ordinal == context.root || ordinal == context.orphans;
-}
-
 /// What is wrong with an entry by itself, or null.
 const char* find_entry_flaw(const Context& context, u32 directory, const EntryView& entry) {
     const u32 target = context.inodes.ordinal_of(entry.inode);
@@ -45,7 +41,7 @@ const char* find_entry_flaw(const Context& context, u32 directory, const EntryVi
     const Status status = context.inodes.statuses[target];
     if (status == Status::absent) return "names an inode that does not exist";
     if (status == Status::unusable) return "names an inode that cannot be used";
-    if (is_special(context, target)) return "names a directory that must have no name";
+    if (context.is_special(target)) return "names a directory that must have no name";
     if (directory == context.orphans && entry.name != format::OrphanName(entry.inode).view()) {
         return "is no name for an orphan";
     }
@@ -315,7 +311,7 @@ void DirectoryScan::believe(const DamagedLeaf& damaged) {
     same_ = {};
     for (const EntryView& entry : read) {
         if (is_repeated(entry) || !is_believable(damaged.directory, entry)) continue;
-        kept.keep(entry.slot);
+        kept.set(entry.slot);
         meet(damaged.directory, inodes_.ordinal_of(entry.inode), {damaged.place, entry.slot});
     }
 }
@@ -349,7 +345,7 @@ bool survives(const Context& context, u32 directory, const EntryView& entry, Ent
     const u32 target = context.inodes.ordinal_of(entry.inode);
     if (!context.inodes.exists(target)) return false;
     if (const auto found = context.damaged_leaves.find(place.leaf);
-        found != context.damaged_leaves.end() && !found->second.has(place.slot)) {
+        found != context.damaged_leaves.end() && !found->second.test(place.slot)) {
         return false;
     }
     if (!context.inodes.is_directory(target)) {

@@ -74,8 +74,7 @@ void compare_directory(Context& context, u32 ordinal, const Inode& inode) {
     if (!inodes.has(ordinal, mark_orphan) && (inode.entries & format::entries_dying) != 0) {
         context.wrong(ordinal, "is marked as being removed");
     }
-    const bool is_special = ordinal == context.root || ordinal == context.orphans;
-    if (is_special && inode.parent != inodes.number_of(ordinal)) {
+    if (context.is_special(ordinal) && inode.parent != inodes.number_of(ordinal)) {
         context.wrong(ordinal, "is not its own parent");
     }
 }

@@ -134,38 +134,50 @@ WARREN_HD inline Errc check_arguments(const Arguments& arguments, const ArenaRan
                                                                           : Errc::invalid;
 }
 
+/// Calls `match(in_command, in_arguments)` for each two fields that have the same value.
+template <class InCommand, class InArguments, class Match>
+WARREN_HD void match_arguments(InCommand& command, InArguments& arguments, const Match& match) {
+    match(command.handle.inode, arguments.inode);
+    match(command.target.inode, arguments.target_inode);
+    match(command.target.generation, arguments.target_generation);
+    match(command.references, arguments.references);
+    match(command.from, arguments.from);
+    match(command.to, arguments.to);
+    match(command.length, arguments.length);
+    match(command.buffer_bytes, arguments.buffer_bytes);
+    match(command.change.which, arguments.which);
+    match(command.change.new_mode, arguments.new_mode);
+    match(command.change.new_user, arguments.new_user);
+    match(command.change.new_group, arguments.new_group);
+    match(command.change.new_size, arguments.new_size);
+    match(command.change.new_accessed, arguments.new_accessed);
+    match(command.change.new_modified, arguments.new_modified);
+    match(command.change.new_changed, arguments.new_changed);
+    match(command.device, arguments.device);
+    match(command.mode, arguments.mode);
+    match(command.new_name_length, arguments.new_name_bytes);
+    match(command.caller.umask, arguments.umask);
+    match(command.caller.user, arguments.user);
+    match(command.caller.group, arguments.group);
+    match(command.caller.group_count, arguments.group_count);
+}
+
 WARREN_HD inline void take_arguments(const std::byte* copy, const Arena& arena,
                                      ops::Command& command) {
     const auto& arguments = *reinterpret_cast<const Arguments*>(copy);
     const ArgumentPlaces places = places_of(arguments);
     const auto text_at = [&](u64 place) { return reinterpret_cast<const char*>(copy + place); };
-    command.handle.inode = arguments.inode;
-    command.target = {arguments.target_inode, arguments.target_generation};
-    command.references = arguments.references;
-    command.from = arguments.from;
-    command.to = arguments.to;
-    command.length = arguments.length;
-    command.mode = arguments.mode;
-    command.device = arguments.device;
+    match_arguments(command, arguments, [](auto& to, const auto& from) { to = from; });
     command.retry_reason = static_cast<Errc>(arguments.retry_reason);
-    command.change = {arguments.which,        arguments.new_mode,   arguments.new_user,
-                      arguments.new_group,    arguments.new_size,   arguments.new_accessed,
-                      arguments.new_modified, arguments.new_changed};
     if (arguments.name_bytes != 0) {
         command.name = text_at(places.name);
         command.name_length = arguments.name_bytes;
     }
     command.new_name = text_at(places.new_name);
-    command.new_name_length = arguments.new_name_bytes;
     command.text = copy + places.text;
     command.text_bytes = arguments.text_bytes;
     command.buffer = arguments.buffer_bytes != 0 ? arena.base + arguments.buffer_offset : nullptr;
-    command.buffer_bytes = arguments.buffer_bytes;
-    command.caller.user = arguments.user;
-    command.caller.group = arguments.group;
-    command.caller.umask = arguments.umask;
     command.caller.groups = reinterpret_cast<const u32*>(copy + places.groups);
-    command.caller.group_count = arguments.group_count;
 }
 
 /// Replaces the caller of a command by the ring's; Errc::not_permitted if the ring does not allow

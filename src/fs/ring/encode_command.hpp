@@ -27,34 +27,11 @@ inline bool needs_block(const ops::Command& command, bool names_caller) {
 
 inline Arguments arguments_of(const ops::Command& command, bool names_caller, u64 buffer_offset) {
     Arguments arguments{};
-    arguments.inode = command.handle.inode;
-    arguments.target_inode = command.target.inode;
-    arguments.references = command.references;
-    arguments.from = command.from;
-    arguments.to = command.to;
-    arguments.length = command.length;
+    match_arguments(command, arguments, [](const auto& from, auto& to) { to = from; });
+    if (!names_caller) arguments.user = arguments.group = arguments.group_count = 0;
     arguments.buffer_offset = command.buffer_bytes != 0 ? buffer_offset : 0;
-    arguments.buffer_bytes = command.buffer_bytes;
-    arguments.new_size = command.change.new_size;
-    arguments.new_accessed = command.change.new_accessed;
-    arguments.new_modified = command.change.new_modified;
-    arguments.new_changed = command.change.new_changed;
-    arguments.which = command.change.which;
-    arguments.new_mode = command.change.new_mode;
-    arguments.new_user = command.change.new_user;
-    arguments.new_group = command.change.new_group;
-    arguments.target_generation = command.target.generation;
-    arguments.device = command.device;
-    arguments.mode = command.mode;
-    arguments.umask = command.caller.umask;
-    if (names_caller) {
-        arguments.user = command.caller.user;
-        arguments.group = command.caller.group;
-        arguments.group_count = command.caller.group_count;
-    }
     arguments.retry_reason = static_cast<i32>(command.retry_reason);
     arguments.name_bytes = command.name_length > inline_name_max ? command.name_length : 0;
-    arguments.new_name_bytes = command.new_name_length;
     arguments.text_bytes = static_cast<u32>(command.text_bytes);
     return arguments;
 }

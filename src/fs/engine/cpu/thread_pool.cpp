@@ -29,10 +29,9 @@ void ThreadPool::Worker::push(const Task& task) {
 
 bool ThreadPool::Worker::pop(Task& task) {
     std::lock_guard lock(mutex_);
-    std::vector<Task>& from = tasks_.empty() ? kept_ : tasks_;
-    if (from.empty()) return false;
-    task = from.back();
-    from.pop_back();
+    if (tasks_.empty()) return false;
+    task = tasks_.back();
+    tasks_.pop_back();
     return true;
 }
 
@@ -223,11 +222,7 @@ bool ThreadPool::steal(Worker& self, Task& task) {
         task = taken.back();
         taken.pop_back();
         std::lock_guard lock(self.mutex_);
-        try {
-            self.tasks_.insert(self.tasks_.end(), taken.begin(), taken.end());
-        } catch (const std::bad_alloc&) {
-            self.kept_.swap(taken);
-        }
+        self.tasks_.swap(taken);  // its own worker alone adds to it, and found it empty
         return true;
     }
     return false;

@@ -109,7 +109,6 @@ class ThreadPool::Worker {
     u32 index_;
     std::mutex mutex_;
     std::vector<Task> tasks_;
-    std::vector<Task> kept_;  // stolen tasks for which tasks_ could not be enlarged
 };
 
 }  // namespace warren

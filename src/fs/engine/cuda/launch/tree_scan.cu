@@ -352,14 +352,13 @@ Errc TreeScan::send_output(u64 words) {
 /// Implements the calls of run_scan() for a scan of one tree.
 class TreeScan::Site {
  public:
-    /// Without `take` the output of all runs is kept on the device.
     Site(TreeScan& scan, const core::Store& store, const ScanPlan& plan, Handle root,
-         const TakeOutput* take, BulkHost& host)
+         const TakeOutput& take, BulkHost& host)
         : scan_(scan), store_(store), plan_(plan), root_(root), take_(take), host_(host) {}
 
     Result<ScanReport> run(bool is_first) {
         const bool begins = is_first || std::exchange(begins_again_, false);
-        WARREN_TRY(scan_.run(store_, root_, begins, take_ == nullptr));
+        WARREN_TRY(scan_.run(store_, root_, begins, !take_));
         return *scan_.report_.data();
     }
     Errc make_room(u64 inodes, u64 frames) {
@@ -368,16 +367,16 @@ class TreeScan::Site {
     }
     Errc take_output() {
         if (plan_.purpose == ScanPurpose::removal) return Errc::ok;
-        if (take_ == nullptr) return keep_output();
+        if (!take_) return keep_output();
         const bool visits_last = plan_.purpose == ScanPurpose::visit && host_.visits_last();
         const ScanReport& report = *scan_.report_.data();
         if (plan_.purpose == ScanPurpose::list) {
             const bool is_whole = report.error == 0 && report.spilled_count == 0;
-            return is_whole ? scan_.fetch_masks(store_, *take_) : Errc::ok;
+            return is_whole ? scan_.fetch_masks(store_, take_) : Errc::ok;
         }
         if (visits_last && report.error != 0) return static_cast<Errc>(report.error);
         if (visits_last && report.spilled_count != 0) return Errc::no_space;
-        return scan_.fetch_output(*take_);
+        return scan_.fetch_output(take_);
     }
     Errc bring_wanted() {
         const u64 count = std::min<u64>(scan_.report_.data()->wanted_count, wanted_count);
@@ -399,18 +398,13 @@ class TreeScan::Site {
     const core::Store& store_;
     const ScanPlan& plan_;
     const Handle root_;
-    const TakeOutput* const take_;
+    const TakeOutput& take_;
     BulkHost& host_;
     bool begins_again_ = false;
 };
 
 Errc TreeScan::scan(const core::Store& store, const ScanPlan& plan, Handle root,
                     const TakeOutput& take, BulkHost& host) {
-    return scan_all(store, plan, root, &take, host);
-}
-
-Errc TreeScan::scan_all(const core::Store& store, const ScanPlan& plan, Handle root,
-                        const TakeOutput* take, BulkHost& host) {
     WARREN_TRY(begin(store, plan));
     runs_ = 0;
     Site site(*this, store, plan, root, take, host);
@@ -418,7 +412,7 @@ Errc TreeScan::scan_all(const core::Store& store, const ScanPlan& plan, Handle r
 }
 
 Errc TreeScan::fill_table(const core::Store& store, const ScanCall& call, BulkHost& host) {
-    WARREN_TRY(scan_all(store, call.plan, call.root, nullptr, host));
+    WARREN_TRY(scan(store, call.plan, call.root, {}, host));
     const ScanReport& report = *report_.data();
     return table_.fill(stream_, ref(), report.written, report.directory_count, call);
 }

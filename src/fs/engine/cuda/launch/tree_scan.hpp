@@ -43,9 +43,10 @@ class TreeScan {
 
     /// Scans everything below the directory `root`. `store` has device pointers, `plan` host
     /// pointers. Returns the first error; results found before it may have been passed to `take`.
+    /// If `take` is empty, the results stay on the device.
     Errc scan(const core::Store& store, const ScanPlan& plan, Handle root, const TakeOutput& take,
               BulkHost& host);
-    /// Scans likewise and makes the table of `call` of the results, which stay on the device.
+    /// Makes the table of `call` of the results of its scan, which stay on the device.
     /// Errc::no_space or Errc::no_memory: there is no room for them.
     Errc fill_table(const core::Store& store, const ScanCall& call, BulkHost& host);
     /// Fetches the sums of the last scan, if its purpose was ScanPurpose::measure.
@@ -59,8 +60,6 @@ class TreeScan {
 
  private:
     class Site;
-    Errc scan_all(const core::Store& store, const ScanPlan& plan, Handle root,
-                  const TakeOutput* take, BulkHost& host);
     Errc make_room(u64 directories, u64 frames);
     Errc grow_output();
     Errc take_share(u64 bytes);

@@ -27,9 +27,6 @@ Errc CommitArea::open() {
     WARREN_TRY(state_.allocate(1));
     WARREN_TRY(frames_.reserve(publish_max));
     WARREN_TRY(empty_.reserve(publish_max));
-    WARREN_TRY(one_.allocate(1));
-    *one_.data() = 1;
-    WARREN_TRY(limit_.allocate(1));
     return make_room(blocks_min);
 }
 
@@ -124,13 +121,13 @@ Errc CommitArea::publish(const core::Store& store, std::span<ops::CommittedFrame
 }
 
 Errc CommitArea::allow_generations(const core::Store& store, u64 limit) {
-    *limit_.data() = limit;
-    WARREN_TRY(stream_.copy(&store.state->generation_limit, limit_.data(), sizeof(u64)));
+    WARREN_TRY(stream_.copy(&store.state->generation_limit, &limit, sizeof limit));
     return stream_.wait();
 }
 
 Errc CommitArea::forbid(const core::Store& store) const {
-    WARREN_TRY(stream_.copy(&store.state->read_only, one_.data(), sizeof(u32)));
+    constexpr u32 yes = 1;
+    WARREN_TRY(stream_.copy(&store.state->read_only, &yes, sizeof yes));
     return stream_.wait();
 }
 

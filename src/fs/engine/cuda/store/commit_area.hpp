@@ -60,8 +60,6 @@ class CommitArea {
     gpu::DeviceBuffer<ops::CutHeader> device_header_;
     gpu::PinnedBuffer<ops::CutHeader> header_;
     gpu::PinnedBuffer<core::StoreState> state_;
-    gpu::PinnedBuffer<u32> one_;
-    gpu::PinnedBuffer<u64> limit_;
     gpu::DeviceBuffer<ops::CommittedFrame> frames_;
     gpu::DeviceBuffer<u64> empty_;
 };
