@@ -19,7 +19,7 @@
 #include "apps/fuse/mount_table.hpp"
 #include "base/last_error.hpp"
 #include "fs/format/check_structure.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 namespace warren::fuse {
 

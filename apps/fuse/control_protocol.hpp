@@ -43,7 +43,7 @@ enum class ControlVerb : u16 {
     remount,
     close,
     usage,
-    open_ring,    // the ring follows the answer: RingPool::hand_over()
+    open_ring,    // the ring follows the answer: SharedRing::hand_over()
     attach_ring,  // directories that commands of the connection's ring may use
     dedupe,       // of two files
     scan_space,   // like scan, with the space that the contents of each file take

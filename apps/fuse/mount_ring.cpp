@@ -11,7 +11,7 @@
 
 #include "apps/fuse/control.hpp"
 #include "fs/ring/client.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 namespace warren {
 
@@ -43,7 +43,7 @@ class MountRing::Implementation {
     Errc open() {
         WARREN_TRY(connection_.open_ring(remote_));
         client_ = std::make_unique<ring::RingClient>(remote_.ring(), remote_.doorbell(),
-                                                     remote_.status(), remote_.index(), false);
+                                                     remote_.status(), false);
         return Errc::ok;
     }
 

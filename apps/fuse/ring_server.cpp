@@ -27,7 +27,7 @@ RingServer::RingServer(MountState& mount, Invalidator& invalidator, Peer peer, R
 RingServer::~RingServer() {
     if (thread_.joinable()) {
         lose();
-        ring::wake(pool_.doorbell());
+        ring::wake(ring_.doorbell());
         thread_.join();
     }
     turn_.gone();
@@ -35,20 +35,19 @@ RingServer::~RingServer() {
 
 /// Ends the service and wakes clients that wait for a completion.
 void RingServer::lose() {
-    system_atomic<u32>(pool_.status().lost).store(1, hd::memory_order_relaxed);
+    system_atomic<u32>(ring_.status().lost).store(1, hd::memory_order_relaxed);
     // Only a request to stop; join() provides the ordering.
     ending_.store(true, std::memory_order_relaxed);
 }
 
 Errc RingServer::open() {
-    WARREN_TRY(pool_.create(1, shape));
-    WARREN_LET(index, pool_.open_ring({peer_.user, peer_.group, peer_.groups}, false));
-    reader_ = std::make_unique<ring::RingReader>(pool_.ring(*index), pool_.stamp(*index));
+    WARREN_TRY(ring_.create(shape, {peer_.user, peer_.group, peer_.groups}, false));
+    reader_ = std::make_unique<ring::RingReader>(ring_.ring(), ring_.stamp());
     return received_.data() != nullptr && replies_.data() != nullptr ? Errc::ok : Errc::no_memory;
 }
 
 Errc RingServer::hand_over(int socket) {
-    WARREN_TRY(pool_.hand_over(socket, 0));
+    WARREN_TRY(ring_.hand_over(socket));
     return or_no_memory([this] {  // on failure the connection ends, and with it the ring
         thread_ = std::thread([this] { serve(); });
     });
@@ -83,16 +82,16 @@ u32 RingServer::take_turn() {
 
 /// Sleeps until the client rings, or for longest_sleep_ms.
 bool RingServer::park() {
-    const u32 seen = ring::wakes_seen(pool_.doorbell());
-    ring::begin_parking(pool_.status());
+    const u32 seen = ring::wakes_seen(ring_.doorbell());
+    ring::begin_parking(ring_.status());
     const bool has_command = reader_->has_command();
     if (!has_command && !ending_.load(std::memory_order_relaxed)) {
-        ring::wait_for_wake(pool_.doorbell(), seen, longest_sleep_ms);
+        ring::wait_for_wake(ring_.doorbell(), seen, longest_sleep_ms);
         // A client rings after writing a command. One that rings without a command must not cause
         // busy polling.
         if (!reader_->has_command()) std::this_thread::sleep_for(shortest_sleep);
     }
-    ring::end_parking(pool_.status());
+    ring::end_parking(ring_.status());
     return has_command;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of one client's ring: a sealed pool of one ring, and a thread that takes
-// commands from it in turns, runs them and completes them. When there are none, the thread polls
-// briefly and then parks until the client wakes it.
+// The daemon's side of one client's ring: its sealed memory, and a thread that takes commands from
+// it in turns, runs them and completes them. When there are none, the thread polls briefly and then
+// parks until the client wakes it.
 //
 // Invariant: the cost of a ring to others, its turns and its memory, is bounded. Whatever its
 // client writes into its memory is copied once and then checked (fs/ring/reader.hpp). Doorbell and
@@ -17,7 +17,7 @@
 #include "apps/fuse/ring_commands.hpp"
 #include "base/check.hpp"
 #include "base/reserved_range.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 namespace warren::fuse {
 
@@ -86,7 +86,7 @@ class RingServer {
     const Peer peer_;
     const RingTurn turn_;
     RingCommands commands_;
-    ring::RingPool pool_;
+    ring::SharedRing ring_;
     std::unique_ptr<ring::RingReader> reader_;
     GrowingArray<ring::Received> received_{turn_commands_max};  // commands point into them
     GrowingArray<ops::Reply> replies_{turn_commands_max};

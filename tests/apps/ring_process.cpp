@@ -28,7 +28,7 @@
 #include "base/random.hpp"
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 #include "tests/apps/ring_script.hpp"
 #include "warren/mount_ring.h"
 #include "warren/mount_ring.hpp"
@@ -215,7 +215,7 @@ struct RawRing {
         ring::store_slots(cell, 1, 1, name, phase);
         ring::store_slots(cell, 0, 1, words, phase);
     }
-    void call() { ring::ring_doorbell(remote.doorbell(), remote.status(), remote.index()); }
+    void call() { ring::ring_doorbell(remote.doorbell(), remote.status()); }
 
     std::optional<fuse::ControlConnection> connection;
     ring::RemoteRing remote;

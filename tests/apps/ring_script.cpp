@@ -13,7 +13,7 @@
 #include "apps/fuse/control.hpp"
 #include "base/descriptor.hpp"
 #include "fs/ring/client.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 namespace warren {
 namespace {
@@ -26,8 +26,7 @@ class Script {
 
     Errc open() {
         WARREN_TRY(connection_.open_ring(remote_));
-        client_.emplace(remote_.ring(), remote_.doorbell(), remote_.status(), remote_.index(),
-                        false);
+        client_.emplace(remote_.ring(), remote_.doorbell(), remote_.status(), false);
         return Errc::ok;
     }
 

@@ -56,7 +56,7 @@ std::string seed_of(const ops::Command& command, u8 flags) {
     ring = ring::ring_at(memory.bytes, shape);
     ring::Doorbell doorbell{};
     const ring::ServerStatus status{};
-    ring::RingClient client(ring, doorbell, status, 0, (flags & is_trusted) != 0);
+    ring::RingClient client(ring, doorbell, status, (flags & is_trusted) != 0);
     WARREN_CHECK(client.submit(command));
     const auto* cells = reinterpret_cast<const char*>(ring.commands);
     const auto* arena = reinterpret_cast<const char*>(ring.arena.base);

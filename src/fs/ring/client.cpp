@@ -57,11 +57,10 @@ void ArenaSpace::give_back(const ArenaRange& range) {
 }
 
 RingClient::RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status,
-                       u32 index, bool names_caller)
+                       bool names_caller)
     : ring_(ring),
       doorbell_(doorbell),
       status_(status),
-      index_(index),
       names_caller_(names_caller),
       pending_(ring.cells),
       space_(ring.arena.bytes, 2 * u64{ring.cells}) {}
@@ -94,7 +93,7 @@ Result<u64> RingClient::place(const ops::Command& command) {
 Result<u64> RingClient::submit(const ops::Command& command) {
     const std::lock_guard lock(mutex_);
     const Result<u64> ticket = place(command);
-    if (ticket) ring_doorbell(doorbell_, status_, index_);
+    if (ticket) ring_doorbell(doorbell_, status_);
     return ticket;
 }
 
@@ -109,7 +108,7 @@ u32 RingClient::submit_many(std::span<const ops::Command> commands, std::span<u6
         if (!ticket) break;
         tickets[count] = *ticket;
     }
-    if (count != 0) ring_doorbell(doorbell_, status_, index_);
+    if (count != 0) ring_doorbell(doorbell_, status_);
     return count;
 }
 

@@ -33,9 +33,8 @@ class ArenaSpace {
 
 class RingClient {
  public:
-    /// `index`: the ring's counter in the doorbell. `names_caller`: the ring is trusted and each
-    /// command carries its caller's credentials.
-    RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status, u32 index,
+    /// `names_caller`: the ring is trusted and each command carries its caller's credentials.
+    RingClient(const RingMemory& ring, Doorbell& doorbell, const ServerStatus& status,
                bool names_caller);
 
     /// Submits a command; returns its ticket. Errc::busy if the ring or the arena is full,
@@ -69,7 +68,6 @@ class RingClient {
     const RingMemory ring_;
     Doorbell& doorbell_;
     const ServerStatus& status_;
-    const u32 index_;
     const bool names_caller_;
 
     std::mutex mutex_;  // guards all below

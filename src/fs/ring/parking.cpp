@@ -22,11 +22,7 @@ void full_fence() {
 
 }  // namespace
 
-void ring_doorbell(Doorbell& doorbell, const ServerStatus& status, u32 index) {
-    system_atomic<u16> counter(doorbell.counters[index]);
-    const auto next = static_cast<u16>(counter.load(hd::memory_order_relaxed) + 1);
-    // Release: pairs with the engine's acquire load of the doorbell.
-    counter.store(next, hd::memory_order_release);
+void ring_doorbell(Doorbell& doorbell, const ServerStatus& status) {
     full_fence();  // pairs with the one in begin_parking()
     const bool is_parked =
         system_atomic<u32>(const_cast<u32&>(status.parked)).load(hd::memory_order_relaxed) != 0;

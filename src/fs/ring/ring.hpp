@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a ring's memory, and the doorbell with which clients announce commands.
+// The layout of a ring's memory, and the doorbell with which a client wakes the engine.
 //
 // Invariant: only the client writes command cells, and only the engine writes completion cells. The
 // block and the buffer of a command belong to the engine from submission to completion, and else to
@@ -43,25 +43,17 @@ inline RingMemory ring_at(std::byte* base, const RingShape& shape) {
     return ring;
 }
 
-/// The counters of all rings fit into one cache line.
-inline constexpr u32 rings_max = 32;
-
-/// Written by clients, read by the engine in one access: for each ring a counter that a client
-/// increments when it has submitted commands. A ring has less than 65536 cells, so the counter
-/// cannot wrap around to the value that the engine saw last. If a client corrupts the counter of
-/// another ring, commands there wait at most until the engine next polls all rings.
-struct Doorbell {
-    alignas(64) u16 counters[rings_max];
-    alignas(64) u32 wakes;  // incremented by a client that finds the engine parked
-};
-static_assert(sizeof(Doorbell) == 128);
-
 inline constexpr u32 cells_max = 32768;
 
-/// Written by the daemon, read by clients.
+/// Written by the client, read by the engine.
+struct Doorbell {
+    u32 wakes;  // incremented by a client that finds the engine parked
+};
+
+/// Written by the daemon, read by the client.
 struct ServerStatus {
-    alignas(64) u32 parked;  // the engine does not poll the doorbell: wake it
-    u32 lost;                // the engine has stopped for good
+    u32 parked;  // the engine does not poll the ring: wake it
+    u32 lost;    // the engine has stopped for good
 };
 
 }  // namespace warren::ring

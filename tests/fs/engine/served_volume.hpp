@@ -24,9 +24,8 @@ class ServedVolume {
  public:
     static constexpr u32 patience_ms = 30'000;
 
-    /// Opens the volume on `disk`, which outlives this, and starts the server. `rings`: the number
-    /// of rings in the pool; the first belongs to this object.
-    Errc open(Disk& disk, const cuda_engine::ServerOptions& options = {}, u32 rings = 4) {
+    /// Opens the volume on `disk`, which outlives this, and starts the server with a trusted ring.
+    Errc open(Disk& disk, const cuda_engine::ServerOptions& options = {}) {
         format::Superblock superblock;
         WARREN_TRY(read_superblock(disk, "image", superblock).code);
         host_ = std::make_unique<VolumeImplementation>(
@@ -34,8 +33,7 @@ class ServedVolume {
             OpenOptions{.workers = 1, .engine = EngineChoice::cpu});
         WARREN_TRY(host_->start());
         WARREN_TRY(device_.open(host_->store()));
-        WARREN_TRY(pool_.create(rings, {4096, 4 * mib}));
-        return start_server(options);
+        return start_server(options, {}, true);
     }
 
     Handle root() {
@@ -86,13 +84,13 @@ class ServedVolume {
         return server_->resume(device_.store());
     }
 
-    /// Restarts the server with other options.
-    Errc restart(const cuda_engine::ServerOptions& options) {
+    /// Restarts the server with other options and a new ring.
+    Errc restart(const cuda_engine::ServerOptions& options, const ring::Peer& peer = {},
+                 bool is_trusted = true) {
         WARREN_TRY(server_->stop());
         server_ = std::make_unique<cuda_engine::ResidentServer>();
         client_ = nullptr;
-        WARREN_TRY(pool_.create(pool_.rings(), pool_.shape()));
-        return start_server(options);
+        return start_server(options, peer, is_trusted);
     }
 
     /// Makes everything durable and closes the volume.
@@ -102,24 +100,18 @@ class ServedVolume {
         return host_->close();
     }
 
-    ring::RingPool& pool() { return pool_; }
+    ring::SharedRing& ring() { return ring_; }
     ring::RingClient& client() { return *client_; }
     cuda_engine::ResidentServer& server() { return *server_; }
     const core::Store& device_store() { return device_.store(); }
-    /// Tells the server which rings are open.
-    Errc refresh_rings() {
-        WARREN_TRY(server_->pause());
-        return server_->resume(device_.store());
-    }
 
  private:
-    Errc start_server(const cuda_engine::ServerOptions& options) {
-        const Result<u32> ring = pool_.open_ring({}, true);
-        if (!ring) return ring.code();
-        ring_ = *ring;
-        client_ = std::make_unique<ring::RingClient>(pool_.ring(ring_), pool_.doorbell(),
-                                                     pool_.status(), ring_, true);
-        return server_->start(device_.store(), pool_, options);
+    Errc start_server(const cuda_engine::ServerOptions& options, const ring::Peer& peer,
+                      bool is_trusted) {
+        WARREN_TRY(ring_.create({4096, 4 * mib}, peer, is_trusted));
+        client_ = std::make_unique<ring::RingClient>(ring_.ring(), ring_.doorbell(), ring_.status(),
+                                                     is_trusted);
+        return server_->start(device_.store(), ring_, options);
     }
 
     Errc attempt(const ops::Command& command, ops::Reply& reply) {
@@ -164,8 +156,7 @@ class ServedVolume {
     std::mutex inode_frame_mutex_;
     std::unique_ptr<VolumeImplementation> host_;
     cuda_engine::DeviceStore device_;
-    ring::RingPool pool_;
-    u32 ring_ = 0;
+    ring::SharedRing ring_;
     std::unique_ptr<ring::RingClient> client_;
     std::unique_ptr<cuda_engine::ResidentServer> server_ =
         std::make_unique<cuda_engine::ResidentServer>();

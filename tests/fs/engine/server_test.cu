@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident server on a GPU: commands through rings do what they say, alone and in bursts; the
+// The resident server on a GPU: commands through a ring do what they say, alone and in bursts; the
 // server parks and wakes; calls of the host program return beside it; and a hostile client harms
 // only itself.
 #include <cuda_runtime.h>
@@ -246,8 +246,7 @@ class Told {
         return text_;
     }
     bool tells_of(u64 ticket) {
-        const std::string line =
-            "command " + std::to_string(ticket) + " of ring 0 has been running";
+        const std::string line = "command " + std::to_string(ticket) + " has been running";
         return text().find(line) != std::string::npos;
     }
 
@@ -310,12 +309,9 @@ TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
 /// A ring that was given to user 1000, and a client that writes arbitrary data.
 TEST_F(Server, AHostileClientHarmsOnlyItself) {
     open();
-    const Result<u32> index = volume.pool().open_ring({1000, 1000, {1000, 5}}, false);
-    ASSERT_TRUE(index);
-    ASSERT_EQ(volume.refresh_rings(), Errc::ok);
-    const ring::RingMemory memory = volume.pool().ring(*index);
-    ring::RingClient client(memory, volume.pool().doorbell(), volume.pool().status(), *index,
-                            false);
+    ASSERT_EQ(volume.restart({}, {1000, 1000, {}}, false), Errc::ok);
+    const ring::RingMemory memory = volume.ring().ring();
+    ring::RingClient& client = volume.client();
     u64 next = 0;  // the next ticket
     const auto ask = [&](const ops::Command& command) {
         const Result<u64> ticket = client.submit(command);
@@ -346,7 +342,7 @@ TEST_F(Server, AHostileClientHarmsOnlyItself) {
     // Hand-made cells: a block behind the arena's end; then a phase that is wrong in one part.
     ring::CommandCell& cell = memory.commands[next % memory.cells];
     ring::write_cell(command, false, {4 * mib - 64, 256}, ring::phase_of(next, memory.cells), cell);
-    ring::ring_doorbell(volume.pool().doorbell(), volume.pool().status(), *index);
+    ring::ring_doorbell(volume.ring().doorbell(), volume.ring().status());
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     const auto& answer = memory.completions[next % memory.cells].pieces[0];
     while (ring::load_piece(answer).phase() == 0 && std::chrono::steady_clock::now() < until) {
@@ -355,11 +351,14 @@ TEST_F(Server, AHostileClientHarmsOnlyItself) {
     ring::CommandCell& torn = memory.commands[(next + 1) % memory.cells];
     ring::write_cell(command, false, {}, ring::phase_of(next + 1, memory.cells), torn);
     torn.pieces[2].high = 0;
-    ring::ring_doorbell(volume.pool().doorbell(), volume.pool().status(), *index);
-    for (const std::string& name : names_of(100))
-        EXPECT_EQ(run(Verb::create, name), Errc::ok);
+    ring::ring_doorbell(volume.ring().doorbell(), volume.ring().status());
+    while (!volume.server().statistics().is_parked && std::chrono::steady_clock::now() < until) {
+    }
     EXPECT_EQ(ring::load_piece(memory.completions[(next + 1) % memory.cells].pieces[0]).phase(),
               0u);
+    ASSERT_EQ(volume.restart({}), Errc::ok);
+    for (const std::string& name : names_of(100))
+        EXPECT_EQ(run(Verb::create, name), Errc::ok);
     close();
 }
 

@@ -26,7 +26,7 @@
 #include "fs/engine/cuda/store/device_file_memory.hpp"
 #include "fs/engine/cuda/store/device_store.hpp"
 #include "fs/ring/client.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 #include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 
@@ -141,18 +141,17 @@ class CudaEngine final : public Engine,
     std::unique_ptr<cuda_engine::TreeRemoval> removal_;
     cuda_engine::TreeReading reading_;
     std::unique_ptr<cuda_engine::DirectoryRebuild> rebuild_;
-    ring::RingPool pool_;
+    ring::SharedRing ring_;
     std::unique_ptr<ring::RingClient> client_;
     cuda_engine::ResidentServer server_;  // last member: it stops before the others go
 };
 
-/// Starts the resident server with one ring, which this process uses.
+/// Starts the resident server with a ring that this process uses.
 Errc CudaEngine::open_server() {
-    WARREN_TRY(pool_.create(1, ring::RingShape{}));
-    WARREN_LET(ring, pool_.open_ring(ring::Peer{}, true));
-    WARREN_TRY(server_.start(store_.store(), pool_, {.device = info_.index}));
-    client_ = std::make_unique<ring::RingClient>(pool_.ring(*ring), pool_.doorbell(),
-                                                 pool_.status(), *ring, true);
+    WARREN_TRY(ring_.create(ring::RingShape{}, ring::Peer{}, true));
+    WARREN_TRY(server_.start(store_.store(), ring_, {.device = info_.index}));
+    client_ =
+        std::make_unique<ring::RingClient>(ring_.ring(), ring_.doorbell(), ring_.status(), true);
     return Errc::ok;
 }
 

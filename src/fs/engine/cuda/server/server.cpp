@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of the resident server: one thread, the keeper, starts epochs, waits for their
 // ends, reports commands that take too long, and sleeps while the server is parked.
-//
-// Invariant: the set of rings that the GPU serves changes only while no epoch runs.
 #include "fs/engine/cuda/server/server.hpp"
 
 #include <chrono>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/notice.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
 #include "fs/engine/cuda/server/server_kernel.hpp"
@@ -34,13 +33,15 @@ ResidentServer::~ResidentServer() {
     static_cast<void>(stop());
 }
 
-Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
+Errc ResidentServer::start(const core::Store& store, ring::SharedRing& ring,
                            const ServerOptions& options) {
     options_ = options;
     if (options_.blocks == 0 || options_.blocks > server_blocks_max) return Errc::invalid;
     const gpu::DeviceScope device(options_.device);
     WARREN_TRY(device.code());
-    pool_ = &pool;
+    ring_ = &ring;
+    entry_ = {ring.ring(), ring.stamp()};
+    WARREN_CHECK(entry_.stamp.caller.group_count == 0);
     store_ = store;
     const u32 workers = options_.blocks * warps_per_server_block;
     WARREN_TRY(prepare_fault_record());
@@ -51,41 +52,12 @@ Errc ResidentServer::start(const core::Store& store, ring::RingPool& pool,
     *report_.data() = ServerReport{};
     WARREN_TRY(memory_.allocate(1));
     WARREN_TRY(staging_.allocate(workers));
-    WARREN_TRY(entries_.allocate(ring::rings_max));
     WARREN_TRY(stream_.fill(memory_.data(), 0, memory_.bytes()));
-    doorbell_ = gpu::PinnedRange(pool.doorbell_bytes().data(), pool.doorbell_bytes().size());
-    if (!doorbell_.is_pinned()) return Errc::no_memory;
-    WARREN_TRY(show_rings());
+    pinned_ = gpu::PinnedRange(ring.bytes().data(), ring.bytes().size());
+    if (!pinned_.is_pinned()) return Errc::no_memory;
     request_ = Request::run;
     keeper_ = std::thread([this] { keep(); });
     return Errc::ok;
-}
-
-/// Registers new rings with the GPU and copies the list of open rings to it. Requires: no epoch
-/// runs.
-Errc ResidentServer::show_rings() {
-    shown_.entries.assign(ring::rings_max, RingEntry{});
-    shown_.group_begins.assign(ring::rings_max, 0);
-    shown_.groups.clear();
-    auto& [entries, group_begins, groups] = shown_;
-    for (u32 i = 0; i < pool_->open_rings(); ++i) {
-        if (i == rings_.size()) {
-            const std::span<std::byte> bytes = pool_->ring_bytes(i);
-            gpu::PinnedRange pinned(bytes.data(), bytes.size());
-            if (!pinned.is_pinned()) return Errc::no_memory;
-            rings_.push_back(std::move(pinned));
-        }
-        entries[i] = {pool_->ring(i), pool_->stamp(i), 1};
-        const core::Credentials& caller = entries[i].stamp.caller;
-        group_begins[i] = groups.size();
-        groups.insert(groups.end(), caller.groups, caller.groups + caller.group_count);
-    }
-    WARREN_TRY(groups_.reserve(groups.size() + 1));
-    for (u32 i = 0; i < ring::rings_max; ++i)
-        entries[i].stamp.caller.groups = groups_.data() + group_begins[i];
-    WARREN_TRY(stream_.copy(groups_.data(), groups.data(), groups.size() * sizeof(u32)));
-    WARREN_TRY(stream_.copy(entries_.data(), entries.data(), entries.size() * sizeof(RingEntry)));
-    return stream_.wait();
 }
 
 bool ResidentServer::epoch_has_ended() const {
@@ -99,9 +71,8 @@ bool ResidentServer::start_epoch() {
     if (request_ != Request::run) return true;
     ServerArguments arguments{};
     arguments.store = store_;
-    arguments.rings = entries_.data();
-    arguments.ring_count = pool_->rings();
-    arguments.doorbell = &pool_->doorbell();
+    arguments.ring = entry_;
+    arguments.next = report_.data()->next;
     arguments.control = control_.data();
     arguments.report = report_.data();
     arguments.memory = memory_.data();
@@ -127,8 +98,7 @@ void ResidentServer::watch(u64& reported) {
     const u64 ticket = look(report.oldest_ticket);
     if (age_ms < options_.watchdog_ms || reported == ticket + 1) return;
     reported = ticket + 1;
-    notice("command " + std::to_string(ticket) + " of ring " +
-           std::to_string(look(report.oldest_ring)) + " has been running on the GPU for " +
+    notice("command " + std::to_string(ticket) + " has been running on the GPU for " +
            std::to_string(age_ms) + " ms");
     const std::lock_guard lock(mutex_);
     ++statistics_.late;
@@ -166,15 +136,7 @@ bool ResidentServer::wait_for_end() {
     return stream_.wait() == Errc::ok;
 }
 
-bool ResidentServer::any_ring_has_command() const {
-    for (u32 i = 0; i < rings_.size(); ++i) {
-        ring::RingReader reader(pool_->ring(i), ring::Stamp{}, report_.data()->next[i]);
-        if (reader.has_command()) return true;
-    }
-    return false;
-}
-
-/// Sleeps until a ring has a command, or until a pause or stop is requested.
+/// Sleeps until the ring has a command, or until a pause or stop is requested.
 void ResidentServer::park() {
     {
         const std::lock_guard lock(mutex_);
@@ -182,19 +144,20 @@ void ResidentServer::park() {
         ++statistics_.parks;
         statistics_.is_parked = true;
     }
+    const ring::RingReader reader(entry_.memory, entry_.stamp, report_.data()->next);
     bool was_woken = false;
     for (;;) {
-        const u32 seen = ring::wakes_seen(pool_->doorbell());
-        ring::begin_parking(pool_->status());
-        was_woken = any_ring_has_command();
+        const u32 seen = ring::wakes_seen(ring_->doorbell());
+        ring::begin_parking(ring_->status());
+        was_woken = reader.has_command();
         const bool goes_on = [&] {
             const std::lock_guard lock(mutex_);
             return request_ == Request::run;
         }();
         if (was_woken || !goes_on) break;
-        ring::wait_for_wake(pool_->doorbell(), seen, park_ms);
+        ring::wait_for_wake(ring_->doorbell(), seen, park_ms);
     }
-    ring::end_parking(pool_->status());
+    ring::end_parking(ring_->status());
     const std::lock_guard lock(mutex_);
     statistics_.is_parked = false;
     changed_.notify_all();
@@ -209,7 +172,7 @@ void ResidentServer::lose() {
     statistics_.loss = reason;
     is_running_ = false;
     // Release: a thread that sees `lost` also sees the writes before it.
-    system_atomic<u32>(pool_->status().lost).store(1, hd::memory_order_release);
+    system_atomic<u32>(ring_->status().lost).store(1, hd::memory_order_release);
     changed_.notify_all();
 }
 
@@ -259,14 +222,14 @@ void ResidentServer::make_way() {
     ask_for_end();
 }
 
-/// Requests a pause or the stop of the server, and waits until no epoch runs and keep() looks at no
-/// ring.
+/// Requests a pause or the stop of the server, and waits until no epoch runs and keep() does not
+/// look at the ring.
 Errc ResidentServer::change(Request request) {
     if (!keeper_.joinable()) return Errc::ok;
     std::unique_lock lock(mutex_);
     request_ = request;
     ask_for_end();
-    ring::wake(pool_->doorbell());
+    ring::wake(ring_->doorbell());
     changed_.wait(lock, [&] { return !is_running_ && !statistics_.is_parked; });
     return statistics_.is_lost ? Errc::io : Errc::ok;
 }
@@ -296,13 +259,9 @@ Errc ResidentServer::pause() {
 }
 
 Errc ResidentServer::resume(const core::Store& store) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (statistics_.is_lost) return Errc::io;
-        store_ = store;
-    }
-    WARREN_TRY(show_rings());
     const std::lock_guard lock(mutex_);
+    if (statistics_.is_lost) return Errc::io;
+    store_ = store;
     request_ = Request::run;
     changed_.notify_all();
     return Errc::ok;

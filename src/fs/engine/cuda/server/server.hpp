@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident server: a few warps that stay on the GPU and take commands from rings in host
+// The resident server: a few warps that stay on the GPU and take commands from a ring in host
 // memory, so that a command costs a round trip over the bus instead of a launch.
 //
 // The server's kernel runs in epochs of bounded length, so a CUDA call that waits for all kernels
 // (cudaFree, loading a module) waits for the end of one epoch at most. After some time without
 // commands the epoch ends and the server parks; the next command starts another epoch.
 //
-// Invariant: between pause() and resume() no command runs; commands in rings stay there.
+// Invariant: between pause() and resume() no command runs; commands in the ring stay there.
 #pragma once
 
 #include <condition_variable>
@@ -14,11 +14,10 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "fs/engine/cuda/server/server_protocol.hpp"
 #include "fs/ring/client.hpp"
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/stream.hpp"
 
@@ -49,9 +48,9 @@ class ResidentServer {
     ResidentServer(const ResidentServer&) = delete;
     ResidentServer& operator=(const ResidentServer&) = delete;
 
-    /// Registers the rings of `pool` with the GPU and starts serving the open ones. Requires:
-    /// `pool` outlives this.
-    Errc start(const core::Store& store, ring::RingPool& pool, const ServerOptions& options);
+    /// Registers the ring with the GPU and starts serving it. Requires: `ring` outlives this, and
+    /// its peer has no groups, because the GPU could not read them.
+    Errc start(const core::Store& store, ring::SharedRing& ring, const ServerOptions& options);
     /// Ends the epoch and stops the server for good. Errc::io if the device was lost meanwhile.
     Errc stop();
 
@@ -62,7 +61,7 @@ class ResidentServer {
     Errc settle();
     /// Ends the epoch and starts no other until resume(). Running commands are completed first.
     Errc pause();
-    /// Continues, with `store` and with the rings that are open in the pool now.
+    /// Continues, with `store`.
     Errc resume(const core::Store& store);
 
     /// Ends the epoch as soon as no command is running, and parks until the next one: a kernel that
@@ -87,7 +86,6 @@ class ResidentServer {
  private:
     enum class Request : u8 { run, pause, stop };
 
-    Errc show_rings();
     void keep();
     bool keep_once();
     bool start_epoch();
@@ -95,12 +93,12 @@ class ResidentServer {
     void watch(u64& reported);
     bool epoch_has_ended() const;
     void park();
-    bool any_ring_has_command() const;
     void lose();
     void ask_for_end();
     Errc change(Request request);
 
-    ring::RingPool* pool_ = nullptr;
+    ring::SharedRing* ring_ = nullptr;
+    RingEntry entry_{};
     ServerOptions options_;
     core::Store store_{};
     gpu::Stream stream_;
@@ -108,17 +106,7 @@ class ResidentServer {
     gpu::PinnedBuffer<ServerReport> report_;
     gpu::DeviceBuffer<ServerMemory> memory_;
     gpu::DeviceBuffer<Staging> staging_;
-    gpu::DeviceBuffer<RingEntry> entries_;
-    gpu::DeviceBuffer<u32> groups_;
-    gpu::PinnedRange doorbell_;
-    std::vector<gpu::PinnedRange> rings_;  // those that were open at the last show_rings()
-    // The data that show_rings() copies to the device. Kept, so that resume() allocates nothing
-    // unless the rings have changed.
-    struct {
-        std::vector<RingEntry> entries;
-        std::vector<u64> group_begins;
-        std::vector<u32> groups;
-    } shown_;
+    gpu::PinnedRange pinned_;  // the ring's memory
 
     u64 settles_ = 0;
     std::thread keeper_;

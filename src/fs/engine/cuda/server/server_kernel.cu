@@ -15,8 +15,10 @@ __global__ void __launch_bounds__(warps_per_server_block* WarpTeam::width, 1)
     __shared__ alignas(128) std::byte memory[sizeof(BlockSpace)];
     auto& space = *reinterpret_cast<BlockSpace*>(memory);
     const u32 warp = threadIdx.x / WarpTeam::width;
-    if (threadIdx.x == 0) space.store = arguments.store;
-    if (threadIdx.x < arguments.ring_count) space.rings[threadIdx.x] = arguments.rings[threadIdx.x];
+    if (threadIdx.x == 0) {
+        space.store = arguments.store;
+        space.ring = arguments.ring;
+    }
     if (threadIdx.x < warps_per_server_block) space.states[threadIdx.x] = box_idle;
     for (u32 i = threadIdx.x; i < core::VersionNotes::count; i += blockDim.x)
         space.notes.notes[i] = 0;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The polling warp, which alone reads rings in host memory. In a quiet turn it reads the next cell
-// of the current ring, the head of the cell after it, the doorbell and the host's control words
-// with a single instruction; when commands follow each other it reads sixteen cells at once. It
-// hands commands to idle workers, those of its own block first. The phase in every piece tells
-// whether the piece has arrived, so the loads need no order among each other.
-//
-// Invariant: the poller leaves a ring only if the ring's next cell has not arrived, or marks it to
-// be visited again; so no signal of the doorbell is missed.
+// The polling warp, which alone reads the ring's commands in host memory. In a quiet turn it reads
+// the next cell, the head of the cell after it and the host's control words with a single
+// instruction; when commands follow each other it reads sixteen cells at once. It hands commands to
+// idle workers, those of its own block first. The phase in every piece tells whether the piece has
+// arrived, so the loads need no order among each other.
 #include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server/server_warp.hpp"
 
@@ -18,37 +15,29 @@ using ring::Piece;
 constexpr u32 pieces_per_cell = ring::command_slots * ring::pieces_per_slot;
 constexpr u32 cells_per_load = WarpTeam::width / pieces_per_cell;
 constexpr u32 loads_in_burst = 4;
-constexpr u32 doorbell_lane = pieces_per_cell;  // and the next three
-constexpr u32 control_lane = doorbell_lane + 4;
+constexpr u32 control_lane = pieces_per_cell;
 constexpr u32 behind_lane = control_lane + 1;  // and the next three
 constexpr u32 turns_per_clock = 8;             // turns between readings of the clock
-constexpr u32 turns_per_sweep = 512;  // idle turns after which a ring is visited without a signal
-constexpr u32 turns_per_visit = 16;   // turns on one ring while another one waits
 constexpr u64 report_ns = 1'000'000;
-constexpr u64 visit_again = ~u64{0};  // value of Poller::seen that differs from every counter
 
-/// The state of the polling warp, which stays in registers. Lane r has the values of ring r, and
-/// lane b those of block b; the others are equal in all lanes. All that a quiet turn needs is here,
-/// because the load over the bus cannot be issued before its operands have been read.
+/// The state of the polling warp, which stays in registers. Lane b has the values of block b; the
+/// others are equal in all lanes. All that a quiet turn needs is here, because the load over the
+/// bus cannot be issued before its operands have been read.
 struct Poller {
     const ServerArguments& arguments;
     BlockSpace& space;
     const u32 lane;
     const u32 blocks;
     const u64 epoch;
-    const bool is_open;              // whether the lane's ring is open
+    const ring::CommandCell* const cells;
+    const u32 cell_count;
     const Piece* const fixed_place;  // what the lane reads in a quiet turn unless it reads a cell
 
-    u64 next = 0;     // ticket of the lane's ring
-    u64 seen = 0;     // the ring's counter in the doorbell when it was last visited
+    u64 next;         // the ticket of the next command
     u32 free = 0;     // a bit for each idle worker of the lane's block
     u32 claimed = 0;  // likewise: chosen for a command, but its state is still box_idle
 
-    Piece heard;                                   // what the lane read in the last quiet turn
-    u32 hot = 0;                                   // the current ring
-    const ring::CommandCell* hot_cells = nullptr;  // its cells; null if it is not open
-    u32 hot_cell_count = 1;
-    u32 visits = 0;
+    Piece heard;  // what the lane read in the last quiet turn
     u64 start = 0;
     u64 now = 0;
     u64 last_work = 0;
@@ -62,24 +51,12 @@ struct Poller {
           lane(threadIdx.x % WarpTeam::width),
           blocks(gridDim.x),
           epoch(given.epoch),
-          is_open(lane < given.ring_count && shared_space.rings[lane].is_open != 0),
-          fixed_place(find_fixed_place(given, lane)) {
-        turn_to(0);
-    }
+          cells(given.ring.memory.commands),
+          cell_count(given.ring.memory.cells),
+          fixed_place(lane == control_lane ? reinterpret_cast<const Piece*>(given.control)
+                                           : nullptr),
+          next(given.next) {}
 
-    /// What the lanes that read the doorbell and the control words read; null for the others.
-    static __device__ const Piece* find_fixed_place(const ServerArguments& given, u32 lane) {
-        if (lane == control_lane) return reinterpret_cast<const Piece*>(given.control);
-        if (lane < doorbell_lane || lane > control_lane) return nullptr;
-        return reinterpret_cast<const Piece*>(given.doorbell) + (lane - doorbell_lane);
-    }
-    __device__ void turn_to(u32 ring) {
-        hot = ring;
-        const RingEntry& entry = space.rings[ring];
-        const bool can_be_read = entry.is_open != 0;
-        hot_cells = can_be_read ? entry.memory.commands : nullptr;
-        hot_cell_count = can_be_read ? entry.memory.cells : 1;
-    }
     __device__ u32 workers_of_lane() const {
         if (lane >= blocks) return 0;
         return lane == 0 ? 0xfeu : 0xffu;  // warp 0 of block 0 is this one
@@ -185,7 +162,7 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         return false;
     }
     const u32 mine = at.lane / pieces_per_cell;
-    const u64 ticket = shuffle(at.next, at.hot) + mine;
+    const u64 ticket = at.next + mine;
     u32 worker = 0;
     for (u32 i = 0; i < count; ++i) {
         const u32 claimed = claim_worker(at);
@@ -198,7 +175,6 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         if (at.lane % pieces_per_cell == 0) {
             box.ticket = ticket;
             box.since = at.now;
-            box.ring = at.hot;
         }
     }
 #pragma unroll
@@ -207,7 +183,7 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
         posted.workers[i] = worker;
         posted.counts[i] = count;
     }
-    if (at.lane == at.hot) at.next += count;
+    at.next += count;
     at.last_work = at.now;  // the last reading of the clock, because reading it is slow
     return true;
 }
@@ -234,7 +210,7 @@ __device__ u32 count_complete(const Piece& piece, bool is_right) {
 
 /// Hands one command, whose pieces are in the first lanes, to a worker: of this block if one is
 /// idle there.
-__device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
+__device__ void post_one(Poller& at, const Piece& piece) {
     u32 free = __shfl_sync(~0u, at.free, 0);
     if (free == 0) {
         refresh(at, false);
@@ -251,108 +227,65 @@ __device__ void post_one(Poller& at, const Piece& piece, u64 ticket) {
     if (at.lane < pieces_per_cell) box.cell.pieces[at.lane] = piece;
     if (at.lane == 0) {
         at.free = free & (free - 1);
-        box.ticket = ticket;
+        box.ticket = at.next;
         box.since = at.now;
-        box.ring = at.hot;
     }
     __syncwarp();
     if (at.lane == 0) {
         // Release: pairs with the acquire in wait_for_mail().
         block_atomic<u32>(at.space.states[warp]).store(box_full, hd::memory_order_release);
     }
-    if (at.lane == at.hot) ++at.next;
+    ++at.next;
     at.last_work = at.now;
-}
-
-/// Turns to the next of the rings in `calling`; if there is none and `any`, to the next open ring.
-__device__ void change_ring(Poller& at, u32 calling, u64 counter, bool any) {
-    u32 candidates = calling;
-    if (candidates == 0 && any) candidates = __ballot_sync(~0u, at.is_open);
-    if (candidates == 0) return;
-    const u32 before = at.hot;
-    const u32 behind = at.hot == 31 ? 0 : candidates & ~((2u << at.hot) - 1);
-    at.turn_to(static_cast<u32>(__ffs(static_cast<int>(behind != 0 ? behind : candidates)) - 1));
-    if (at.lane == at.hot) at.seen = counter;
-    at.visits = 0;
-    if (at.hot == before) return;
-    // Together with the load of the doorbell this is an acquire: pairs with the release in
-    // ring_doorbell().
-    cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_system);
-}
-
-/// The counter of the lane's ring, from the doorbell's cache line, which four lanes have read.
-__device__ u64 counter_of(const Poller& at, const Piece& piece) {
-    const u32 from = doorbell_lane + at.lane / 8;
-    const u64 low = shuffle(piece.low, from);
-    const u64 high = shuffle(piece.high, from);
-    return (at.lane % 8 < 4 ? low : high) >> at.lane % 4 * 16 & 0xffff;
 }
 
 /// The address that the lane reads in a quiet turn, or null. Computed without divergence, because
 /// divergent paths would run one after the other.
-__device__ const Piece* quiet_place(const Poller& at, u64 ticket) {
+__device__ const Piece* quiet_place(const Poller& at) {
     const bool is_behind = at.lane >= behind_lane;
     const u32 piece = is_behind ? at.lane - behind_lane : at.lane;
-    const u64 cell = ring::cell_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
-    const bool has_cell = at.lane < doorbell_lane || (is_behind && piece < ring::pieces_per_slot);
-    const bool reads_cell = has_cell && at.hot_cells != nullptr;
-    return reads_cell ? &at.hot_cells[cell].pieces[piece] : at.fixed_place;
+    const u64 cell = ring::cell_of(at.next + (is_behind ? 1 : 0), at.cell_count);
+    const bool has_cell = at.lane < control_lane || (is_behind && piece < ring::pieces_per_slot);
+    return has_cell ? &at.cells[cell].pieces[piece] : at.fixed_place;
 }
 
-enum class Found : u8 { nothing, one, more };
-
-/// Polls the current ring, the doorbell and the host's control words once.
-__device__ Found quiet_turn(Poller& at, u64 turn) {
-    const u64 ticket = shuffle(at.next, at.hot);
-    const Piece* from = quiet_place(at, ticket);
+/// Polls the ring and the host's control words once, and hands out at most one command; returns
+/// whether another one follows.
+__device__ bool quiet_turn(Poller& at) {
+    const Piece* from = quiet_place(at);
     Piece piece;
     if (from != nullptr) piece = ring::load_block_piece(*from);
-    // While that load is in flight, evaluate the doorbell and control words of the turn before.
+    // While that load is in flight, evaluate the control words of the turn before.
     if (shuffle(at.heard.low, control_lane) >= at.epoch) at.end = EpochEnd::asked;
-    const u64 counter = counter_of(at, at.heard);
-    const u32 calling = __ballot_sync(~0u, at.is_open && counter != at.seen);
-    const bool is_next = at.lane < doorbell_lane;
+    const bool is_next = at.lane < control_lane;
     const bool is_behind = at.lane >= behind_lane;
-    const u32 phase = ring::phase_of(ticket + (is_behind ? 1 : 0), at.hot_cell_count);
+    const u32 phase = ring::phase_of(at.next + (is_behind ? 1 : 0), at.cell_count);
     const bool is_right = from != nullptr && (is_next || is_behind) && piece.phase() == phase;
     const u32 right = __ballot_sync(~0u, is_right);
     at.heard = piece;
-    if (!is_complete(piece, right, 0)) {
-        change_ring(at, calling, counter, turn % turns_per_sweep == 0);
-        return Found::nothing;
-    }
-    post_one(at, piece, ticket);
-    const u32 others = calling & ~(1u << at.hot);
-    if (++at.visits > turns_per_visit && others != 0) {
-        if (at.lane == at.hot) at.seen = visit_again;
-        change_ring(at, others, counter, false);
-        return Found::one;
-    }
+    if (!is_complete(piece, right, 0)) return false;
+    post_one(at, piece);
     constexpr u32 whole = (1u << ring::pieces_per_slot) - 1;
-    const u32 behind = right >> behind_lane & whole;
-    return behind == whole ? Found::more : Found::one;
+    return (right >> behind_lane & whole) == whole;
 }
 
-/// Takes up to sixteen commands from the current ring; returns whether there were sixteen.
+/// Takes up to sixteen commands; returns whether there were sixteen.
 __device__ bool burst_turn(Poller& at) {
-    const ring::RingMemory& memory = at.space.rings[at.hot].memory;
-    const u64 first = shuffle(at.next, at.hot);
+    const u64 first = at.next;
     Piece pieces[loads_in_burst];
     const auto ticket_of = [&](u32 load) {
         return first + load * cells_per_load + at.lane / pieces_per_cell;
     };
 #pragma unroll
     for (u32 i = 0; i < loads_in_burst; ++i) {
-        pieces[i] =
-            ring::load_block_piece(memory.commands[ring::cell_of(ticket_of(i), memory.cells)]
-                                       .pieces[at.lane % pieces_per_cell]);
+        pieces[i] = ring::load_block_piece(
+            at.cells[ring::cell_of(ticket_of(i), at.cell_count)].pieces[at.lane % pieces_per_cell]);
     }
-    ++at.visits;
     Posted posted;
     bool is_full = true;
 #pragma unroll
     for (u32 i = 0; i < loads_in_burst; ++i) {
-        const bool is_right = pieces[i].phase() == ring::phase_of(ticket_of(i), memory.cells);
+        const bool is_right = pieces[i].phase() == ring::phase_of(ticket_of(i), at.cell_count);
         const u32 count = count_complete(pieces[i], is_right);
         if (is_full && count != 0) is_full = post(at, pieces[i], count, i, posted);
         is_full = is_full && count == cells_per_load;
@@ -366,14 +299,12 @@ __device__ void report_oldest(Poller& at) {
     refresh(at, true);
     u64 oldest = ~u64{0};
     u64 ticket = 0;
-    u32 ring = 0;
     for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
         if (((at.workers_of_lane() & ~at.free) >> warp & 1) == 0) continue;
         const Mailbox& box = at.box_of(warp);
         if (box.since >= oldest) continue;
         oldest = box.since;
         ticket = box.ticket;
-        ring = box.ring;
     }
     u64 least = oldest;
     for (u32 step = WarpTeam::width / 2; step != 0; step /= 2) {
@@ -389,7 +320,6 @@ __device__ void report_oldest(Poller& at) {
                 value, hd::memory_order_relaxed);
         };
         put(report.oldest_ticket, ticket);
-        put(report.oldest_ring, ring);
         put(report.oldest_ns, is_running ? at.now - least : u64{0});
     }
     at.last_report = at.now;
@@ -425,7 +355,7 @@ __device__ void consult_clock(Poller& at) {
     }
 }
 
-/// Waits until all workers are idle, makes them leave, and saves the state for the next epoch.
+/// Waits until all workers are idle, makes them leave, and reports the end of the epoch.
 /// While a command does not end, the reports tell the host which one.
 __device__ void close_epoch(Poller& at) {
     for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
@@ -438,13 +368,10 @@ __device__ void close_epoch(Poller& at) {
         // Release: pairs with the acquire in wait_for_mail().
         device_atomic<u32>(at.state_of(warp)).store(box_leave, hd::memory_order_release);
     }
-    ServerMemory& memory = *at.arguments.memory;
     ServerReport& report = *at.arguments.report;
-    memory.next[at.lane] = at.next;
-    memory.seen[at.lane] = at.lane == at.hot ? visit_again : at.seen;
-    system_atomic<u64>(report.next[at.lane]).store(at.next, hd::memory_order_relaxed);
     if (at.lane == 0) {
         system_atomic<u64>(report.oldest_ns).store(0, hd::memory_order_relaxed);
+        report.next = at.next;
         report.end = at.end;
     }
     __threadfence_system();
@@ -459,8 +386,6 @@ __device__ void close_epoch(Poller& at) {
 
 __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpace& space) {
     Poller at(arguments, in_shared_memory(space));
-    at.next = arguments.memory->next[at.lane];
-    at.seen = arguments.memory->seen[at.lane];
     at.free = at.workers_of_lane();
     at.start = at.now = at.last_work = at.last_report = shuffle(device_nanoseconds(), 0);
     bool is_burst = false;
@@ -469,8 +394,7 @@ __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpa
             is_burst = burst_turn(at);
             continue;
         }
-        const Found found = quiet_turn(at, turn);
-        is_burst = found == Found::more;
+        is_burst = quiet_turn(at);
         if (turn % turns_per_clock == 0) consult_clock(at);
     }
     close_epoch(at);

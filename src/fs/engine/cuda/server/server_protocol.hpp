@@ -16,11 +16,10 @@ namespace warren::cuda_engine {
 inline constexpr u32 warps_per_server_block = 8;
 inline constexpr u32 server_blocks_max = 32;  // one for each lane of the polling warp
 
-/// A ring as passed to the device; the stamp's groups lie in device memory.
+/// The ring as passed to the device; its stamp has no groups.
 struct RingEntry {
     ring::RingMemory memory;
     ring::Stamp stamp;
-    u32 is_open;
 };
 
 struct alignas(64) ServerControl {
@@ -32,13 +31,12 @@ struct alignas(64) ServerControl {
 enum class EpochEnd : u32 { none, time, idle, asked };
 
 struct alignas(64) ServerReport {
-    u64 oldest_ticket;  // of the command that has been running longest, in ring oldest_ring
+    u64 oldest_ticket;  // of the command that has been running longest
     u64 oldest_ns;      // for how long it has been running; 0: none is running
-    u32 oldest_ring;
     EpochEnd end;
     u64 ended_epoch;  // number of the last epoch that has ended; written last
     u64 settled;      // the last value of ServerControl::settle that the idle server has read
-    u64 next[ring::rings_max];  // the next ticket of each ring, when the epoch ended
+    u64 next;         // the next ticket, when the epoch ended
 };
 
 /// A command that the polling warp hands to a worker.
@@ -46,7 +44,6 @@ struct alignas(128) Mailbox {
     ring::CommandCell cell;
     u64 ticket;
     u64 since;  // when the command was handed over, by the device's clock
-    u32 ring;
 };
 
 inline constexpr u64 buffer_bytes_max = 64 * kib;
@@ -59,17 +56,14 @@ struct Staging {
 
 /// Device memory that outlives an epoch.
 struct ServerMemory {
-    u64 next[ring::rings_max];  // the next ticket of each ring
-    u64 seen[ring::rings_max];  // the doorbell's counter when the ring was last visited
     Mailbox boxes[server_blocks_max * warps_per_server_block];
     u32 states[server_blocks_max * warps_per_server_block];  // BoxState; block 0 uses shared memory
 };
 
 struct ServerArguments {
     core::Store store;
-    const RingEntry* rings;
-    u32 ring_count;
-    const ring::Doorbell* doorbell;
+    RingEntry ring;
+    u64 next;  // the next ticket
     const ServerControl* control;
     ServerReport* report;
     ServerMemory* memory;

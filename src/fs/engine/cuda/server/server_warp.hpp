@@ -30,7 +30,7 @@ struct BlockSpace {
     // A copy in shared memory, because operations read its pointers all the time: kernel parameters
     // lie behind a cache that every acquire empties.
     core::Store store;
-    RingEntry rings[ring::rings_max];
+    RingEntry ring;
     WorkerSpace workers[warps_per_server_block];
     core::VersionNotes notes;
     // The polling warp, which is in block 0, puts commands for workers of that block here, without
@@ -42,7 +42,7 @@ struct BlockSpace {
 template <class T>
 using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
 
-/// The polling warp: takes commands from the rings until the epoch ends.
+/// The polling warp: takes commands from the ring until the epoch ends.
 __device__ void dispatch(const ServerArguments& arguments, BlockSpace& space);
 /// A worker: runs the commands in its mailbox until the state is box_leave.
 __device__ void work(const ServerArguments& arguments, BlockSpace& space, u32 block, u32 warp);

@@ -298,8 +298,7 @@ __device__ __noinline__ void work(const ServerArguments& arguments, BlockSpace& 
         const u32 found = wait_for_mail(team, state, is_near);
         if (found == box_full) {
             if (!is_near) fetch_letter(team, arguments.memory->boxes[number], box);
-            serve_one({team, space.rings[box.ring], box, space.workers[warp], staging}, space.store,
-                      known);
+            serve_one({team, space.ring, box, space.workers[warp], staging}, space.store, known);
         }
         once(team, [&] {
             // Release: pairs with the acquire in refresh(), so the box is not reused before this

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's rings. Each is a sealed memory file, made and registered with the GPU at the start.
-// A process that requests a ring over a Unix socket receives the descriptors of its ring, of the
-// doorbell and of the status page, which only the daemon can write. The daemon stamps the ring with
-// the process's credentials, which the kernel reports.
+// The daemon's end of a ring: a sealed memory file. A process that requests a ring over a Unix
+// socket receives the descriptors of the ring, of its doorbell and of its status page, which only
+// the daemon can write. The daemon stamps the ring with the process's credentials, which the kernel
+// reports.
 //
-// Invariant: stamps are in the daemon's own memory. A ring is opened once: its memory is never
-// given to a second process, because the first may still have it mapped.
+// Invariant: the stamp is in the daemon's own memory. A ring's memory is never given to a second
+// process, because the first may still have it mapped.
 #pragma once
 
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -49,51 +48,36 @@ struct Peer {
     std::vector<u32> groups;
 };
 
-class RingPool {
+class SharedRing {
  public:
-    /// Makes `rings` rings, at most rings_max. Errc::invalid for an invalid shape, else as
-    /// SharedMemory::create().
-    Errc create(u32 rings, const RingShape& shape);
+    /// Makes a ring for `peer`. `is_trusted`: see Stamp. Errc::invalid for an invalid shape or more
+    /// than core::groups_max groups, else as SharedMemory::create().
+    Errc create(const RingShape& shape, Peer peer, bool is_trusted);
 
-    u32 rings() const { return static_cast<u32>(rings_.size()); }
-    const RingShape& shape() const { return shape_; }
+    RingMemory ring() const { return ring_at(ring_.data(), shape_); }
     Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(doorbell_.data()); }
     ServerStatus& status() const { return *reinterpret_cast<ServerStatus*>(status_.data()); }
-    RingMemory ring(u32 index) const { return ring_at(rings_[index].memory.data(), shape_); }
-    /// The memory of a ring and of the doorbell, to be registered with a GPU.
-    std::span<std::byte> ring_bytes(u32 index) const;
-    std::span<std::byte> doorbell_bytes() const { return {doorbell_.data(), doorbell_.bytes()}; }
-
-    /// Assigns the next ring to `peer`; returns its number. Errc::busy if all are open. The caller
-    /// must tell the engine before it hands the ring over.
-    Result<u32> open_ring(Peer peer, bool is_trusted);
-    /// How many rings are open: the first ones.
-    u32 open_rings() const;
-    /// The stamp of an open ring. Its pointer to the groups is valid until the next create().
-    Stamp stamp(u32 index) const;
+    /// The memory of the ring, to be registered with a GPU.
+    std::span<std::byte> bytes() const { return {ring_.data(), ring_.bytes()}; }
+    /// Its pointer to the groups is valid until the next create().
+    Stamp stamp() const;
 
     /// Sends the ring's descriptors over a connected Unix socket.
-    Errc hand_over(int socket, u32 index) const;
+    Errc hand_over(int socket) const;
 
  private:
-    struct Ring {
-        SharedMemory memory;
-        Peer peer;
-        bool is_trusted = false;
-    };
-
     RingShape shape_;
+    SharedMemory ring_;
     SharedMemory doorbell_;
     SharedMemory status_;
-    std::vector<Ring> rings_;
-    u32 open_ = 0;
-    mutable std::mutex mutex_;
+    Peer peer_;
+    bool is_trusted_ = false;
 };
 
 /// A ring that another process handed over.
 class RemoteRing {
  public:
-    /// Receives a ring that RingPool::hand_over() sent. Errc::invalid for any other message.
+    /// Receives a ring that SharedRing::hand_over() sent. Errc::invalid for any other message.
     Errc receive(int socket);
 
     RingMemory ring() const { return ring_at(ring_.data(), shape_); }
@@ -101,11 +85,9 @@ class RemoteRing {
     const ServerStatus& status() const {
         return *reinterpret_cast<const ServerStatus*>(status_.data());
     }
-    u32 index() const { return index_; }
 
  private:
     RingShape shape_;
-    u32 index_ = 0;
     SharedMemory ring_;
     SharedMemory doorbell_;
     SharedMemory status_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See fs/ring/pool.hpp.
+// See fs/ring/shared_ring.hpp.
 //
 // Invariant: every received descriptor is adopted or closed, also if the message is invalid.
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -25,9 +25,7 @@ constexpr u64 page_bytes = 4096;
 /// The message that carries the descriptors of ring, doorbell and status page.
 struct Message {
     u32 magic;
-    u32 index;
     u32 cells;
-    u32 zero;
     u64 arena_bytes;
 };
 
@@ -83,59 +81,37 @@ Errc SharedMemory::adopt(int descriptor, u64 bytes, bool may_write) {
     return memory_ == nullptr ? Errc::no_memory : Errc::ok;
 }
 
-Errc RingPool::create(u32 rings, const RingShape& shape) {
-    if (!shape.is_valid() || shape.cells > cells_max || rings == 0 || rings > rings_max) {
+Errc SharedRing::create(const RingShape& shape, Peer peer, bool is_trusted) {
+    if (!shape.is_valid() || shape.cells > cells_max || peer.groups.size() > core::groups_max) {
         return Errc::invalid;
     }
     shape_ = shape;
+    peer_ = std::move(peer);
+    is_trusted_ = is_trusted;
     WARREN_TRY(doorbell_.create("warren-doorbell", page_bytes, SharedMemory::Others::write));
     WARREN_TRY(status_.create("warren-status", page_bytes, SharedMemory::Others::read));
-    rings_ = std::vector<Ring>(rings);
-    open_ = 0;
-    for (Ring& ring : rings_)
-        WARREN_TRY(ring.memory.create("warren-ring", shape.bytes(), SharedMemory::Others::write));
-    return Errc::ok;
+    return ring_.create("warren-ring", shape.bytes(), SharedMemory::Others::write);
 }
 
-std::span<std::byte> RingPool::ring_bytes(u32 index) const {
-    return {rings_[index].memory.data(), rings_[index].memory.bytes()};
-}
-
-Result<u32> RingPool::open_ring(Peer peer, bool is_trusted) {
-    const std::lock_guard lock(mutex_);
-    if (peer.groups.size() > core::groups_max) return Errc::invalid;
-    if (open_ == rings_.size()) return Errc::busy;
-    rings_[open_].peer = std::move(peer);
-    rings_[open_].is_trusted = is_trusted;
-    return open_++;
-}
-
-u32 RingPool::open_rings() const {
-    const std::lock_guard lock(mutex_);
-    return open_;
-}
-
-Stamp RingPool::stamp(u32 index) const {
-    const std::lock_guard lock(mutex_);
-    const Ring& ring = rings_[index];
+Stamp SharedRing::stamp() const {
     Stamp stamp;
-    stamp.caller.user = ring.peer.user;
-    stamp.caller.group = ring.peer.group;
-    stamp.caller.groups = ring.peer.groups.data();
-    stamp.caller.group_count = static_cast<u32>(ring.peer.groups.size());
-    stamp.is_trusted = ring.is_trusted;
+    stamp.caller.user = peer_.user;
+    stamp.caller.group = peer_.group;
+    stamp.caller.groups = peer_.groups.data();
+    stamp.caller.group_count = static_cast<u32>(peer_.groups.size());
+    stamp.is_trusted = is_trusted_;
     return stamp;
 }
 
-Errc RingPool::hand_over(int socket, u32 index) const {
+Errc SharedRing::hand_over(int socket) const {
     Envelope sent;
-    sent.message = {message_magic, index, shape_.cells, 0, shape_.arena_bytes};
+    sent.message = {message_magic, shape_.cells, shape_.arena_bytes};
     cmsghdr* attached = sent.attached();
     attached->cmsg_level = SOL_SOCKET;
     attached->cmsg_type = SCM_RIGHTS;
     attached->cmsg_len = CMSG_LEN(descriptors_sent * sizeof(int));
-    const int descriptors[descriptors_sent] = {rings_[index].memory.descriptor(),
-                                               doorbell_.descriptor(), status_.descriptor()};
+    const int descriptors[descriptors_sent] = {ring_.descriptor(), doorbell_.descriptor(),
+                                               status_.descriptor()};
     std::memcpy(CMSG_DATA(attached), descriptors, sizeof descriptors);
     return Envelope::is_whole(sendmsg(socket, &sent.header, MSG_NOSIGNAL)) ? Errc::ok : Errc::io;
 }
@@ -155,14 +131,13 @@ Errc RemoteRing::receive(int socket) {
     }
     shape_ = {message.cells, message.arena_bytes};
     const bool is_right = Envelope::is_whole(received) && message.magic == message_magic &&
-                          count == descriptors_sent && message.index < rings_max &&
-                          shape_.is_valid() && shape_.cells <= cells_max;
+                          count == descriptors_sent && shape_.is_valid() &&
+                          shape_.cells <= cells_max;
     if (!is_right) {
         for (size_t i = 0; i < count; ++i)
             close(descriptors[i]);
         return Errc::invalid;
     }
-    index_ = message.index;
     const Errc outcomes[] = {ring_.adopt(descriptors[0], shape_.bytes(), true),
                              doorbell_.adopt(descriptors[1], sizeof(Doorbell), true),
                              status_.adopt(descriptors[2], sizeof(ServerStatus), false)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two processes and one pool: the ring is passed over a socket, its memory cannot be truncated, the
+// Two processes and one ring: it is passed over a socket, its memory cannot be truncated, the
 // status page is read-only, and the client's commands arrive with the client's identity.
-#include "fs/ring/pool.hpp"
+#include "fs/ring/shared_ring.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include "fs/ring/parking.hpp"
 #include "fs/ring/reader.hpp"
 
-namespace warren::ring::pool_test {
+namespace warren::ring::shared_ring_test {
 namespace {
 
 constexpr u32 commands_sent = 1000;
@@ -29,7 +29,7 @@ constexpr u32 commands_sent = 1000;
 int client_main(int socket) {
     RemoteRing remote;
     if (remote.receive(socket) != Errc::ok) return 1;
-    RingClient client(remote.ring(), remote.doorbell(), remote.status(), remote.index(), false);
+    RingClient client(remote.ring(), remote.doorbell(), remote.status(), false);
     for (u32 i = 0; i < commands_sent; ++i) {
         const std::string name(1 + i % 200, 'n');
         ops::Command command;
@@ -53,18 +53,18 @@ int client_main(int socket) {
 }
 
 /// Serves until `count` commands are done; every wait ends with a wake.
-void serve(RingPool& pool, u32 index, u32 count) {
-    RingReader reader(pool.ring(index), pool.stamp(index));
+void serve(SharedRing& ring, u32 count) {
+    RingReader reader(ring.ring(), ring.stamp());
     for (u32 done = 0; done < count && !testing::Test::HasFailure();) {
         Received received;
-        const u32 seen = wakes_seen(pool.doorbell());
+        const u32 seen = wakes_seen(ring.doorbell());
         if (!reader.take(received)) {
             // The wake of a command that was taken already may still come; a lost one costs the
             // whole time.
             const auto begin = std::chrono::steady_clock::now();
-            begin_parking(pool.status());
-            if (!reader.has_command()) wait_for_wake(pool.doorbell(), seen, 20'000);
-            end_parking(pool.status());
+            begin_parking(ring.status());
+            if (!reader.has_command()) wait_for_wake(ring.doorbell(), seen, 20'000);
+            end_parking(ring.status());
             ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
             continue;
         }
@@ -82,7 +82,7 @@ void serve(RingPool& pool, u32 index, u32 count) {
     }
 }
 
-TEST(RingPool, AnotherProcessGetsARing) {
+TEST(SharedRing, AnotherProcessGetsARing) {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     const pid_t child = fork();
@@ -92,14 +92,10 @@ TEST(RingPool, AnotherProcessGetsARing) {
         _exit(client_main(sockets[1]));
     }
     close(sockets[1]);
-    RingPool pool;
-    ASSERT_EQ(pool.create(4, {64, 64 * kib}), Errc::ok);
-    ASSERT_TRUE(pool.open_ring({}, true));  // the daemon's own
-    const Result<u32> index = pool.open_ring({getuid(), getgid(), {}}, false);
-    ASSERT_TRUE(index);
-    EXPECT_EQ(*index, 1u);
-    ASSERT_EQ(pool.hand_over(sockets[0], *index), Errc::ok);
-    serve(pool, *index, commands_sent + 1);
+    SharedRing ring;
+    ASSERT_EQ(ring.create({64, 64 * kib}, {getuid(), getgid(), {}}, false), Errc::ok);
+    ASSERT_EQ(ring.hand_over(sockets[0]), Errc::ok);
+    serve(ring, commands_sent + 1);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status));
@@ -150,13 +146,12 @@ void take_files(const int (&sockets)[2], int (&files)[3]) {
     std::memcpy(files, CMSG_DATA(attached), sizeof files);
 }
 
-TEST(RingPool, WhatIsHandedOverIsSealed) {
+TEST(SharedRing, WhatIsHandedOverIsSealed) {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-    RingPool pool;
-    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
-    ASSERT_TRUE(pool.open_ring({}, false));
-    ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+    SharedRing ring;
+    ASSERT_EQ(ring.create({64, 64 * kib}, {}, false), Errc::ok);
+    ASSERT_EQ(ring.hand_over(sockets[0]), Errc::ok);
     int files[3];
     take_files(sockets, files);
     for (const int file : files) {
@@ -170,7 +165,7 @@ TEST(RingPool, WhatIsHandedOverIsSealed) {
     // The daemon can still write the page that the client reads.
     const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, files[2], 0);
     ASSERT_NE(page, MAP_FAILED);
-    begin_parking(pool.status());
+    begin_parking(ring.status());
     EXPECT_EQ(static_cast<const ServerStatus*>(page)->parked, 1u);
     munmap(const_cast<void*>(page), 4096);
     for (const int file : files)
@@ -179,7 +174,7 @@ TEST(RingPool, WhatIsHandedOverIsSealed) {
     close(sockets[1]);
 }
 
-TEST(RingPool, MessagesThatAreSomethingElse) {
+TEST(SharedRing, MessagesThatAreSomethingElse) {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     RemoteRing remote;
@@ -221,15 +216,14 @@ size_t open_descriptors() {
     return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-TEST(RingPool, AMessageWithMoreOrFewerDescriptorsIsRefused) {
+TEST(SharedRing, AMessageWithMoreOrFewerDescriptorsIsRefused) {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-    RingPool pool;
-    ASSERT_EQ(pool.create(1, {64, 64 * kib}), Errc::ok);
-    ASSERT_TRUE(pool.open_ring({}, false));
+    SharedRing ring;
+    ASSERT_EQ(ring.create({64, 64 * kib}, {}, false), Errc::ok);
     const size_t before = open_descriptors();
     for (const size_t count : {1u, 2u, 4u, 5u, 8u}) {
-        ASSERT_EQ(pool.hand_over(sockets[0], 0), Errc::ok);
+        ASSERT_EQ(ring.hand_over(sockets[0]), Errc::ok);
         send_on(sockets[1], sockets[1], count);
         RemoteRing remote;
         EXPECT_EQ(remote.receive(sockets[0]), Errc::invalid) << count;
@@ -239,26 +233,24 @@ TEST(RingPool, AMessageWithMoreOrFewerDescriptorsIsRefused) {
     close(sockets[1]);
 }
 
-TEST(RingPool, ARingIsOpenedOnce) {
-    RingPool pool;
-    ASSERT_EQ(pool.create(2, {64, 64 * kib}), Errc::ok);
-    EXPECT_EQ(*pool.open_ring({}, true), 0u);
-    EXPECT_EQ(*pool.open_ring({5, 6, {7}}, false), 1u);
-    EXPECT_EQ(pool.open_ring({}, false).code(), Errc::busy);
-    EXPECT_EQ(pool.stamp(1).caller.user, 5u);
-    EXPECT_EQ(pool.stamp(1).caller.groups[0], 7u);
-    EXPECT_FALSE(pool.stamp(1).is_trusted);
-    EXPECT_EQ(pool.open_rings(), 2u);
+TEST(SharedRing, IsStampedWithItsPeer) {
+    SharedRing ring;
+    ASSERT_EQ(ring.create({64, 64 * kib}, {5, 6, {7}}, false), Errc::ok);
+    EXPECT_EQ(ring.stamp().caller.user, 5u);
+    EXPECT_EQ(ring.stamp().caller.group, 6u);
+    EXPECT_EQ(ring.stamp().caller.group_count, 1u);
+    EXPECT_EQ(ring.stamp().caller.groups[0], 7u);
+    EXPECT_FALSE(ring.stamp().is_trusted);
+    const Peer with_too_many{5, 6, std::vector<u32>(core::groups_max + 1)};
+    EXPECT_EQ(ring.create({64, 64 * kib}, with_too_many, false), Errc::invalid);
 }
 
-TEST(RingPool, ShapesThatCannotBe) {
-    RingPool pool;
-    EXPECT_EQ(pool.create(1, {63, 64 * kib}), Errc::invalid);
-    EXPECT_EQ(pool.create(1, {65536, 64 * kib}), Errc::invalid);
-    EXPECT_EQ(pool.create(1, {64, 17 * mib}), Errc::invalid);
-    EXPECT_EQ(pool.create(0, {64, 64 * kib}), Errc::invalid);
-    EXPECT_EQ(pool.create(33, {64, 64 * kib}), Errc::invalid);
+TEST(SharedRing, ShapesThatCannotBe) {
+    SharedRing ring;
+    EXPECT_EQ(ring.create({63, 64 * kib}, {}, true), Errc::invalid);
+    EXPECT_EQ(ring.create({65536, 64 * kib}, {}, true), Errc::invalid);
+    EXPECT_EQ(ring.create({64, 17 * mib}, {}, true), Errc::invalid);
 }
 
 }  // namespace
-}  // namespace warren::ring::pool_test
+}  // namespace warren::ring::shared_ring_test
