@@ -5,7 +5,6 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -245,9 +244,9 @@ class Told {
         const std::lock_guard lock(mutex_);
         return text_;
     }
-    bool tells_of(u64 ticket) {
-        const std::string line = "command " + std::to_string(ticket) + " has been running";
-        return text().find(line) != std::string::npos;
+    bool tells_of_a_late_command() {
+        return text().find("the server on the GPU has not ended its epoch for 5 ms: a command") !=
+               std::string::npos;
     }
 
  private:
@@ -257,7 +256,7 @@ class Told {
 
 TEST_F(Server, TellsOfALateCommand) {
     Told told;
-    open({.watchdog_ms = 10});
+    open({.epoch_us = 1'000, .watchdog_ms = 5});
     const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
     ASSERT_EQ(volume.server().resume(slow.store()), Errc::ok);
@@ -267,18 +266,18 @@ TEST_F(Server, TellsOfALateCommand) {
         << volume.server().statistics().loss;
     EXPECT_FALSE(is_final(reply.code));
     ASSERT_EQ(volume.server().pause(), Errc::ok);
-    EXPECT_EQ(volume.server().statistics().late, 1u);
-    EXPECT_TRUE(told.tells_of(*ticket)) << told.text();
+    EXPECT_GE(volume.server().statistics().late, 1u);
+    EXPECT_TRUE(told.tells_of_a_late_command()) << told.text();
     ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
     EXPECT_EQ(run(Verb::create, "in time"), Errc::ok);
     close();
 }
 
 /// While all workers are busy some commands have none: the poller that waits for a worker still
-/// reports late commands, and hands out the others in a later epoch.
+/// ends its epoch when the time has passed, and hands out the others in a later one.
 TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
     Told told;
-    open({.blocks = 1, .watchdog_ms = 10});
+    open({.blocks = 1, .epoch_us = 1'000, .watchdog_ms = 5});
     const SlowStore slow(volume.device_store());
     ASSERT_EQ(volume.server().pause(), Errc::ok);
     constexpr u32 workers = cuda_engine::warps_per_server_block - 1;
@@ -298,9 +297,7 @@ TEST_F(Server, TellsOfLateCommandsWhileOthersHaveNoWorker) {
         EXPECT_FALSE(is_final(reply.code));
     }
     ASSERT_EQ(volume.server().pause(), Errc::ok);
-    EXPECT_TRUE(std::any_of(tickets.begin(), tickets.begin() + workers, [&](u64 ticket) {
-        return told.tells_of(ticket);
-    })) << told.text();
+    EXPECT_TRUE(told.tells_of_a_late_command()) << told.text();
     ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
     EXPECT_EQ(run(Verb::create, "in time"), Errc::ok);
     close();

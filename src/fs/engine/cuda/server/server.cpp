@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of the resident server: one thread, the keeper, starts epochs, waits for their
-// ends, reports commands that take too long, and sleeps while the server is parked.
+// ends, reports those that come too late, and sleeps while the server is parked.
 #include "fs/engine/cuda/server/server.hpp"
 
 #include <chrono>
@@ -87,34 +87,16 @@ bool ResidentServer::start_epoch() {
     return true;
 }
 
-/// Reports, once, a command that has been running for too long.
-void ResidentServer::watch(u64& reported) {
-    const ServerReport& report = *report_.data();
-    const auto look = [](const auto& word) {
-        using Word = std::remove_cvref_t<decltype(word)>;
-        return system_atomic<Word>(const_cast<Word&>(word)).load(hd::memory_order_relaxed);
-    };
-    const u64 age_ms = look(report.oldest_ns) / 1'000'000;
-    const u64 ticket = look(report.oldest_ticket);
-    if (age_ms < options_.watchdog_ms || reported == ticket + 1) return;
-    reported = ticket + 1;
-    notice("command " + std::to_string(ticket) + " has been running on the GPU for " +
-           std::to_string(age_ms) + " ms");
-    const std::lock_guard lock(mutex_);
-    ++statistics_.late;
-}
-
-/// Waits for the end of the epoch; false if the device was lost.
+/// Waits for the end of the epoch, and reports one that does not end, as happens while a
+/// command runs. False if the device was lost.
 bool ResidentServer::wait_for_end() {
     const auto begin = Clock::now();
     auto due = begin + microseconds(options_.epoch_us);
     const auto overdue = due + milliseconds(options_.watchdog_ms);
-    u64 reported = 0;
     bool told = false;
     auto queried = begin;
     while (!epoch_has_ended()) {
         const auto now = Clock::now();
-        watch(reported);
         // A failed device writes no report, so query the runtime every 10 ms.
         if (now - queried > milliseconds(10)) {
             queried = now;
@@ -123,7 +105,11 @@ bool ResidentServer::wait_for_end() {
         }
         if (now > overdue && !told) {
             told = true;
-            notice("the server on the GPU does not end its epoch");
+            notice("the server on the GPU has not ended its epoch for " +
+                   std::to_string(options_.watchdog_ms) +
+                   " ms: a command runs for that long, or other kernels keep the GPU busy");
+            const std::lock_guard lock(mutex_);
+            ++statistics_.late;
         }
         if (now + last_stretch < due || now > due + last_stretch) {
             std::unique_lock lock(mutex_);

@@ -28,14 +28,14 @@ struct ServerOptions {
     u32 blocks = 8;           // each occupies a multiprocessor while the server is awake
     u32 epoch_us = 5'000;     // the longest that a cudaFree elsewhere in the program waits
     u32 idle_us = 2'000;      // time without commands after which the server parks
-    u32 watchdog_ms = 5'000;  // commands that run longer are reported by notice()
+    u32 watchdog_ms = 5'000;  // epochs that end later by this are reported by notice()
 };
 
 struct ServerStatistics {
     u64 epochs = 0;
     u64 parks = 0;
     u64 wakes = 0;  // epochs started because of a command to the parked server
-    u64 late = 0;   // commands that the watchdog reported
+    u64 late = 0;   // epochs that were reported because they did not end
     bool is_parked = false;
     bool is_lost = false;
     std::string loss;  // why the device was lost
@@ -90,7 +90,6 @@ class ResidentServer {
     bool keep_once();
     bool start_epoch();
     bool wait_for_end();
-    void watch(u64& reported);
     bool epoch_has_ended() const;
     void park();
     void lose();

@@ -18,7 +18,6 @@ constexpr u32 loads_in_burst = 4;
 constexpr u32 control_lane = pieces_per_cell;
 constexpr u32 behind_lane = control_lane + 1;  // and the next three
 constexpr u32 turns_per_clock = 8;             // turns between readings of the clock
-constexpr u64 report_ns = 1'000'000;
 
 /// The state of the polling warp, which stays in registers. Lane b has the values of block b; the
 /// others are equal in all lanes. All that a quiet turn needs is here, because the load over the
@@ -41,7 +40,6 @@ struct Poller {
     u64 start = 0;
     u64 now = 0;
     u64 last_work = 0;
-    u64 last_report = 0;
     u64 settled = 0;
     EpochEnd end = EpochEnd::none;
 
@@ -64,10 +62,6 @@ struct Poller {
     __device__ u32& state_of(u32 warp) const {
         return lane == 0 ? space.states[warp]
                          : arguments.memory->states[lane * warps_per_server_block + warp];
-    }
-    __device__ const Mailbox& box_of(u32 warp) const {
-        return lane == 0 ? space.boxes[warp]
-                         : arguments.memory->boxes[lane * warps_per_server_block + warp];
     }
 };
 
@@ -172,10 +166,7 @@ __device__ bool post(Poller& at, const Piece& piece, u32 count, u32 load, Posted
                                                    : at.arguments.memory->boxes[worker];
     if (mine < count) {
         box.cell.pieces[at.lane % pieces_per_cell] = piece;
-        if (at.lane % pieces_per_cell == 0) {
-            box.ticket = ticket;
-            box.since = at.now;
-        }
+        if (at.lane % pieces_per_cell == 0) box.ticket = ticket;
     }
 #pragma unroll
     for (u32 i = 0; i < loads_in_burst; ++i) {
@@ -228,7 +219,6 @@ __device__ void post_one(Poller& at, const Piece& piece) {
     if (at.lane == 0) {
         at.free = free & (free - 1);
         box.ticket = at.next;
-        box.since = at.now;
     }
     __syncwarp();
     if (at.lane == 0) {
@@ -294,37 +284,6 @@ __device__ bool burst_turn(Poller& at) {
     return is_full;
 }
 
-/// Tells the host which command has been running longest, and for how long.
-__device__ void report_oldest(Poller& at) {
-    refresh(at, true);
-    u64 oldest = ~u64{0};
-    u64 ticket = 0;
-    for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
-        if (((at.workers_of_lane() & ~at.free) >> warp & 1) == 0) continue;
-        const Mailbox& box = at.box_of(warp);
-        if (box.since >= oldest) continue;
-        oldest = box.since;
-        ticket = box.ticket;
-    }
-    u64 least = oldest;
-    for (u32 step = WarpTeam::width / 2; step != 0; step /= 2) {
-        const u64 other = __shfl_xor_sync(~0u, least, static_cast<int>(step));
-        least = other < least ? other : least;
-    }
-    const u32 holders = __ballot_sync(~0u, oldest == least);
-    ServerReport& report = *at.arguments.report;
-    if (at.lane == static_cast<u32>(__ffs(static_cast<int>(holders)) - 1)) {
-        const bool is_running = least != ~u64{0} && at.now > least;
-        const auto put = [](auto& word, auto value) {
-            system_atomic<std::remove_reference_t<decltype(word)>>(word).store(
-                value, hd::memory_order_relaxed);
-        };
-        put(report.oldest_ticket, ticket);
-        put(report.oldest_ns, is_running ? at.now - least : u64{0});
-    }
-    at.last_report = at.now;
-}
-
 /// Answers ResidentServer::settle() if no command is running. The host submits no command until it
 /// has the answer.
 __device__ void answer_settle(Poller& at) {
@@ -340,12 +299,10 @@ __device__ void answer_settle(Poller& at) {
     }
 }
 
-/// Answers a settle request, reads the clock, and reports the oldest command or ends the epoch if
-/// it is time.
+/// Answers a settle request, reads the clock, and ends the epoch if it is time.
 __device__ void consult_clock(Poller& at) {
     answer_settle(at);
     at.now = shuffle(device_nanoseconds(), 0);
-    if (at.now - at.last_report > report_ns) report_oldest(at);
     if (at.end != EpochEnd::none) return;
     if (at.now - at.start > at.arguments.epoch_ns) {
         at.end = EpochEnd::time;
@@ -356,12 +313,10 @@ __device__ void consult_clock(Poller& at) {
 }
 
 /// Waits until all workers are idle, makes them leave, and reports the end of the epoch.
-/// While a command does not end, the reports tell the host which one.
 __device__ void close_epoch(Poller& at) {
-    for (refresh(at, true); !all_are_idle(at); refresh(at, true)) {
-        at.now = shuffle(device_nanoseconds(), 0);
-        if (at.now - at.last_report > report_ns) report_oldest(at);
-    }
+    do {
+        refresh(at, true);
+    } while (!all_are_idle(at));
     const u32 workers = at.workers_of_lane();
     for (u32 warp = 0; warp < warps_per_server_block; ++warp) {
         if ((workers >> warp & 1) == 0) continue;
@@ -370,7 +325,6 @@ __device__ void close_epoch(Poller& at) {
     }
     ServerReport& report = *at.arguments.report;
     if (at.lane == 0) {
-        system_atomic<u64>(report.oldest_ns).store(0, hd::memory_order_relaxed);
         report.next = at.next;
         report.end = at.end;
     }
@@ -387,7 +341,7 @@ __device__ void close_epoch(Poller& at) {
 __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpace& space) {
     Poller at(arguments, in_shared_memory(space));
     at.free = at.workers_of_lane();
-    at.start = at.now = at.last_work = at.last_report = shuffle(device_nanoseconds(), 0);
+    at.start = at.now = at.last_work = shuffle(device_nanoseconds(), 0);
     bool is_burst = false;
     for (u64 turn = 1; at.end == EpochEnd::none; ++turn) {
         if (is_burst && turn % turns_per_clock != 0) {

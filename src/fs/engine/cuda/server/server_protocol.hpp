@@ -31,8 +31,6 @@ struct alignas(64) ServerControl {
 enum class EpochEnd : u32 { none, time, idle, asked };
 
 struct alignas(64) ServerReport {
-    u64 oldest_ticket;  // of the command that has been running longest
-    u64 oldest_ns;      // for how long it has been running; 0: none is running
     EpochEnd end;
     u64 ended_epoch;  // number of the last epoch that has ended; written last
     u64 settled;      // the last value of ServerControl::settle that the idle server has read
@@ -43,7 +41,6 @@ struct alignas(64) ServerReport {
 struct alignas(128) Mailbox {
     ring::CommandCell cell;
     u64 ticket;
-    u64 since;  // when the command was handed over, by the device's clock
 };
 
 inline constexpr u64 buffer_bytes_max = 64 * kib;
