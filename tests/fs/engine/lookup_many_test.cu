@@ -16,15 +16,13 @@
 namespace warren::lookup_many_test {
 namespace {
 
-using cuda_engine::LookupShape;
-
 struct LookupAnswers {
     std::vector<Errc> codes;
     std::vector<Attributes> attributes;
 };
 
 LookupAnswers look_up(const core::Store& store, const core::Credentials& caller,
-                      const std::vector<Asked>& asked, const LookupShape& shape) {
+                      const std::vector<Asked>& asked) {
     std::vector<u64> words;
     std::vector<ops::BatchOperand> operands;
     for (const Asked& one : asked) {
@@ -40,7 +38,7 @@ LookupAnswers look_up(const core::Store& store, const core::Credentials& caller,
     const DeviceArray<Errc> codes(std::vector<Errc>(asked.size(), Errc::io));
     EXPECT_EQ(cuda_engine::launch_lookups(store, caller, device_operands.data(), names.data(),
                                           static_cast<u32>(operands.size()), attributes.data(),
-                                          codes.data(), nullptr, shape),
+                                          codes.data(), nullptr),
               Errc::ok);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return {codes.read(), attributes.read()};
@@ -81,17 +79,12 @@ void expect_lookups(const TreeRecipe& recipe) {
     ASSERT_EQ(device.open(volume.inside().store()), Errc::ok);
     const DeviceArray<u32> groups(std::vector<u32>{7, 1000});
     const std::vector<u32> host_groups = {7, 1000};
-    for (const u32 lanes : {4u, 8u, 16u, 32u}) {
-        SCOPED_TRACE(lanes);
-        const LookupShape shape{lanes, 2};
-        const LookupAnswers all = look_up(device.store(), {.check = false}, asked, shape);
-        const u64 left = expect_answers(*volume, anybody, asked, all);
-        EXPECT_LE(left, asked.size() / 20);
-        const core::Credentials stranger{1000, 1000, groups.data(), 2, 022, true};
-        expect_answers(*volume, {1000, 1000, host_groups, 022, true}, asked,
-                       look_up(device.store(), stranger, asked, shape));
-        if (testing::Test::HasFailure()) break;
-    }
+    const LookupAnswers all = look_up(device.store(), {.check = false}, asked);
+    const u64 left = expect_answers(*volume, anybody, asked, all);
+    EXPECT_LE(left, asked.size() / 20);
+    const core::Credentials stranger{1000, 1000, groups.data(), 2, 022, true};
+    expect_answers(*volume, {1000, 1000, host_groups, 022, true}, asked,
+                   look_up(device.store(), stranger, asked));
     EXPECT_EQ(volume->close(), Errc::ok);
 }
 
@@ -114,12 +107,6 @@ TEST_F(LookupManyTest, AnswersAsTheCpuEngineOrLeavesTheName) {
         expect_lookups(recipe);
         if (HasFailure()) return;
     }
-}
-
-TEST_F(LookupManyTest, RefusesAShapeThatThereIsNot) {
-    EXPECT_EQ(cuda_engine::launch_lookups({}, {}, nullptr, nullptr, 0, nullptr, nullptr, nullptr,
-                                          LookupShape{3, 4}),
-              Errc::invalid);
 }
 
 }  // namespace

@@ -16,19 +16,12 @@
 
 namespace warren::cuda_engine {
 
-/// How the lookups are divided among lanes.
-struct LookupShape {
-    u32 lanes = 8;  // for one lookup: 4, 8, 16 or 32
-    u32 blocks_per_multiprocessor = 4;
-};
-
 /// Launches a kernel in `stream` that looks up `count` operands of a batch on behalf of `caller`,
 /// whose groups lie in device memory, as all arrays do. codes[i] becomes Errc::ok, no_entry, or
 /// retry if the name must be looked up by a command; attributes[i] is valid with Errc::ok only.
-/// Errc::invalid for an unsupported shape, Errc::io if the launch failed.
+/// Errc::io if the launch failed.
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const ops::BatchOperand* operands, const u64* names, u32 count,
-                    Attributes* attributes, Errc* codes, cudaStream_t stream,
-                    const LookupShape& shape = {});
+                    Attributes* attributes, Errc* codes, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine
