@@ -15,7 +15,8 @@
 #include "apps/warren/messages.hpp"
 #include "apps/warren/units.hpp"
 #include "base/descriptor.hpp"
-#include "fs/engine/gpu_facts.hpp"
+#include "gpu/device.hpp"
+#include "gpu/failure.hpp"
 
 namespace warren::cli {
 
@@ -25,6 +26,31 @@ using Tell = std::function<void(const Finding&)>;
 
 constexpr const char* gpu_subject = "gpu";
 constexpr const char* usable_subject = "usable";  // read by the parent, not printed
+
+struct GpuFacts {
+    bool is_built = false;  // this program has the CUDA engine
+    std::string reason;     // why there is no GPU for it; empty: there is one
+    int count = 0;          // of GPUs; the engine uses the first
+    gpu::DeviceInfo first;
+};
+
+/// Starts the CUDA runtime, so a process that has called this must not fork and use a GPU in the
+/// child.
+GpuFacts gpu_facts() {
+    GpuFacts facts;
+#if defined(WARREN_CUDA)
+    facts.is_built = true;
+    facts.count = gpu::device_count();
+    if (facts.count == 0) {
+        facts.reason = "this machine has no GPU that CUDA can use";
+    } else if (gpu::describe_device(0, facts.first) != Errc::ok) {
+        facts.reason = gpu::last_failure().message;
+    }
+#else
+    facts.reason = "this program was built without it";
+#endif
+    return facts;
+}
 
 /// The version of the kernel's driver, from /proc; empty if there is none.
 std::string driver_version() {
@@ -38,8 +64,8 @@ std::string driver_version() {
     return "";
 }
 
-Finding mps_finding(const GpuFacts& facts) {
-    if (facts.first.shares_through_mps) {
+Finding mps_finding(const gpu::DeviceInfo& gpu) {
+    if (gpu.shares_through_mps) {
         return {State::good, "mps",
                 "runs, and this program shares the GPU through it; a fault in one of its "
                 "processes ends the work of all of them on that GPU"};
@@ -60,7 +86,7 @@ Finding mps_finding(const GpuFacts& facts) {
 /// Runs in the child.
 void examine(const std::string& directory, bool measure, const Tell& tell) {
     const GpuFacts facts = gpu_facts();
-    if (!facts.is_there) {
+    if (!facts.reason.empty()) {
         const bool has_driver = ::access("/dev/nvidiactl", F_OK) == 0;
         std::string advice;
         if (!facts.is_built && has_driver) {
@@ -74,13 +100,15 @@ void examine(const std::string& directory, bool measure, const Tell& tell) {
         return;
     }
     const std::string driver = driver_version();
+    const int cuda = facts.first.driver_version;
     tell({State::good, gpu_subject,
           facts.first.name + ", " + long_size(facts.first.memory_bytes) + " (" +
               long_size(facts.first.memory_free_bytes) + " free), " +
               std::to_string(facts.first.multiprocessors) + " multiprocessors, " +
-              (driver.empty() ? "" : "driver " + driver + ", ") + "CUDA " + facts.cuda_version +
+              (driver.empty() ? "" : "driver " + driver + ", ") + "CUDA " +
+              std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10) +
               (facts.count > 1 ? ", the first of " + std::to_string(facts.count) : "")});
-    tell(mps_finding(facts));
+    tell(mps_finding(facts.first));
     tell({State::good, usable_subject, ""});
     if (!measure) return;
     for (const Finding& finding : measured_findings(directory, EngineChoice::cuda))
