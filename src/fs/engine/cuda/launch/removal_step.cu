@@ -284,23 +284,10 @@ __device__ void report_step(const core::Store& store, const RemovalRef& ref, boo
         state.is_open = 0;
     }
     state.times.ended = device_nanoseconds();
-    report.code = static_cast<Errc>(relaxed_load(state.error));
-    report.is_open = state.is_open;
-    report.is_narrow = state.is_open != 0 ? state.is_narrow : 0;
-    report.has_root = state.has_root;
-    report.unfinished_count = state.unfinished_count;
     if (state.unfinished_count != 0 || ref.root_count != 0) {
-        report.roots_max = roots_max_of(state.room, count_orphan_blocks(store));
+        state.roots_max = roots_max_of(state.room, count_orphan_blocks(store));
     }
-    report.wanted_count = state.wanted_count;
-    report.wants_frames = state.wants_frames;
-    report.hangs_nowhere = state.hangs_nowhere;
-    report.lacks_room = state.lacks_room;
-    report.files = state.files;
-    report.directories = state.directories;
-    report.blocks = state.blocks;
-    report.removed = state.removed;
-    report.times = state.times;
+    static_cast<RemovalOutcome&>(report) = state;
     state.must_wait = 0;
     state.wants_frames = 0;
     state.enders_left = ender_warps;

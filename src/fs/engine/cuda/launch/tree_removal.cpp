@@ -131,7 +131,7 @@ Errc TreeRemoval::run_step(const core::Store& store, const RemovalBegin& begin, 
     removal.files = report.files;
     removal.directories = report.directories;
     removal.blocks = report.blocks;
-    return report.code;
+    return static_cast<Errc>(report.error);
 }
 
 /// Adds the directories that a step has left to pending_, for further steps.

@@ -39,8 +39,31 @@ struct RemovalTimes {
 inline constexpr u32 removal_list_entries = 1u << 20;
 inline constexpr u32 removal_roots_max = 1u << 16;
 
+/// What the host learns of a step: a part of the step's state, and of its report.
+struct RemovalOutcome {
+    RemovalTimes times;
+    ops::Removed removed;  // what remains to be done after the root was detached
+    u64 files;
+    u64 directories;
+    u64 inodes;
+    u64 blocks;
+    u32 error;    // an Errc
+    u32 is_open;  // the step has passed the freeze barrier and not left it: it needs another kernel
+    u32 is_narrow;  // lonely_max directories were visited alone: list_trees() has to be launched
+                    // next
+    u32 has_root;   // the root was detached from its parent
+    u32 unfinished_count;
+    u32 wanted_count;
+    u32 wants_frames;   // no frame with memory is left for metadata
+    u32 hangs_nowhere;  // a directory that is left could not be added to the orphan directory; the
+                        // step must not be committed
+    u32 lacks_room;     // the step has found no journal credits or free frame and has not begun
+    u32 roots_max;      // with how many roots the next step may begin; only set if this one began
+                        // with roots or left directories
+};
+
 /// The state of a step, in device memory.
-struct RemovalState {
+struct RemovalState : RemovalOutcome {
     BulkQueueState queue;
     alignas(128) u64 detached;   // number of directories that are detached and not freed yet
     alignas(128) u64 must_stop;  // 1: an error, the deadline, or a tree that is too narrow
@@ -52,21 +75,12 @@ struct RemovalState {
     u64 credits;        // journal credits of the step: JournalCredits::keep()
     u64 orphan_blocks;  // blocks of the orphan directory when the step began
     u32 takes_few;      // StepRoom::takes_few()
-    u32 unfinished_count;
     u32 emptied_count;
-    u32 wanted_count;
-    u32 must_wait;  // the step cannot end before the host has loaded a block or added a frame
-    u32 wants_frames;
-    u32 enders_left;    // warps of end_step() that have not finished
-    u32 error;          // an Errc
-    u32 has_root;       // the root was detached from its parent
-    u32 is_open;        // the step has passed the freeze barrier
-    u32 hangs_nowhere;  // a directory that is left could not be added to the orphan directory
-    u32 lacks_room;     // the step found no journal credits or free frame and has not begun
+    u32 must_wait;    // the step cannot end before the host has loaded a block or added a frame
+    u32 enders_left;  // warps of end_step() that have not finished
     // Listing of directories.
     u32 may_list;
     u32 lonely_count;  // directories that were visited when hardly any other task was left
-    u32 is_narrow;     // lonely_max directories were: the step stops and continues with a listing
     u32 is_listing;    // a listing is in force
     u32 holds_moves;   // the step holds the move lock, so no directory moves
     u32 seed_count;
@@ -77,14 +91,8 @@ struct RemovalState {
     u64 move_word;   // the step's lanes use it in place of the version word of the move lock
     u64 room_names;  // how many names in the orphan directory the held frames have room for
     core::HeldFrames held;
-    RemovalTimes times;
-    ops::Removed removed;          // what remains to be done after the root was detached
     alignas(128) u64 dropping;     // see LaneRules
     alignas(128) u32 workers_out;  // warps that found the queue empty for good
-    alignas(128) u64 files;
-    u64 directories;
-    u64 inodes;
-    u64 blocks;
 };
 
 /// A list of directories that were found by the parent numbers in their inodes instead of by their
@@ -111,24 +119,8 @@ struct TreeListing {
 };
 
 /// The report of a step for the host, in pinned memory.
-struct RemovalReport {
+struct RemovalReport : RemovalOutcome {
     u64 sequence;  // of the launch; written last
-    Errc code;
-    u32 is_open;    // the step has not ended and needs another kernel
-    u32 is_narrow;  // list_trees() has to be launched next
-    u32 has_root;   // the tree was detached from its parent
-    u32 unfinished_count;
-    u32 wanted_count;
-    u32 wants_frames;   // no frame with memory is left for metadata
-    u32 hangs_nowhere;  // see RemovalState; the step must not be committed
-    u32 lacks_room;     // the step has not begun: `code` says what it lacks
-    u32 roots_max;      // with how many roots the next step may begin; only set if this one began
-                        // with roots or left directories
-    u64 files;
-    u64 directories;
-    u64 blocks;
-    ops::Removed removed;
-    RemovalTimes times;
 };
 
 /// Flag in the list of unfinished directories: only names of files are left in the directory that a
