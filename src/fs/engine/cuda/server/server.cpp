@@ -9,7 +9,6 @@
 #include "base/check.hpp"
 #include "base/notice.hpp"
 #include "fs/engine/cuda/server/server_fault.hpp"
-#include "fs/engine/cuda/server/server_kernel.hpp"
 #include "fs/ring/parking.hpp"
 #include "fs/ring/reader.hpp"
 #include "gpu/device.hpp"

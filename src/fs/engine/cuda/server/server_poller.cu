@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The polling warp, which alone reads the ring's commands in host memory. In a quiet turn it reads
-// the next cell, the head of the cell after it and the host's control words with a single
-// instruction; when commands follow each other it reads sixteen cells at once. It hands commands to
-// idle workers, those of its own block first. The phase in every piece tells whether the piece has
-// arrived, so the loads need no order among each other.
+// The kernel of the resident server, and its polling warp, which alone reads the ring's commands in
+// host memory. In a quiet turn it reads the next cell, the head of the cell after it and the host's
+// control words with a single instruction; when commands follow each other it reads sixteen cells
+// at once. It hands commands to idle workers, those of its own block first. The phase in every
+// piece tells whether the piece has arrived, so the loads need no order among each other.
+//
+// Invariant: all blocks of the grid run concurrently, because warps wait for the polling warp.
+// There are far fewer blocks than multiprocessors, and a block fits on each.
 #include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server/server_warp.hpp"
 
@@ -336,8 +339,7 @@ __device__ void close_epoch(Poller& at) {
     }
 }
 
-}  // namespace
-
+/// The polling warp: takes commands from the ring until the epoch ends.
 __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpace& space) {
     Poller at(arguments, in_shared_memory(space));
     at.free = at.workers_of_lane();
@@ -352,6 +354,33 @@ __device__ __noinline__ void dispatch(const ServerArguments& arguments, BlockSpa
         if (turn % turns_per_clock == 0) consult_clock(at);
     }
     close_epoch(at);
+}
+
+__global__ void __launch_bounds__(warps_per_server_block* WarpTeam::width, 1)
+    serve_epoch(const __grid_constant__ ServerArguments arguments) {
+    __shared__ alignas(128) std::byte memory[sizeof(BlockSpace)];
+    auto& space = *reinterpret_cast<BlockSpace*>(memory);
+    const u32 warp = threadIdx.x / WarpTeam::width;
+    if (threadIdx.x == 0) {
+        space.store = arguments.store;
+        space.ring = arguments.ring;
+    }
+    if (threadIdx.x < warps_per_server_block) space.states[threadIdx.x] = box_idle;
+    for (u32 i = threadIdx.x; i < core::VersionNotes::count; i += blockDim.x)
+        space.notes.notes[i] = 0;
+    __syncthreads();
+    if (blockIdx.x == 0 && warp == 0) {
+        dispatch(arguments, space);
+    } else {
+        work(arguments, space, blockIdx.x, warp);
+    }
+}
+
+}  // namespace
+
+Errc launch_epoch(const ServerArguments& arguments, u32 blocks, cudaStream_t stream) {
+    serve_epoch<<<blocks, warps_per_server_block * WarpTeam::width, 0, stream>>>(arguments);
+    return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
 }
 
 }  // namespace warren::cuda_engine

@@ -6,6 +6,8 @@
 // lie in pinned memory.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include "fs/core/store.hpp"
 #include "fs/ring/command_code.hpp"
 #include "fs/ring/reply_code.hpp"
@@ -69,5 +71,9 @@ struct ServerArguments {
     u64 epoch_ns;
     u64 idle_ns;
 };
+
+/// Starts an epoch of `blocks` (at most server_blocks_max) blocks of warps_per_server_block warps;
+/// it ends by itself. Requires: the epoch before has ended. Errc::io if the launch failed.
+Errc launch_epoch(const ServerArguments& arguments, u32 blocks, cudaStream_t stream);
 
 }  // namespace warren::cuda_engine

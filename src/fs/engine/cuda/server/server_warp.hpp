@@ -42,8 +42,6 @@ struct BlockSpace {
 template <class T>
 using block_atomic = cuda::atomic_ref<T, cuda::thread_scope_block>;
 
-/// The polling warp: takes commands from the ring until the epoch ends.
-__device__ void dispatch(const ServerArguments& arguments, BlockSpace& space);
 /// A worker: runs the commands in its mailbox until the state is box_leave.
 __device__ void work(const ServerArguments& arguments, BlockSpace& space, u32 block, u32 warp);
 
