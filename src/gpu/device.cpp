@@ -32,6 +32,15 @@ int current_device() {
     return cudaGetDevice(&index) == cudaSuccess ? index : -1;
 }
 
+Result<u32> multiprocessors() {
+    int device = 0;
+    int count = 0;
+    WARREN_TRY(check(cudaGetDevice(&device), "cudaGetDevice"));
+    WARREN_TRY(check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                     "cudaDeviceGetAttribute"));
+    return static_cast<u32>(count);
+}
+
 Errc use_device(int index) {
     // The query is cheap; setting the device may be expensive.
     return current_device() == index ? Errc::ok : check(cudaSetDevice(index), "cudaSetDevice");

@@ -41,6 +41,9 @@ Errc choose_device(u32 index, DeviceInfo& info);
 /// The current device of the calling thread; -1 if there is none.
 int current_device();
 
+/// The number of multiprocessors of the current device; see last_failure().
+Result<u32> multiprocessors();
+
 /// Makes GPU `index` the current device of the calling thread.
 Errc use_device(int index);
 

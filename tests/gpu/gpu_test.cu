@@ -58,6 +58,7 @@ TEST_F(Gpu, IsDescribed) {
     EXPECT_GT(info.memory_bytes, 256 * mib);
     EXPECT_LE(info.memory_free_bytes, info.memory_bytes);
     EXPECT_GT(info.multiprocessors, 0);
+    EXPECT_EQ(*multiprocessors(), static_cast<u32>(info.multiprocessors));
     EXPECT_GE(info.driver_version, info.runtime_version / 1000 * 1000);
 }
 

@@ -13,6 +13,7 @@
 #include "chunk/rabin.hpp"
 #include "chunk/select.hpp"
 #include "chunk/tables.hpp"
+#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "hash/cuda/kernels.hpp"
 
@@ -308,12 +309,8 @@ bool DeviceRule::has_kernel(const Rule& rule) {
 Errc DeviceRule::open(const Rule& rule, const gpu::Stream& stream) {
     if (!has_kernel(rule)) return Errc::not_supported;
     rule_ = rule;
-    int device = 0;
-    int count = 0;
-    WARREN_TRY(gpu::check(cudaGetDevice(&device), "cudaGetDevice"));
-    WARREN_TRY(gpu::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                          "cudaDeviceGetAttribute"));
-    multiprocessors_ = static_cast<u32>(count);
+    WARREN_LET(count, gpu::multiprocessors());
+    multiprocessors_ = *count;
     const auto& table = rule.method == Method::fastcdc ? fastcdc_table : gear_table;
     std::vector<u64> entries(table.begin(), table.end());
     const u64 masks = rule.mask | rule.early_mask;

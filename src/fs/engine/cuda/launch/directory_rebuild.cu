@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fs/bulk/rebuild/directory_rebuild_worker.hpp"
+#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "team/warp_team.hpp"
 
@@ -66,19 +67,14 @@ Errc DirectoryRebuild::make_room(u64 tree_blocks) {
 
 /// Limits the number of blocks to what the device can run concurrently.
 Errc DirectoryRebuild::fit_device(u32 shared_bytes) {
-    int device = 0;
-    int multiprocessors = 0;
+    WARREN_LET(multiprocessors, gpu::multiprocessors());
     int blocks_each = 0;
-    WARREN_TRY(gpu::check(cudaGetDevice(&device), "cudaGetDevice"));
-    WARREN_TRY(
-        gpu::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-                   "cudaDeviceGetAttribute"));
     WARREN_TRY(
         gpu::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                        &blocks_each, rebuild_directory,
                        static_cast<int>(shape_.warps_per_block * WarpTeam::width), shared_bytes),
                    "cudaOccupancyMaxActiveBlocksPerMultiprocessor"));
-    const u32 fitting = static_cast<u32>(multiprocessors * blocks_each);
+    const u32 fitting = *multiprocessors * static_cast<u32>(blocks_each);
     if (fitting == 0) return Errc::not_supported;
     shape_.blocks = std::min(shape_.blocks, fitting);
     return Errc::ok;

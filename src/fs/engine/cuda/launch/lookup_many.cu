@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fs/core/fast_lookup.hpp"
+#include "gpu/device.hpp"
 #include "gpu/failure.hpp"
 #include "team/warp_team.hpp"
 
@@ -56,15 +57,10 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
 Errc launch_lookups(const core::Store& store, const core::Credentials& caller,
                     const ops::BatchOperand* operands, const u64* names, u32 count,
                     Attributes* attributes, Errc* codes, cudaStream_t stream) {
-    int device = 0;
-    int processors = 0;
-    const bool known =
-        cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-    if (!known) return Errc::io;
+    WARREN_LET(multiprocessors, gpu::multiprocessors());
     constexpr u32 names_per_block = threads / LookupTeam::width;
     const u32 wanted = (count + names_per_block - 1) / names_per_block;
-    const u32 blocks = std::min(wanted, static_cast<u32>(processors) * blocks_per_multiprocessor);
+    const u32 blocks = std::min(wanted, *multiprocessors * blocks_per_multiprocessor);
     if (blocks == 0) return Errc::ok;
     look_up_operands<<<blocks, threads, 0, stream>>>(store, caller, operands, names, count,
                                                      attributes, codes);
