@@ -15,6 +15,7 @@
 #include "fs/ring/encode_command.hpp"
 #include "fs/ring/parking.hpp"
 #include "gpu/device.hpp"
+#include "gpu/failure.hpp"
 #include "tests/fs/engine/served_volume.hpp"
 #include "tests/support/memory_volume.hpp"
 
@@ -357,6 +358,20 @@ TEST_F(Server, AHostileClientHarmsOnlyItself) {
     for (const std::string& name : names_of(100))
         EXPECT_EQ(run(Verb::create, name), Errc::ok);
     close();
+}
+
+TEST_F(Server, NamesTheLaunchThatFailed) {
+    open();
+    ASSERT_EQ(volume.server().pause(), Errc::ok);
+    static_cast<void>(gpu::fail_call(1));
+    ASSERT_EQ(volume.server().resume(volume.device_store()), Errc::ok);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!volume.server().statistics().is_lost && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+    static_cast<void>(gpu::fail_call(0));
+    EXPECT_EQ(volume.server().statistics().loss.rfind("serve_epoch: ", 0), 0u);
+    EXPECT_EQ(run(Verb::lookup, "x"), Errc::io);
+    EXPECT_EQ(volume.server().stop(), Errc::io);
 }
 
 /// In a process of its own: the context does not survive a fault.

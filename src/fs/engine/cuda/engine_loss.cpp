@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of several known reasons the most specific one is reported: a broken invariant on the device
-// before the CUDA error that followed from it.
+// An error that this thread has seen is reported rather than the one that stopped the server.
 #include "fs/engine/cuda/engine_loss.hpp"
 
 #include "fs/engine/cuda/server/server_fault.hpp"
-#include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
 
@@ -12,8 +10,7 @@ Errc EngineLoss::answer(Errc code) {
     if (code == Errc::ok || code == Errc::no_memory || code == Errc::no_space) return code;
     if (!is_final(code)) return code;  // a retry reason
     if (is_lost_.exchange(true, std::memory_order_relaxed)) return Errc::io;
-    std::string reason = broken_invariant();
-    if (reason.empty()) reason = gpu::last_failure().message;
+    std::string reason = loss_reason();
     if (reason.empty()) reason = server_loss_();
     report_(reason);
     return Errc::io;

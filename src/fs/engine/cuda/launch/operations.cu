@@ -8,6 +8,7 @@
 #include "fs/core/allocator.hpp"
 #include "fs/engine/cuda/launch/operations_warp.hpp"
 #include "fs/ops/execute.hpp"
+#include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -125,7 +126,7 @@ Errc launch_batch(const core::Store& store, const ops::Command* commands, ops::R
                   u32 count, u32 blocks, u32 warps_per_block, cudaStream_t stream) {
     execute_batch<<<blocks, warps_per_block * WarpTeam::width, 0, stream>>>(store, commands, count,
                                                                             replies);
-    return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
+    return gpu::check(cudaGetLastError(), "execute_batch");
 }
 
 }  // namespace warren::cuda_engine

@@ -27,11 +27,6 @@ using cuda_engine::DeviceBatch;
 using cuda_engine::DeviceImage;
 using cuda_engine::DeviceRebuild;
 
-std::string reason_of_failure() {
-    const std::string broken = cuda_engine::broken_invariant();
-    return broken.empty() ? gpu::last_failure().message : broken;
-}
-
 /// What a scan asks of its engine. The metadata on the device are complete, or the CPU must scan.
 class ScanHost final : public cuda_engine::BulkHost {
  public:
@@ -108,7 +103,7 @@ class DeviceReader final : public ImageReader {
     ImageBatch& batch(u32 number) override { return batches_[number]; }
     ImageRebuild& rebuild() override { return rebuild_; }
     std::string name() const override { return info_.name; }
-    std::string failure() const override { return reason_of_failure(); }
+    std::string failure() const override { return cuda_engine::loss_reason(); }
     void drop_idle() override {
         const gpu::DeviceScope device(info_.index);
         reading_.drop_idle();

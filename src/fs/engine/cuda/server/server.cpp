@@ -79,11 +79,10 @@ bool ResidentServer::start_epoch() {
     arguments.epoch = ++epoch_;
     arguments.epoch_ns = u64{options_.epoch_us} * 1000;
     arguments.idle_ns = u64{options_.idle_us} * 1000;
-    if (launch_epoch(arguments, options_.blocks, stream_.get()) != Errc::ok) return false;
     is_running_ = true;
     ends_soon_ = false;
     ++statistics_.epochs;
-    return true;
+    return launch_epoch(arguments, options_.blocks, stream_.get()) == Errc::ok;
 }
 
 /// Waits for the end of the epoch, and reports one that does not end, as happens while a
@@ -100,7 +99,9 @@ bool ResidentServer::wait_for_end() {
         if (now - queried > milliseconds(10)) {
             queried = now;
             const cudaError_t state = cudaStreamQuery(stream_.get());
-            if (state != cudaSuccess && state != cudaErrorNotReady) return false;
+            if (state != cudaErrorNotReady && gpu::check(state, "cudaStreamQuery") != Errc::ok)
+                return false;
+            static_cast<void>(cudaGetLastError());  // or the next launch reports cudaErrorNotReady
         }
         if (now > overdue && !told) {
             told = true;
@@ -150,11 +151,11 @@ void ResidentServer::park() {
 }
 
 void ResidentServer::lose() {
-    std::string reason = broken_invariant();
-    if (reason.empty()) reason = cudaGetErrorString(cudaPeekAtLastError());
+    std::string reason = loss_reason();
+    static_cast<void>(stream_.wait());  // a launch that a test lets fail was made all the same
     const std::lock_guard lock(mutex_);
     statistics_.is_lost = true;
-    statistics_.loss = reason;
+    statistics_.loss = std::move(reason);
     is_running_ = false;
     // Release: a thread that sees `lost` also sees the writes before it.
     system_atomic<u32>(ring_->status().lost).store(1, hd::memory_order_release);

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/check.hpp"
+#include "gpu/failure.hpp"
 
 namespace warren {
 namespace {
@@ -66,14 +67,14 @@ __global__ void fail_check(u32 two) {
 Errc prepare_fault_record() {
     const std::lock_guard lock(record_mutex);
     int device = 0;
-    if (cudaGetDevice(&device) != cudaSuccess) return Errc::io;
+    WARREN_TRY(gpu::check(cudaGetDevice(&device), "cudaGetDevice"));
     if (host_records.contains(device)) return Errc::ok;
     void* memory = nullptr;
-    if (cudaHostAlloc(&memory, sizeof(FaultRecord), cudaHostAllocMapped) != cudaSuccess) {
-        return Errc::io;
-    }
+    WARREN_TRY(gpu::check(cudaHostAlloc(&memory, sizeof(FaultRecord), cudaHostAllocMapped),
+                          "cudaHostAlloc"));
     auto* record = new (memory) FaultRecord;
-    if (cudaMemcpyToSymbol(device_record, &record, sizeof record) != cudaSuccess) return Errc::io;
+    WARREN_TRY(gpu::check(cudaMemcpyToSymbol(device_record, &record, sizeof record),
+                          "cudaMemcpyToSymbol"));
     host_records[device] = record;
     return Errc::ok;
 }
@@ -90,9 +91,9 @@ const FaultRecord* fault_record() {
     return is_set != 0 ? record : nullptr;
 }
 
-std::string broken_invariant() {
+std::string loss_reason() {
     const FaultRecord* const fault = fault_record();
-    if (fault == nullptr) return "";
+    if (fault == nullptr) return gpu::last_failure().message;
     return std::string("broken invariant: ") + fault->what + " (" + fault->file + ":" +
            std::to_string(fault->line) + ")";
 }

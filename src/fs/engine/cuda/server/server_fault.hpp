@@ -19,13 +19,14 @@ struct FaultRecord {
 };
 
 /// Allocates the record of the current device and tells the device where it is. Call before kernels
-/// run; calls after the first do nothing. Errc::io without a device.
+/// run; calls after the first do nothing. After an error see gpu::last_failure().
 Errc prepare_fault_record();
 
 /// The record of the current device; null if no check has failed there.
 const FaultRecord* fault_record();
-/// The record as a message; empty if no check has failed.
-std::string broken_invariant();
+/// Why the current device is lost, as far as this thread knows: a failed check, which makes later
+/// calls fail, or else the message of gpu::last_failure().
+std::string loss_reason();
 
 /// Fails a check on the device on purpose, for tests. The device is lost afterwards.
 Errc break_invariant();

@@ -9,6 +9,7 @@
 // There are far fewer blocks than multiprocessors, and a block fits on each.
 #include "fs/engine/cuda/device_clock.hpp"
 #include "fs/engine/cuda/server/server_warp.hpp"
+#include "gpu/failure.hpp"
 
 namespace warren::cuda_engine {
 namespace {
@@ -380,7 +381,7 @@ __global__ void __launch_bounds__(warps_per_server_block* WarpTeam::width, 1)
 
 Errc launch_epoch(const ServerArguments& arguments, u32 blocks, cudaStream_t stream) {
     serve_epoch<<<blocks, warps_per_server_block * WarpTeam::width, 0, stream>>>(arguments);
-    return cudaGetLastError() == cudaSuccess ? Errc::ok : Errc::io;
+    return gpu::check(cudaGetLastError(), "serve_epoch");
 }
 
 }  // namespace warren::cuda_engine
