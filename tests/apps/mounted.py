@@ -49,7 +49,7 @@ FALLOC_PUNCH_HOLE = 2
 FALLOC_ZERO_RANGE = 16
 PR_SET_PDEATHSIG = 1
 
-CONTROL_VERSION = 3  # apps/fuse/control_protocol.hpp
+CONTROL_VERSION = 4  # apps/fuse/control_protocol.hpp
 
 
 def skip_unless_possible():

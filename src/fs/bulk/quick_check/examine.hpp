@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The quick check: tests all metadata of an unused volume in parallel. In each phase every block or
-// inode is a part of its own, for all cores or for a GPU. The result is "sound" or "look closer".
+// inode is a part of its own, for all cores or for a GPU. The result is "sound" or "suspicious".
 // In the latter case the full check (fs/check), which is sequential, reports what is wrong, if
 // anything; so the messages do not depend on which check came first.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica: a copy of the metadata blocks of a Store with the identity map, for readers that must
-// not stop writers. Each version of it is the state of one moment; it is brought up to date by
+// A replica: a copy of the metadata blocks of a fully resident Store, for readers that must not
+// stop writers. Each version of it is the state of one moment; it is brought up to date by
 // pre-copy, so that the freeze barrier closes for the swap of the marks and the last few blocks.
 //
 // Invariant: a block differs from the image only if it is marked (core/change_marks.hpp), or taken
