@@ -14,7 +14,6 @@
 namespace warren {
 namespace {
 
-constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 constexpr u64 shares = 3;
 
 }  // namespace

@@ -26,6 +26,7 @@ using format::block_size;
 using format::frame_size;
 using format::FrameKind;
 using format::Superblock;
+using format::table_blocks_for;
 
 Failure grow_failure(const std::string& path, Errc code) {
     const char* reason = code == Errc::no_space ? "no space left" : "I/O error";
@@ -52,7 +53,6 @@ class TableMove {
     /// Errc::corrupt if a block of the old table is damaged.
     Errc run(u64 transaction) {
         for (u64 i = 0; i < grown_.frame_table_blocks; ++i) {
-            if (!is_needed(i)) continue;
             WARREN_TRY(load(i));
             edit(i);
             if (is_all_zero(block_.bytes())) continue;
@@ -64,15 +64,6 @@ class TableMove {
     }
 
  private:
-    bool holds(u64 index, u64 first, u64 count) const {
-        const u64 begin = index * format::frames_per_table_block;
-        return begin < first + count && first < begin + format::frames_per_table_block;
-    }
-
-    bool is_needed(u64 index) const {
-        return index < table_blocks_for(old_.frame_count) || holds(index, new_first(), new_count());
-    }
-
     Errc load(u64 index) {
         std::memset(&block_, 0, sizeof block_);
         if (index >= table_blocks_for(old_.frame_count)) return Errc::ok;

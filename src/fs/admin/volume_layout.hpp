@@ -28,11 +28,6 @@ constexpr u64 divide_up(u64 value, u64 by) {
     return (value + by - 1) / by;
 }
 
-/// Table blocks that `frames` frames need.
-constexpr u64 table_blocks_for(u64 frames) {
-    return divide_up(frames, format::frames_per_table_block);
-}
-
 /// Whole frames for a table of `blocks` blocks; 0 if it fits into frame 0.
 constexpr u64 table_frames_for(u64 blocks) {
     return blocks <= table_blocks_in_frame_0 ? 0 : divide_up(blocks, format::blocks_per_frame);
@@ -43,7 +38,7 @@ constexpr u64 table_frames_for(u64 blocks) {
 inline u64 lay_out(format::Superblock& superblock, u64 size_bytes) {
     superblock.frame_count = size_bytes / format::frame_size;
     superblock.size_bytes = superblock.frame_count * format::frame_size;
-    superblock.frame_table_blocks = table_blocks_for(superblock.frame_count);
+    superblock.frame_table_blocks = format::table_blocks_for(superblock.frame_count);
     const u64 table_frames = table_frames_for(superblock.frame_table_blocks);
     superblock.frame_table_offset =
         table_frames == 0 ? table_offset_in_frame_0 : format::frame_size;

@@ -57,8 +57,7 @@ FrameMap::Group& FrameMap::find_or_add(u64 frame) {
 }
 
 Errc FrameMap::load() {
-    const u64 count =
-        (superblock_.frame_count + frames_per_table_block - 1) / frames_per_table_block;
+    const u64 count = format::table_blocks_for(superblock_.frame_count);
     groups_.resize(count);
     for (u64 index = 0; index < count; ++index)
         WARREN_TRY(load_group(index));

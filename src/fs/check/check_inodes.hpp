@@ -54,7 +54,7 @@ class InodeMap {
         marks[ordinal] = static_cast<u16>(marks[ordinal] & ~mark);
     }
 
-    static constexpr u8 directory_type = format::entry_type(format::type_directory);
+    static constexpr u8 directory_type = format::directory_entry;
 
     std::vector<u64> frames;        // frame numbers, rising
     std::vector<u8> has_bitmap;     // by frame: the bitmap is sound

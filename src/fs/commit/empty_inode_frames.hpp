@@ -20,7 +20,7 @@ inline bool is_empty_inode_frame(MetaLoader& loader, u64 frame) {
 /// Whether there are so few inodes that an inode frame may be empty.
 inline bool may_have_empty_inode_frame(const core::StoreState& state) {
     return relaxed_load(state.inode_slots) >=
-           relaxed_load(state.inodes_used) + format::inodes_per_frame - format::inodes_per_block;
+           relaxed_load(state.inodes_used) + format::inode_slots_per_frame;
 }
 
 }  // namespace warren

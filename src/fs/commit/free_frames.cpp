@@ -13,7 +13,6 @@ namespace warren {
 
 namespace {
 
-constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 // With fewer free frames this stops: an operation that needs a frame while one is claimed here
 // could report a full volume.
 constexpr u64 free_frames_min = 8;
@@ -26,7 +25,7 @@ void give_back_free_frames(const core::Store& store) {
     for (u64 frame = 0; frame < end; ++frame) {
         frame = core::find_bit_up(store.frames_free, frame, end);
         if (frame >= end) return;
-        if (!core::has_bit(store.resident + frame * words_per_frame)) continue;
+        if (!core::has_bit(store.resident + frame * format::words_per_frame)) continue;
         if (relaxed_load(store.state->free_frames) < free_frames_min) return;
         if (!core::claim_data_frame_at(store, frame)) continue;
         // If madvise() fails, only the memory is not freed: no block there is resident.

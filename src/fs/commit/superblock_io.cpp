@@ -82,10 +82,8 @@ const char* find_nonsense(const Superblock& superblock) {
         size % format::frame_size != 0 || frames != size / format::frame_size) {
         return "size";
     }
-    const u64 table_blocks =
-        (frames + format::frames_per_table_block - 1) / format::frames_per_table_block;
     if (!is_good_range(superblock.frame_table_offset, superblock.frame_table_blocks, size) ||
-        superblock.frame_table_blocks < table_blocks) {
+        superblock.frame_table_blocks < format::table_blocks_for(frames)) {
         return "frame table's place";
     }
     if (!is_good_range(superblock.journal_offset, superblock.journal_blocks, size) ||

@@ -44,7 +44,7 @@ WARREN_HD inline void note_frame_changed([[maybe_unused]] const Store& store,
 #if !defined(__CUDA_ARCH__)
     if (store.changed == nullptr) [[likely]]
         return;
-    constexpr u64 words = format::blocks_per_frame / 64;
+    constexpr u64 words = format::words_per_frame;
     for (u64 w = frame * words; w < (frame + 1) * words; ++w) {
         // Acquire: pairs with the release of the thread that made the blocks resident.
         const u64 bits = device_atomic<u64>(store.resident[w]).load(hd::memory_order_acquire);

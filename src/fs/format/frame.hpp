@@ -26,7 +26,17 @@ struct FrameEntry {
 };
 static_assert(sizeof(FrameEntry) == 128);
 
+/// Whether blocks of such a frame are metadata, except for those of the frame table.
+WARREN_HD constexpr bool holds_metadata(FrameKind kind) {
+    return kind == FrameKind::inodes || kind == FrameKind::metadata;
+}
+
 inline constexpr u32 frames_per_table_block = 31;
+
+/// The blocks of a frame table for `frames` frames.
+WARREN_HD constexpr u64 table_blocks_for(u64 frames) {
+    return (frames + frames_per_table_block - 1) / frames_per_table_block;
+}
 
 struct FrameTableBlock {
     BlockHeader header;

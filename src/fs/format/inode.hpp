@@ -89,6 +89,7 @@ WARREN_HD constexpr bool is_device(u32 mode) {
 WARREN_HD constexpr u8 entry_type(u32 mode) {
     return static_cast<u8>((mode & type_mask) >> 12);
 }
+inline constexpr u8 directory_entry = entry_type(type_directory);
 
 /// Extended attributes: contiguous records of {u16 name length, u16 value length, name, value},
 /// each padded to a multiple of 4 bytes.

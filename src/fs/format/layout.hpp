@@ -19,10 +19,19 @@ inline constexpr u64 inode_size = 256;
 inline constexpr u32 blocks_per_frame = frame_size / block_size;
 inline constexpr u32 inodes_per_block = block_size / inode_size;
 inline constexpr u32 inodes_per_frame = frame_size / inode_size;
+/// How many inodes a frame can hold: its bitmap takes the block of the first ones.
+inline constexpr u64 inode_slots_per_frame = inodes_per_frame - inodes_per_block;
+/// The words of a bitmap with a bit for each block of a frame.
+inline constexpr u32 words_per_frame = blocks_per_frame / 64;
 inline constexpr u64 volume_size_min = 16 * mib;
 inline constexpr u64 volume_size_max = 16 * tib;
 inline constexpr u32 name_length_max = 255;
 inline constexpr u64 file_size_max = u64{1} << 60;
+
+/// Whether a file can have the bytes [offset, offset + length).
+WARREN_HD constexpr bool fits_in_file(u64 offset, u64 length) {
+    return offset <= file_size_max && length <= file_size_max - offset;
+}
 
 enum class SizeClass : u8 { bytes_256 = 0, kib_4 = 1, mib_2 = 2, gib_1 = 3 };
 

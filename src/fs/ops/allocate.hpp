@@ -148,9 +148,7 @@ template <class Team, class Writer>
 WARREN_HD Result<u64> allocate(Operation<Team>& op, Handle handle, Allocate how, u64 offset,
                                u64 length, i64 now, Writer&& writer) {
     if (length == 0) return Errc::invalid;
-    if (offset > format::file_size_max || length > format::file_size_max - offset) {
-        return Errc::file_too_big;
-    }
+    if (!format::fits_in_file(offset, length)) return Errc::file_too_big;
     const Allocation what{how, offset, length, now};
     WARREN_LET(file, find_file(op, handle));
     if (file->kind != AreaKind::bytes) {

@@ -51,9 +51,7 @@ struct CutShare {
 
 /// The size of the frame table in bytes. The table is contiguous on disk and an array in memory.
 WARREN_HD inline u64 table_bytes(const Store& store) {
-    const u64 blocks =
-        (store.frame_count + format::frames_per_table_block - 1) / format::frames_per_table_block;
-    return blocks * format::block_size;
+    return format::table_blocks_for(store.frame_count) * format::block_size;
 }
 
 WARREN_HD inline bool is_table_place(const Store& store, u64 place) {
@@ -73,11 +71,10 @@ WARREN_HD inline u64 dirty_frames_end(const Store& store) {
 template <class Team>
 WARREN_HD void list_dirty(const Team& team, const Store& store, const CutArea& area,
                           CutShare share) {
-    constexpr u64 words_per_frame = format::blocks_per_frame / 64;
-    const u64 words = dirty_frames_end(store) * words_per_frame;
+    const u64 words = dirty_frames_end(store) * format::words_per_frame;
     const u64 step = share.count * Team::width;
     for (u64 w = share.index * Team::width + team.lane(); w < words; w += step) {
-        if (!test_bit(store.dirty_frames, w / words_per_frame)) continue;
+        if (!test_bit(store.dirty_frames, w / format::words_per_frame)) continue;
         u64 bits = relaxed_load(store.dirty[w]);
         if (bits == 0) continue;
         u64 at = device_atomic<u64>(area.header->count)

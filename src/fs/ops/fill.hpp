@@ -244,9 +244,7 @@ WARREN_HD Errc finish_fill(Operation<Team>& op, Handle handle, const FillPlan& p
 template <class Team, class Writer>
 WARREN_HD Result<u64> fill(Operation<Team>& op, Handle handle, u64 offset, u64 length, i64 now,
                            Writer&& writer) {
-    if (offset > format::file_size_max || length > format::file_size_max - offset) {
-        return Errc::file_too_big;
-    }
+    if (!format::fits_in_file(offset, length)) return Errc::file_too_big;
     if (length == 0) return u64{0};
     WARREN_LET(file, find_file(op, handle));
     const u64 block = offset / format::block_size;

@@ -47,8 +47,7 @@ WARREN_HD Errc start_wiped_inode_frame(Operation<Team>& op, u64 frame) {
         device_atomic<u64>(state.blocks_used)
             .fetch_add(format::blocks_per_frame, hd::memory_order_relaxed);
         device_atomic<u64>(state.inode_slots)
-            .fetch_add(format::inodes_per_frame - format::inodes_per_block,
-                       hd::memory_order_relaxed);
+            .fetch_add(format::inode_slots_per_frame, hd::memory_order_relaxed);
         publish_frame(op.store, frame, FrameKind::inodes);
         note_frame_changed(op.store, frame);
     });
@@ -108,11 +107,7 @@ WARREN_HD inline bool hold_all_slots(format::InodeBitmap& bitmap) {
 
 /// Whether a block of the frame is dirty.
 WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
-    constexpr u64 words = format::blocks_per_frame / 64;
-    u64 dirty = 0;
-    for (u64 w = 0; w < words; ++w)
-        dirty |= relaxed_load(store.dirty[frame * words + w]);
-    return dirty != 0;
+    return has_bit(store.dirty + frame * format::words_per_frame);
 }
 
 /// Takes the blocks of a claimed frame out of memory, without writing to them. False, and nothing
@@ -120,9 +115,8 @@ WARREN_HD inline bool has_dirty_block(const Store& store, u64 frame) {
 WARREN_HD inline bool forget_blocks(const Store& store, u64 frame) {
     if (has_dirty_block(store, frame)) return false;
     note_frame_changed(store, frame);  // the image of a replica drops them, too
-    constexpr u64 words = format::blocks_per_frame / 64;
-    for (u64 w = 0; w < words; ++w)
-        relaxed_store(store.resident[frame * words + w], u64{0});
+    for (u32 w = 0; w < format::words_per_frame; ++w)
+        relaxed_store(store.resident[frame * format::words_per_frame + w], u64{0});
     return true;
 }
 
@@ -160,8 +154,7 @@ WARREN_HD Errc end_inode_frame(Operation<Team>& op, u64 frame) {
         device_atomic<u64>(state.blocks_used)
             .fetch_sub(format::blocks_per_frame, hd::memory_order_relaxed);
         device_atomic<u64>(state.inode_slots)
-            .fetch_sub(format::inodes_per_frame - format::inodes_per_block,
-                       hd::memory_order_relaxed);
+            .fetch_sub(format::inode_slots_per_frame, hd::memory_order_relaxed);
     });
     op.mark_dirty(op.store.table_place(frame));
     op.end_apply();

@@ -16,8 +16,7 @@ namespace warren::ops {
 
 /// The number of inode bitmaps and blocks of the frame table in the volume. One lane.
 WARREN_HD inline u64 count_maps(const Store& store) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-    return relaxed_load(store.state->inode_slots) / in_frame +
+    return relaxed_load(store.state->inode_slots) / format::inode_slots_per_frame +
            store.frame_count / format::frames_per_table_block + 1;
 }
 
@@ -79,7 +78,7 @@ WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle 
     const Team& team = op.team;
     FastEntry<Team> seen;
     if (!fast_lookup(team, op.store, caller, directory, name, length, wanted, seen)) return false;
-    if (!seen.entry.exists || seen.entry.type != format::entry_type(format::type_directory) ||
+    if (!seen.entry.exists || seen.entry.type != format::directory_entry ||
         must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
         (seen.inode.get(team, &Inode::entries) & format::entries_dying) != 0) {
@@ -94,7 +93,7 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_general(Operation<Team>& op, const Cred
                                                  Handle directory, const char* name, u32 length,
                                                  FoundTree& tree) {
     WARREN_LET(found, find_removable(op, caller, directory, name, length));
-    if (found->entry.type != format::entry_type(format::type_directory)) {
+    if (found->entry.type != format::directory_entry) {
         return Errc::not_directory;
     }
     // The operation that has set the flag also frees the directory.

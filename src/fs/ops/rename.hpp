@@ -105,9 +105,8 @@ WARREN_HD Errc check_rename(Operation<Team>& op, const Credentials& caller, Rena
     if (!source.entry.exists) return Errc::no_entry;
     if (replaces && !may_replace(how) && how != Rename::exchange) return Errc::exists;
     if (how == Rename::exchange && !replaces) return Errc::no_entry;
-    constexpr u8 directory_type = format::entry_type(format::type_directory);
-    plan.source_is_directory = source.entry.type == directory_type;
-    plan.target_is_directory = replaces && target.entry.type == directory_type;
+    plan.source_is_directory = source.entry.type == format::directory_entry;
+    plan.target_is_directory = replaces && target.entry.type == format::directory_entry;
     plan.crosses = source.directory.number != target.directory.number;
     WARREN_TRY(check_permission(op, source.directory, caller, may_write));
     WARREN_TRY(check_permission(op, target.directory, caller, may_write));

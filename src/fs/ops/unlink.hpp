@@ -96,8 +96,7 @@ WARREN_HD bool unlink_simply(Operation<Team>& op, const Credentials& caller, Han
     const InodeImage<Team>& file = seen.inode;
     if (must_own_entries(caller, seen.directory.get(team, &Inode::mode),
                          seen.directory.get(team, &Inode::user)) ||
-        seen.entry.type == format::entry_type(format::type_directory) ||
-        !is_simple(team, op.store, file)) {
+        seen.entry.type == format::directory_entry || !is_simple(team, op.store, file)) {
         return false;
     }
     op.may_use_reserve = true;
@@ -120,7 +119,7 @@ WARREN_HD WARREN_NOINLINE Result<Removed> unlink_general(Operation<Team>& op,
     WARREN_LET(found, find_removable(op, caller, directory, name, length));
     const InodeRef parent = found->directory;
     const InodeRef inode = found->inode;
-    const bool is_directory = found->entry.type == format::entry_type(format::type_directory);
+    const bool is_directory = found->entry.type == format::directory_entry;
     if (is_rmdir && !is_directory) return Errc::not_directory;
     if (!is_rmdir && is_directory) return Errc::is_directory;
     Disposal disposal;

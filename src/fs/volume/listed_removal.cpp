@@ -38,7 +38,7 @@ u64 count_bits(std::span<const u64> words) {
 
 /// The bits of the blocks in a word of the group's blocks that hold inodes of the row.
 u64 inode_blocks(const FrameMasks& row, u32 w) {
-    constexpr u32 words = core::bitmap_words / bulk::frame_words;
+    constexpr u32 words = core::bitmap_words / format::words_per_frame;
     constexpr u32 blocks = 64 / format::inodes_per_block;  // of one word of inodes
     u64 bits = 0;
     for (u32 i = 0; i < words; ++i) {
@@ -132,8 +132,9 @@ class ListedTree {
         if (core::test_bit(store_.changed, root_block) && is_changed(root_)) return true;
         for (const FrameMasks& row : rows_) {
             if (!core::test_bit(store_.changed_frames, row.frame)) continue;
-            for (u32 w = 0; w < bulk::frame_words; ++w) {
-                const u64 changed = relaxed_load(store_.changed[row.frame * bulk::frame_words + w]);
+            for (u32 w = 0; w < format::words_per_frame; ++w) {
+                const u64 changed =
+                    relaxed_load(store_.changed[row.frame * format::words_per_frame + w]);
                 if ((changed & row.blocks[w]) != 0) return true;
                 for (u64 left = changed & inode_blocks(row, w); left != 0; left &= left - 1) {
                     if (has_changed_inode(row, w * 64 + static_cast<u32>(hd::countr_zero(left))))
@@ -222,7 +223,7 @@ class ListedTree {
     }
     void free_blocks(CpuOperation& op, const FrameMasks& row) const {
         bool has_blocks = false;
-        for (u32 w = 0; w < bulk::frame_words; ++w) {
+        for (u32 w = 0; w < format::words_per_frame; ++w) {
             if (row.blocks[w] == 0) continue;
             has_blocks = true;
             const u64 first = row.frame * format::blocks_per_frame + u64{w} * 64;

@@ -52,8 +52,7 @@ Errc OrphanReclaimer::list() {
     directory_ = *directory;
     const Errc visited = volume_.visit_orphans([this](const format::DirectorySlot& slot) {
         if (orphans_.size() == orphans_max) return Errc::overflow;
-        orphans_.push_back(
-            {slot.inode(), slot.type() == format::entry_type(format::type_directory)});
+        orphans_.push_back({slot.inode(), slot.type() == format::directory_entry});
         return Errc::ok;
     });
     return visited == Errc::overflow ? Errc::ok : visited;

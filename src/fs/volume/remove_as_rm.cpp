@@ -82,8 +82,7 @@ class NameRemover {
     Errc list(Level& level) {
         const u64 begin = level.cookie;
         WARREN_TRY(volume_.read_directory(level.directory, begin, [&](const DirectoryEntry& entry) {
-            level.names.push_back({std::string(entry.name),
-                                   entry.type == format::entry_type(format::type_directory)});
+            level.names.push_back({std::string(entry.name), entry.type == format::directory_entry});
             level.cookie = entry.cookie;
             return level.names.size() < names_at_once;
         }));

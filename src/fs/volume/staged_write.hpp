@@ -28,8 +28,7 @@ class StagedWrite {
     /// Errc::file_too_big: no file can have this range. end() must follow in any case.
     Errc begin() {
         if (bytes_ == 0) return Errc::ok;
-        if (offset_ > format::file_size_max || bytes_ > format::file_size_max - offset_)
-            return code_ = Errc::file_too_big;
+        if (!format::fits_in_file(offset_, bytes_)) return code_ = Errc::file_too_big;
         done_.resize((offset_ + bytes_ - 1) / piece_bytes_ - offset_ / piece_bytes_ + 1);
         if (pieces() == 1) return Errc::ok;
         const Result<Attributes> before = volume_.attributes(file_);

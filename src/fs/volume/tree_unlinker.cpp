@@ -100,7 +100,7 @@ Errc TreeUnlinker::read_leaves(std::vector<Emptied>& wave) {
         WARREN_TRY(replies[k].code);
         one.from = replies[k].value;
         WARREN_TRY(for_each_entry(leaves_[read[k]], from, [&](const EntryView& entry) {
-            const bool is_directory = entry.type == format::entry_type(format::type_directory);
+            const bool is_directory = entry.type == format::directory_entry;
             if (is_directory && !detaches_) return;
             names_.push_back({&one, entry.key, entry.name, is_directory});
         }));

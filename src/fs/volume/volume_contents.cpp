@@ -304,9 +304,7 @@ Result<u64> Volume::write(Handle file, u64 offset, std::span<const std::byte> so
     return or_no_memory([&]() -> Result<u64> {
         VolumeImplementation& volume = *implementation_;
         const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
-        if (offset > format::file_size_max || source.size() > format::file_size_max - offset) {
-            return Errc::file_too_big;
-        }
+        if (!format::fits_in_file(offset, source.size())) return Errc::file_too_big;
         DedupStep step;
         return write_locked(volume, file, offset, source, now,
                             volume.look_up(file, offset, source, awaited, step));
@@ -331,9 +329,7 @@ Errc Volume::allocate(Handle file, Allocate how, u64 offset, u64 length, Stamp s
     return or_no_memory([&]() -> Errc {
         VolumeImplementation& volume = *implementation_;
         if (length == 0) return Errc::invalid;
-        if (offset > format::file_size_max || length > format::file_size_max - offset) {
-            return Errc::file_too_big;
-        }
+        if (!format::fits_in_file(offset, length)) return Errc::file_too_big;
         std::unique_lock lock(volume.data_lock(file.inode));
         const i64 now = stamp == Stamp::yes ? now_nanoseconds() : 0;
         const bool grows = how == Allocate::reserve || how == Allocate::zero_range;

@@ -142,7 +142,7 @@ void VolumeImplementation::adopt_frame(u64 frame) {
             ++store.state->free_frames;
             break;
         case FrameKind::inodes:
-            store.state->inode_slots += format::inodes_per_frame - format::inodes_per_block;
+            store.state->inode_slots += format::inode_slots_per_frame;
             core::set_bit(core::space_hints(store, kind), frame);
             break;
         case FrameKind::metadata:

@@ -45,9 +45,7 @@ Errc find_range(const MapOptions& options, u64 size, FileView& view) {
     view.bytes = options.length;
     if (options.length == 0 && options.offset < size) view.bytes = size - options.offset;
     if (view.bytes == 0) return Errc::invalid;
-    const bool fits = options.offset <= format::file_size_max &&
-                      view.bytes <= format::file_size_max - options.offset;
-    return fits ? Errc::ok : Errc::file_too_big;
+    return format::fits_in_file(options.offset, view.bytes) ? Errc::ok : Errc::file_too_big;
 }
 
 }  // namespace

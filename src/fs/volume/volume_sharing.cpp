@@ -140,10 +140,7 @@ Result<u64> length_to_share(SharedRange range, u64 source_size, u64 target_size)
     if (!begins_with_blocks(range)) return Errc::invalid;
     if (range.offset >= source_size) return u64{0};
     range.length = std::min(range.length, source_size - range.offset);
-    if (range.target_offset > format::file_size_max ||
-        range.length > format::file_size_max - range.target_offset) {
-        return Errc::file_too_big;
-    }
+    if (!format::fits_in_file(range.target_offset, range.length)) return Errc::file_too_big;
     const bool ends_files = range.offset + range.length == source_size &&
                             range.target_offset + range.length >= target_size;
     const bool is_whole = range.length % block_size == 0 || ends_files;

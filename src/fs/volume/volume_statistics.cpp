@@ -97,7 +97,7 @@ Statistics Volume::statistics() const {
     statistics.blocks_available =
         std::min(for_contents, less(statistics.blocks_free, store.reserve_blocks));
 
-    constexpr u64 slots_in_frame = format::inodes_per_frame - format::inodes_per_block;
+    constexpr u64 slots_in_frame = format::inode_slots_per_frame;
     statistics.inodes_used = relaxed_load(state.inodes_used);
     statistics.inodes_free =
         less(relaxed_load(state.inode_slots) - found.empty_inodes * slots_in_frame,

@@ -213,7 +213,7 @@ class OutputScan {
         std::fill_n(room_.linked.data(), room_.linked.count(), 0);
         EXPECT_EQ(room_.held.allocate(room_.linked.count()), Errc::ok);
         EXPECT_EQ(room_.sharing.allocate(room_.linked.count()), Errc::ok);
-        EXPECT_EQ(room_.blocks.allocate(store_.frame_count * bulk::frame_words), Errc::ok);
+        EXPECT_EQ(room_.blocks.allocate(store_.frame_count * format::words_per_frame), Errc::ok);
     }
     /// Takes what a listed tree consists of, if all of it is listed.
     void gather() {

@@ -38,9 +38,7 @@ class LooseStore {
  public:
     explicit LooseStore(Random& random) {
         EXPECT_EQ(memory_.open({frames * format::frame_size, table_place,
-                                (frames + format::frames_per_table_block - 1) /
-                                    format::frames_per_table_block,
-                                0}),
+                                format::table_blocks_for(frames), 0}),
                   Errc::ok);
         core::StoreState& state = *store().state;
         state = {};

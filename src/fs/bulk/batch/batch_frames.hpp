@@ -13,9 +13,8 @@ namespace warren::ops::batch {
 /// has no memory (Errc::need_frame); any other failure only if no frame was claimed.
 struct ClaimFrames : Phase {
     WARREN_HD void operator()(u64 /*once*/) const {
-        constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
         u32 count = 0;
-        while (count * in_frame < argument && count < b.frames_max) {
+        while (count * format::inode_slots_per_frame < argument && count < b.frames_max) {
             const Result<u64> frame = claim_frame(store, FrameKind::inodes);
             if (!frame) {
                 if (count == 0 || frame.code() == Errc::need_frame) fail(frame.code());
@@ -39,11 +38,10 @@ struct WipeFrames : Phase {
 /// Per claimed frame: marks its blocks as resident and its inodes as free.
 struct StartFrames : Phase {
     WARREN_HD void operator()(u64 f) const {
-        constexpr u64 words = format::blocks_per_frame / 64;
         const u64 frame = b.frames[f];
-        for (u64 w = 0; w < words; ++w) {
+        for (u32 w = 0; w < format::words_per_frame; ++w) {
             // Release: pairs with the acquire in Operation::pin().
-            device_atomic<u64>(store.resident[frame * words + w])
+            device_atomic<u64>(store.resident[frame * format::words_per_frame + w])
                 .store(~u64{0}, hd::memory_order_release);
         }
         const ThreadTeam team{static_cast<u32>(f)};

@@ -296,8 +296,7 @@ struct Decide : Phase {
         const u64 from = 2 * item;
         const u64 to = from + 1;
         WARREN_TRY(b.operand_codes[from]);
-        constexpr u64 directory_type = format::entry_type(format::type_directory);
-        const bool moves_directory = b.targets[from] >> 48 == directory_type;
+        const bool moves_directory = b.targets[from] >> 48 == format::directory_entry;
         if (moves_directory) {
             // Paths of other items may lead through this directory: the move runs alone, after the
             // items before it.
@@ -342,8 +341,7 @@ struct Decide : Phase {
         const BatchDirectory& directory = b.directories[b.directory_of[item]];
         WARREN_TRY(directory.write);
         WARREN_TRY(sticky(directory, target));
-        constexpr u64 directory_type = format::entry_type(format::type_directory);
-        if (target >> 48 == directory_type) return Errc::is_directory;
+        if (target >> 48 == format::directory_entry) return Errc::is_directory;
         return ending(target & BatchOperand::number_mask);
     }
 

@@ -115,8 +115,7 @@ struct CheckRoom : Phase {
         const u64 tables = store.frame_count / format::frames_per_table_block + 1;
         const u64 changed =
             wanted + b.state->blocks_end + b.state->freed_tables + b.state->fresh_counts;
-        constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
-        const u64 bitmaps = relaxed_load(state.inode_slots) / in_frame + 1;
+        const u64 bitmaps = relaxed_load(state.inode_slots) / format::inode_slots_per_frame + 1;
         const u64 removed = b.state->removed;
         const u64 dirtied = wanted + b.state->directories + b.state->inode_blocks +
                             b.state->inode_frames + (removed < bitmaps ? removed : bitmaps) +

@@ -301,7 +301,7 @@ class TreeReclaimer {
     /// or `shares`.
     WARREN_HD LaneFate free_entries(u64 in, const DirectorySlot& entry) {
         const u64 number = entry.inode();
-        const bool is_directory = entry.type() == format::entry_type(format::type_directory);
+        const bool is_directory = entry.type() == format::directory_entry;
         LaneFate fate = LaneFate::none;
         if (number != 0 && is_directory && step_.is_listed(number, in)) {
             fate = LaneFate::gone;

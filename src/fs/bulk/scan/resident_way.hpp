@@ -220,7 +220,7 @@ class ResidentWay {
     /// Adds the inode of the entry in `slot`, which read_inode() has read. One lane.
     WARREN_HD Errc add_entry(const TreeMasks& masks, u32 slot) const {
         const format::DirectorySlot entry = leaf().slots[slot];
-        const bool is_directory = entry.type() == format::entry_type(format::type_directory);
+        const bool is_directory = entry.type() == format::directory_entry;
         return add_inode(store_, masks, entry.inode(), is_directory);
     }
 

@@ -217,7 +217,7 @@ class ScanWorker {
         return key >= task_.keys.from && key < task_.keys.end;
     }
     WARREN_HD bool is_of_use(const format::DirectoryLeaf& leaf, format::DirectorySlot slot) const {
-        if (slot.type() == format::entry_type(format::type_directory)) return true;
+        if (slot.type() == format::directory_entry) return true;
         if (Way::lists || plan_.purpose == ScanPurpose::measure) return true;
         if (plan_.purpose == ScanPurpose::removal) return way_.must_own_entries(plan_.caller);
         if (slot.name_offset() + slot.name_length() > format::leaf_heap_bytes) return true;

@@ -10,12 +10,10 @@
 
 namespace warren::bulk {
 
-inline constexpr u32 frame_words = format::blocks_per_frame / 64;
-
 /// What the tree has in one block group.
 struct FrameMasks {
     u64 frame;
-    u64 blocks[frame_words];
+    u64 blocks[format::words_per_frame];
     u64 inodes[core::bitmap_words];   // by their numbers in the group
     u64 held[core::bitmap_words];     // those of them with references: their numbers stay held
     u64 sharing[core::bitmap_words];  // those with shared extents, whose blocks are not in `blocks`
@@ -23,7 +21,7 @@ struct FrameMasks {
 
 /// The bits of all block groups.
 struct TreeMasks {
-    u64* blocks;  // frame_words for each group of the volume
+    u64* blocks;  // format::words_per_frame for each group of the volume
     u64* inodes;  // bitmap_words for each of the first `inode_frames` groups
     u64* held;
     u64* sharing;
@@ -35,13 +33,13 @@ struct TreeMasks {
 template <class Team>
 WARREN_HD void gather_masks(const Team& team, const TreeMasks& masks, u64 frame, FrameMasks* rows,
                             u32 row_max, u32& count) {
-    const u64* const blocks = masks.blocks + frame * frame_words;
+    const u64* const blocks = masks.blocks + frame * format::words_per_frame;
     const u64* const inodes = masks.inodes + frame * core::bitmap_words;
     const u64* const held = masks.held + frame * core::bitmap_words;
     const u64* const sharing = masks.sharing + frame * core::bitmap_words;
     const u32 words = frame < masks.inode_frames ? core::bitmap_words : 0;
     u64 any = 0;
-    for (u32 i = team.lane(); i < frame_words; i += Team::width)
+    for (u32 i = team.lane(); i < format::words_per_frame; i += Team::width)
         any |= blocks[i];
     for (u32 i = team.lane(); i < words; i += Team::width)
         any |= inodes[i];
@@ -50,7 +48,7 @@ WARREN_HD void gather_masks(const Team& team, const TreeMasks& masks, u64 frame,
     if (index >= row_max) return;
     FrameMasks& row = rows[index];
     if (team.is_leader()) row.frame = frame;
-    for (u32 i = team.lane(); i < frame_words; i += Team::width)
+    for (u32 i = team.lane(); i < format::words_per_frame; i += Team::width)
         row.blocks[i] = blocks[i];
     for (u32 i = team.lane(); i < core::bitmap_words; i += Team::width) {
         row.inodes[i] = i < words ? inodes[i] : 0;
@@ -94,11 +92,11 @@ WARREN_HD inline Errc add_inode(const core::Store& image, const TreeMasks& masks
         inode, seen,
         [&](const core::Extent& extent) {
             if (format::is_shared(extent)) return;
-            core::for_each_word(extent.start.offset(), extent.length,
-                                [&](u64 frame, u32 w, u64 mask) {
-                                    device_atomic<u64>(masks.blocks[frame * frame_words + w])
-                                        .fetch_or(mask, hd::memory_order_relaxed);
-                                });
+            core::for_each_word(
+                extent.start.offset(), extent.length, [&](u64 frame, u32 w, u64 mask) {
+                    device_atomic<u64>(masks.blocks[frame * format::words_per_frame + w])
+                        .fetch_or(mask, hd::memory_order_relaxed);
+                });
         },
         [&](u64 place) { add_block(masks, place); });
     return Errc::ok;

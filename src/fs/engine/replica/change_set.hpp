@@ -10,11 +10,6 @@
 
 namespace warren {
 
-/// Whether blocks of such a frame are metadata, except for those of the frame table.
-inline bool holds_metadata(format::FrameKind kind) {
-    return kind == format::FrameKind::inodes || kind == format::FrameKind::metadata;
-}
-
 class ChangeSet {
  public:
     explicit ChangeSet(const core::Store& store)
@@ -29,7 +24,8 @@ class ChangeSet {
     /// memory: of a frame that was taken out of memory all. The image drops them together. A block
     /// that becomes resident now is marked after it, so a later version has it.
     u64 gone(u64 w, u64 bits) const {
-        const bool is_metadata = holds_metadata(core::kind_of(store_, w / frame_words));
+        const bool is_metadata =
+            format::holds_metadata(core::kind_of(store_, w / format::words_per_frame));
         return is_metadata ? bits & ~relaxed_load(store_.resident[w]) : 0;
     }
     /// How many blocks are marked in the Store, about; those that are gone() count as one for each
@@ -37,7 +33,8 @@ class ChangeSet {
     u64 marked() const {
         u64 count = 0;
         each_frame(store_.changed_frames, [&](u64 frame) {
-            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
+                 ++w) {
                 const u64 marks = relaxed_load(store_.changed[w]);
                 const u64 dropped = gone(w, marks);
                 count += static_cast<u64>(hd::popcount(marks & ~dropped)) + (dropped != 0 ? 1 : 0);
@@ -57,7 +54,8 @@ class ChangeSet {
             // Acquire: pairs with the release in note_loaded().
             device_atomic<u64>(store_.changed_frames[frame / 64])
                 .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
-            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
+                 ++w) {
                 // Acquire: pairs with the release in note_loaded().
                 blocks()[w] =
                     device_atomic<u64>(store_.changed[w]).exchange(0, hd::memory_order_acquire);
@@ -71,7 +69,8 @@ class ChangeSet {
     Errc drain(const Action& action) {
         Errc code = Errc::ok;
         each_frame(frames(), [&](u64 frame) {
-            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
+            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
+                 ++w) {
                 const u64 bits = std::exchange(blocks()[w], 0);
                 if (bits != 0 && code == Errc::ok) code = action(w, bits);
             }
@@ -81,8 +80,6 @@ class ChangeSet {
     }
 
  private:
-    static constexpr u64 frame_words = format::blocks_per_frame / 64;
-
     u64* blocks() const { return blocks_.as<u64>(); }
     u64* frames() const { return frames_.as<u64>(); }
     template <class Action>

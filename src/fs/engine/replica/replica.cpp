@@ -131,7 +131,8 @@ void Replica::mark_resident() {
         core::note_changed(store_, at);
     const u64 end = relaxed_load(store_.state->metadata_frames_end);
     for (u64 frame = 0; frame < end; ++frame)
-        if (holds_metadata(core::kind_of(store_, frame))) core::note_frame_changed(store_, frame);
+        if (format::holds_metadata(core::kind_of(store_, frame)))
+            core::note_frame_changed(store_, frame);
 }
 
 /// The moment of the version. The freeze barrier is closed.

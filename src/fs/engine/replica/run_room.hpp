@@ -19,7 +19,7 @@ struct FreeNumbers {
     u64 slots[core::bitmap_words];
     /// Bits of the frame's blocks that hold no inode and are not in memory on the host, which
     /// reserves them. All their numbers are among these.
-    u64 new_blocks[format::blocks_per_frame / 64];
+    u64 new_blocks[format::words_per_frame];
 
     bool is_any() const {
         return !std::ranges::all_of(slots, [](u64 word) { return word == 0; });

@@ -36,8 +36,7 @@ void need(ops::BatchWindow& window, u64 place) {
 /// inode exists there afterwards.
 void clear_frame(core::Operation<ThreadTeam>& op, u64 frame) {
     const core::Store& store = op.store;
-    constexpr u64 words = format::blocks_per_frame / 64;
-    if (!core::has_bit(store.resident + frame * words)) return;
+    if (!core::has_bit(store.resident + frame * format::words_per_frame)) return;
     if (!ops::forget_blocks(store, frame)) return ops::wipe_resident_blocks(op, frame);
     auto* const slots = reinterpret_cast<format::Inode*>(store.base + frame * format::frame_size);
     for (u64 i = 0; i < format::inodes_per_frame; ++i) {
@@ -123,7 +122,7 @@ Errc TakenRoom::take_numbers(u64 count, ops::BatchWindow& window) {
 /// Adds frames for `count` numbers, takes these and takes them off `count`. Serving
 /// Errc::need_inodes would add none while one has a free number.
 Errc TakenRoom::add_inode_frames(u64& count, ops::BatchWindow& window) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    constexpr u64 in_frame = format::inode_slots_per_frame;
     struct Added {
         FreeNumbers numbers{};
         u64 wanted = 0;

@@ -261,7 +261,7 @@ Errc ItemBatch::run_large(const core::Store& store, const AddFrames& add_frames,
 /// Adds inode frames for `inodes` inodes.
 Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_frames, u64 inodes,
                                  Errc& status) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
+    constexpr u64 in_frame = format::inode_slots_per_frame;
     const u64 wanted = (inodes + in_frame - 1) / in_frame;
     // The new names need frames for tree blocks as well.
     status = add_frames(wanted + wanted / 4 + 1);
@@ -277,7 +277,6 @@ Errc ItemBatch::add_inode_frames(const core::Store& store, const AddFrames& add_
 /// finds too few inodes has processed all items in vain. Only if there is plenty of free space,
 /// because items may fail and not need their inodes.
 Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_frames) {
-    constexpr u64 in_frame = format::inodes_per_frame - format::inodes_per_block;
     constexpr u64 plenty = 8;
     if (!add_frames || is_small_ || !batch_.shape.makes_inodes()) return Errc::ok;
     WARREN_TRY(needed_.reserve(ops::needed_places_max));
@@ -287,7 +286,8 @@ Errc ItemBatch::add_inodes_ahead(const core::Store& store, const AddFrames& add_
     WARREN_TRY(stream_.wait());
     const u64 free = counters[1] > counters[0] ? counters[1] - counters[0] : 0;
     const u64 items = batch_.end - batch_.begin;
-    if (free >= items || counters[2] < plenty * (items / in_frame + 1)) return Errc::ok;
+    if (free >= items || counters[2] < plenty * (items / format::inode_slots_per_frame + 1))
+        return Errc::ok;
     Errc status = Errc::ok;  // ignored: the run will return a retry reason again
     return add_inode_frames(store, add_frames, items - free, status);
 }

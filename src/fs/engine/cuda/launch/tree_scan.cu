@@ -248,7 +248,7 @@ Errc TreeScan::begin(const core::Store& store, const ScanPlan& plan) {
     plan_.caller.groups = groups_.data();
     const bool lists = plan.purpose == ScanPurpose::list;
     if (lists) {
-        const u64 blocks = store.frame_count * frame_words;
+        const u64 blocks = store.frame_count * format::words_per_frame;
         const u64 inodes = room_.linked.count();
         WARREN_TRY(take_share(room_.blocks.missing_bytes(blocks) +
                               room_.held.missing_bytes(inodes) +

@@ -21,14 +21,9 @@ constexpr u64 first_frames = 32;
 constexpr u64 first_frames_max = 256;
 constexpr u64 added_frames_max = 512;  // at once: 1 GiB
 constexpr u64 pinned_tables_max = 64 * mib;
-constexpr u64 words_per_frame = format::blocks_per_frame / 64;
 
 u64 divide_up(u64 value, u64 by) {
     return (value + by - 1) / by;
-}
-
-bool holds_metadata(format::FrameKind kind) {
-    return kind == format::FrameKind::inodes || kind == format::FrameKind::metadata;
 }
 
 }  // namespace
@@ -80,7 +75,7 @@ Errc DeviceStore::open(const core::Store& host, u64 meta_buffer_blocks) {
     std::lock_guard lock(mutex_);
     host_ = host;
     device_ = host;
-    table_blocks_ = divide_up(host.frame_count, format::frames_per_table_block);
+    table_blocks_ = format::table_blocks_for(host.frame_count);
     WARREN_TRY(stream_.open());
     WARREN_TRY(open_tables());
     WARREN_TRY(state_.allocate(1));
@@ -115,7 +110,7 @@ Errc DeviceStore::map_frames(Frames frames) {
 Errc DeviceStore::upload_entries(Frames frames) const {
     if (frames.begin >= frames.end) return Errc::ok;
     const u64 first = frames.begin / format::frames_per_table_block;
-    const u64 end = divide_up(frames.end, format::frames_per_table_block);
+    const u64 end = format::table_blocks_for(frames.end);
     WARREN_TRY(stream_.copy(device_.frame_table + first, host_.frame_table + first,
                             (end - first) * sizeof(format::FrameTableBlock)));
     return stream_.copy(device_.overlays + frames.begin, host_.overlays + frames.begin,
@@ -141,14 +136,14 @@ Errc DeviceStore::upload_tables() const {
                                 frame_bytes));
     }
     WARREN_TRY(stream_.copy(device_.dirty_frames, host_.dirty_frames, frame_bytes));
-    return stream_.copy(device_.dirty, host_.dirty, low * words_per_frame * sizeof(u64));
+    return stream_.copy(device_.dirty, host_.dirty, low * format::words_per_frame * sizeof(u64));
 }
 
 /// Copies all metadata frames of which the host has a block in memory, and the resident bits.
 Errc DeviceStore::upload_blocks() const {
     const auto is_wanted = [&](u64 frame) {
-        return holds_metadata(core::kind_of(host_, frame)) &&
-               core::has_bit(host_.resident + frame * words_per_frame);
+        return format::holds_metadata(core::kind_of(host_, frame)) &&
+               core::has_bit(host_.resident + frame * format::words_per_frame);
     };
     WARREN_TRY(for_each_run(0, frames_with_memory_, is_wanted, [&](u64 begin, u64 end) {
         const u64 place = begin * format::frame_size;
@@ -156,7 +151,7 @@ Errc DeviceStore::upload_blocks() const {
                             (end - begin) * format::frame_size);
     }));
     return stream_.copy(device_.resident, host_.resident,
-                        frames_with_memory_ * words_per_frame * sizeof(u64));
+                        frames_with_memory_ * format::words_per_frame * sizeof(u64));
 }
 
 Errc DeviceStore::read_counters(core::StoreState& counters) {
@@ -182,8 +177,8 @@ Errc DeviceStore::prepare_inode_frame(u64 frame) {
     std::lock_guard lock(mutex_);
     WARREN_TRY(map_frames({frame, frame + 1}));
     WARREN_TRY(stream_.fill(device_.base + frame * format::frame_size, 0, format::frame_size));
-    WARREN_TRY(stream_.fill(device_.resident + frame * words_per_frame, 0xff,
-                            words_per_frame * sizeof(u64)));
+    WARREN_TRY(stream_.fill(device_.resident + frame * format::words_per_frame, 0xff,
+                            format::words_per_frame * sizeof(u64)));
     return stream_.wait();
 }
 
