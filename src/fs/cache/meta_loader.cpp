@@ -37,9 +37,7 @@ bool is_tree_kind(u16 kind) {
 /// Makes the inode bitmap `block` the resident block at `place` in the host's Store, which is fully
 /// resident.
 void copy_in(const core::Store& store, u64 place, const Block& block) {
-    auto& mine = *reinterpret_cast<Block*>(store.base + place);
-    for (u32 i = 0; i < format::block_size / 8; ++i)
-        relaxed_store(mine.words[i], block.words[i]);
+    core::CopyWords()(ThreadTeam{}, block, core::block_at<Block>(store, place));
     core::make_resident(store, place);
 }
 

@@ -398,9 +398,7 @@ void Committer::adopt_table(u64 place, const Block& block) {
         for (u64& word : store_.overlays[first + i].committed)
             relaxed_store(word, ~u64{0});
     }
-    auto& mine = reinterpret_cast<Block&>(store_.frame_table[index]);
-    for (u32 i = 0; i < format::block_size / 8; ++i)
-        relaxed_store(mine.words[i], block.words[i]);
+    core::CopyWords()(ThreadTeam{}, block, reinterpret_cast<Block&>(store_.frame_table[index]));
     ops::keep_from_reuse(ThreadTeam{}, store_, place, block);
 }
 

@@ -49,6 +49,32 @@ WARREN_HD inline WordPair read_item(const WordPair& at, hd::memory_order order) 
     return pair;
 }
 
+/// Copies `words` words that other threads may change. The loads of a batch overlap. Collective.
+template <u32 words, class Team>
+WARREN_HD void copy_words(const Team& team, u64* to, const u64* from) {
+    constexpr u32 each = (words + Team::width - 1) / Team::width;
+    constexpr u32 batch = Team::width == 1 ? 1 : each < 16 ? each : 16;
+    team.sync();
+    for (u32 begin = 0; begin < each; begin += batch) {
+        u64 held[batch];
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+        for (u32 i = 0; i < batch; ++i) {
+            const u32 at = (begin + i) * Team::width + team.lane();
+            held[i] = at < words ? relaxed_load(from[at]) : 0;
+        }
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+        for (u32 i = 0; i < batch; ++i) {
+            const u32 at = (begin + i) * Team::width + team.lane();
+            if (at < words) to[at] = held[i];
+        }
+    }
+    team.sync();
+}
+
 /// Up to `count` items (u64 or WordPair). Lane i % W holds item i.
 template <class Team, class Item, u32 count>
 class Gathered {

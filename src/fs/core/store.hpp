@@ -11,6 +11,7 @@
 #include "base/host_device.hpp"
 #include "fs/format/frame.hpp"
 #include "fs/format/layout.hpp"
+#include "team/team.hpp"
 #include "warren/result.hpp"
 
 namespace warren::core {
@@ -115,6 +116,24 @@ struct Store {
 template <class T>
 WARREN_HD T& block_at(const Store& store, u64 place) {
     return *reinterpret_cast<T*>(store.base + place);
+}
+
+/// Copies a block by words that other threads may read and write meanwhile. Collective.
+struct CopyWords {
+    template <class Team>
+    WARREN_HD void operator()(const Team& team, const format::Block& from,
+                              format::Block& to) const {
+        for (u32 i = team.lane(); i < format::block_size / 8; i += Team::width)
+            relaxed_store(to.words[i], relaxed_load(from.words[i]));
+    }
+};
+
+/// Zeros a block by words that other threads may read meanwhile. Collective.
+template <class Team>
+WARREN_HD void clear_block(const Team& team, format::Block& block) {
+    for (u32 i = team.lane(); i < format::block_size / 8; i += Team::width)
+        relaxed_store(block.words[i], 0);
+    team.sync();
 }
 
 /// The index of the version word that guards what lies at `place`, the byte offset of a block or an

@@ -196,10 +196,7 @@ template <class Team>
 WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh,
                            const BlockIdentity& identity) {
     use_blocks(op, fresh.place, 1);
-    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
-        relaxed_store(fresh.at->words[i], 0);
-    }
-    op.team.sync();
+    clear_block(op.team, *fresh.at);
     once(op.team,
          [&] { start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity); });
     op.mark_dirty(fresh.place);

@@ -16,10 +16,7 @@ WARREN_HD void wipe_resident_blocks(Operation<Team>& op, u64 frame) {
         const u32 mark = op.pin_mark();
         const Result<Block*> block = op.pin(frame * format::frame_size + b * format::block_size);
         if (!block) continue;
-        for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
-            relaxed_store((*block)->words[i], 0);
-        }
-        op.team.sync();
+        clear_block(op.team, **block);
         op.release_pins(mark);
     }
 }

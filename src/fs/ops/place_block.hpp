@@ -21,16 +21,6 @@ struct Evicted {
     format::Block block;
 };
 
-/// Copies a block by words that other threads may read and write meanwhile. Collective.
-struct CopyWords {
-    template <class Team>
-    WARREN_HD void operator()(const Team& team, const format::Block& from,
-                              format::Block& to) const {
-        for (u32 i = team.lane(); i < format::block_size / 8; i += Team::width)
-            relaxed_store(to.words[i], relaxed_load(from.words[i]));
-    }
-};
-
 /// Finds a head whose block may be filled: a free head, or one whose block was not used recently
 /// and is evicted, with its place in `evicted`. Second-chance order: each step examines as many
 /// heads as the team has lanes. `hand` is the next head to examine. Errc::need_commit if all blocks

@@ -58,9 +58,7 @@ WARREN_HD inline void end_showing(const Store& store, u64 place) {
 WARREN_HD inline void show_block(const Store& store, u64 place, FrameKind kind,
                                  const format::Block& from) {
     if (!begin_showing(store, place, kind)) return;
-    auto& block = *reinterpret_cast<format::Block*>(store.base + place);
-    for (u32 i = 0; i < format::block_size / 8; ++i)
-        relaxed_store(block.words[i], relaxed_load(from.words[i]));
+    CopyWords()(ThreadTeam{}, from, block_at<format::Block>(store, place));
     end_showing(store, place);
 }
 

@@ -352,7 +352,8 @@ class RebuildReader : protected RebuildParty<Team> {
                 end_at({begin.entries + size.entries, begin.words + size.words});
             }
         }
-        copy_leaf(ref_.leaves[first_leaf_ + index]);
+        core::copy_words<format::block_size / 8>(
+            team_, scratch_.leaf, &core::block_at<u64>(store_, ref_.leaves[first_leaf_ + index]));
         const auto& leaf = *reinterpret_cast<const format::DirectoryLeaf*>(scratch_.leaf);
         const KeyRange range = range_of(index);
         for (u32 i = team_.lane(); i < format::leaf_entries_max; i += Team::width) {
@@ -387,22 +388,6 @@ class RebuildReader : protected RebuildParty<Team> {
             for (u32 w = 0; w < core::padded(slot.name_length()) / 8; ++w)
                 ref_.names[name + w] = leaf.heap[slot.name_offset() / 8 + w];
         }
-    }
-
-    WARREN_HD void copy_leaf(u64 place) const {
-        constexpr u32 words = format::block_size / 8;
-        constexpr u32 each = words / Team::width;
-        constexpr u32 batch = each < 16 ? each : 16;
-        const auto* from = reinterpret_cast<const u64*>(store_.base + place);
-        team_.sync();
-        for (u32 begin = 0; begin < each; begin += batch) {
-            u64 held[batch];
-            for (u32 i = 0; i < batch; ++i)
-                held[i] = relaxed_load(from[(begin + i) * Team::width + team_.lane()]);
-            for (u32 i = 0; i < batch; ++i)
-                scratch_.leaf[(begin + i) * Team::width + team_.lane()] = held[i];
-        }
-        team_.sync();
     }
 
     /// How many keys of the copied leaf are lower. Fails the phase if another one is equal. One

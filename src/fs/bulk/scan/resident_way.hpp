@@ -278,8 +278,8 @@ class ResidentWay {
         count_ = 0;
         if (!core::is_inode_slot(store_, directory.inode)) return Errc::stale;
         WARREN_TRY(pass(place, place / format::block_size * format::block_size));
-        copy<format::inode_size / 8>(scratch_.inode,
-                                     reinterpret_cast<const u64*>(store_.base + place));
+        core::copy_words<format::inode_size / 8>(team_, scratch_.inode,
+                                                 reinterpret_cast<const u64*>(store_.base + place));
         const format::Inode& at = inode();
         if (at.generation != directory.generation) {
             WARREN_TRY(confirm());
@@ -302,7 +302,7 @@ class ResidentWay {
         if constexpr (Team::width == 1) {
             copy_used(from, array.height == 1);
         } else {
-            copy<format::block_size / 8>(scratch_.block, from);
+            core::copy_words<format::block_size / 8>(team_, scratch_.block, from);
         }
         if (array.height == 1) {
             return is_ours(leaf().header, format::BlockKind::directory_leaf) ? Errc::ok : doubt();
@@ -315,32 +315,6 @@ class ResidentWay {
         const auto* shared = reinterpret_cast<const format::TreeNode*>(from);
         array = {Team::width == 1 ? shared->pairs : node.pairs, node.count, node.height};
         return Errc::ok;
-    }
-
-    /// Copies `words` words that other threads may change. The loads of a batch overlap.
-    template <u32 words>
-    WARREN_HD void copy(u64* to, const u64* from) const {
-        constexpr u32 each = (words + Team::width - 1) / Team::width;
-        constexpr u32 batch = Team::width == 1 ? 1 : each < 16 ? each : 16;
-        team_.sync();
-        for (u32 begin = 0; begin < each; begin += batch) {
-            u64 held[batch];
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-            for (u32 i = 0; i < batch; ++i) {
-                const u32 at = (begin + i) * Team::width + team_.lane();
-                held[i] = at < words ? relaxed_load(from[at]) : 0;
-            }
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-            for (u32 i = 0; i < batch; ++i) {
-                const u32 at = (begin + i) * Team::width + team_.lane();
-                if (at < words) to[at] = held[i];
-            }
-        }
-        team_.sync();
     }
 
     /// Copies the used part of a leaf, or the header of a node: for a thread, each word costs time.

@@ -78,9 +78,7 @@ WARREN_HD void show_new_block(const Team& team, const core::Store& image,
                               const FreeNumbers& numbers, u64 block) {
     if (!numbers.is_new(block)) return;
     const u64 place = numbers.frame * format::frame_size + block * format::block_size;
-    auto& target = *reinterpret_cast<format::Block*>(image.base + place);
-    for (u32 i = team.lane(); i < format::block_size / 8; i += Team::width)
-        relaxed_store(target.words[i], u64{0});
+    core::clear_block(team, core::block_at<format::Block>(image, place));
     once(team, [&] { core::set_bit(image.resident, place / format::block_size); });
 }
 
