@@ -242,40 +242,30 @@ Errc MetaLoader::leave(Read& read) {
 
 /// Makes resident what was read, unless that may be out of date: then the callers try again.
 /// Errc::retry if the frame has another kind now: a frame that an operation has added is freed if a
-/// commit ends before the operation comes back to use it. Under the lock. A block becomes resident
-/// in a buffer cache of the host only here, so this one is not resident there yet.
+/// commit ends before the operation comes back to use it. Under the lock.
 Errc MetaLoader::put(Read& read) {
     if (read.is_void) return Errc::ok;
     const FrameKind kind = core::kind_of(store_, read.place / format::frame_size);
     if (kind != read.expected.kind) return Errc::retry;
-    if (read.buffer != nullptr) return put_into(*read.buffer, read);
-    if (store_.heads == nullptr) {
+    if (read.buffer == nullptr && store_.heads == nullptr) {
         ops::show_block(store_, read.place, kind, *read.block);
         return Errc::ok;
     }
-    WARREN_LET(head, find_victim());
-    restore_references(read.place, *read.block);
-    store_.heads->blocks[*head] = *read.block;
-    core::insert_head(*store_.heads, *head, read.place);
-    core::unlink_head(*store_.heads, *head);
-    forget_references(read.place);
-    return Errc::ok;
-}
-
-Errc MetaLoader::put_into(MetaBuffer& buffer, Read& read) {
     WARREN_TRY(keep_evicted());
     restore_references(read.place, *read.block);
-    WARREN_TRY(buffer.place_block(read.place, *read.block, evicted_));
+    WARREN_TRY(read.buffer != nullptr ? read.buffer->place_block(read.place, *read.block, evicted_)
+                                      : ops::place_block(ThreadTeam{}, store_, hand_, read.place,
+                                                         *read.block, evicted_));
     forget_references(read.place);
     if (evicted_.place == core::place_none) return Errc::ok;
     // The evicted block was resident when that read began, and may have been changed since.
-    if (Read* const other = find_read(evicted_.place, &buffer)) other->is_void = true;
+    if (Read* const other = find_read(evicted_.place, read.buffer)) other->is_void = true;
     static_cast<void>(keep_evicted());  // if this fails, it is tried again before the next eviction
     return Errc::ok;
 }
 
-/// Calls keep_references() for the block that was evicted last from an engine's buffer cache. After
-/// Errc::no_memory that remains to be done.
+/// Calls keep_references() for the block that was evicted last. After Errc::no_memory that remains
+/// to be done.
 Errc MetaLoader::keep_evicted() {
     if (evicted_.place == core::place_none) return Errc::ok;
     WARREN_TRY(or_no_memory([&] { keep_references(evicted_.place, evicted_.block); }));
@@ -438,29 +428,6 @@ void MetaLoader::adopt(u64 place, const Block& block) {
     copy_in(store_, place, block);
 }
 
-Result<u32> MetaLoader::find_victim() {
-    const core::HeadTable& table = *store_.heads;
-    for (u64 looked = 0; looked < u64{2} * table.head_count + 1; ++looked) {
-        const u32 index = hand_;
-        hand_ = (hand_ + 1) % table.head_count;
-        core::Head& head = table.heads[index];
-        if (head.place == core::place_none) return index;
-        if (relaxed_load(head.links) != 0) continue;
-        if (relaxed_load(head.used) != 0) {
-            relaxed_store(head.used, 0);
-            continue;
-        }
-        const u64 place = head.place;
-        if (!core::evict_head(table, index, store_.dirty)) continue;
-        const Errc kept = or_no_memory([&] { keep_references(place, table.blocks[index]); });
-        if (kept == Errc::ok) return index;
-        core::insert_head(table, index, place);
-        core::unlink_head(table, index);
-        return kept;
-    }
-    return Errc::need_commit;
-}
-
 Block* MetaLoader::pin(u64 place) {
     if (store_.heads == nullptr) {
         return core::is_resident(store_, place) ? reinterpret_cast<Block*>(store_.base + place)
@@ -471,10 +438,7 @@ Block* MetaLoader::pin(u64 place) {
 }
 
 void MetaLoader::unpin(u64 place) {
-    if (store_.heads == nullptr) return;
-    const u32 head = core::link_head(*store_.heads, place);
-    core::unlink_head(*store_.heads, head);
-    core::unlink_head(*store_.heads, head);
+    if (store_.heads != nullptr) core::drop_link(*store_.heads, place);
 }
 
 }  // namespace warren

@@ -114,7 +114,6 @@ class MetaLoader {
     Errc finish(Read& read);
     Errc leave(Read& read);
     Errc put(Read& read);
-    Errc put_into(MetaBuffer& buffer, Read& read);
     Errc keep_evicted();
     void keep_references(u64 place, const format::Block& block);
     void restore_references(u64 place, format::Block& block) const;
@@ -126,7 +125,6 @@ class MetaLoader {
     bool is_written(u64 place);
     Errc accept(u64 place, const Expected& expected, format::Block& block) const;
     void accept_inodes(u64 place, u64 used, format::Block& block) const;
-    Result<u32> find_victim();
 
     Disk& disk_;
     const core::Store& store_;
@@ -136,7 +134,7 @@ class MetaLoader {
     std::condition_variable changed_;                // a read has ended, or may be reused
     std::array<Read, reads_max> reads_;
     u32 hand_ = 0;                                // second-chance order: the next head to examine
-    ops::Evicted evicted_{core::place_none, {}};  // from an engine's buffer; to be kept
+    ops::Evicted evicted_{core::place_none, {}};  // to be kept
     u64 loads_ = 0;
     std::unordered_map<u64, std::vector<Kept>> kept_;  // by the place of the block
     std::unordered_map<u64, format::Inode> removed_;   // by the inode's number
