@@ -224,11 +224,6 @@ WARREN_HD inline void drop_full_frame(const Store& store, u64 frame, FrameKind k
     }
 }
 
-struct Run {
-    u64 place = 0;
-    u32 blocks = 0;
-};
-
 /// Reserves up to `want` contiguous blocks of `kind`, near `goal` (a place; 0: anywhere).
 /// Errc::need_space if no block is free. One lane.
 WARREN_HD inline Result<Run> reserve_run(const Store& store, u32 worker, FrameKind kind, u64 goal,
@@ -284,25 +279,14 @@ WARREN_HD Errc check_space(Operation<Team>& op, u64 blocks) {
     return used + blocks + reserve > op.store.block_count() ? Errc::need_space : Errc::ok;
 }
 
-/// Reserves one metadata block for apply. Collective.
+/// Reserves up to `want` contiguous blocks in a frame of `kind` for apply, data near `goal`.
+/// Collective.
 template <class Team>
-WARREN_HD Result<u64> reserve_metadata(Operation<Team>& op) {
-    WARREN_TRY(check_space(op, 1));
-    const Result<Run> run = once(
-        op.team, [&] { return reserve_run(op.store, op.team.worker, FrameKind::metadata, 0, 1); });
-    if (!run) return run.code();
-    op.add_reservation(run->place, 1);
-    return run->place;
-}
-
-/// Reserves up to `want` contiguous data blocks near `goal`. Collective.
-template <class Team>
-WARREN_HD Result<Run> reserve_data(Operation<Team>& op, u64 goal, u32 want) {
+WARREN_HD Result<Run> reserve_blocks(Operation<Team>& op, FrameKind kind, u64 goal, u32 want) {
     WARREN_TRY(check_space(op, want));
-    const Result<Run> run = once(op.team, [&] {
-        return reserve_run(op.store, op.team.worker, FrameKind::data, goal, want);
-    });
-    if (run) op.add_reservation(run->place, run->blocks);
+    const Result<Run> run =
+        once(op.team, [&] { return reserve_run(op.store, op.team.worker, kind, goal, want); });
+    if (run) op.add_reservation(*run);
     return run;
 }
 
@@ -366,16 +350,6 @@ template <class Team>
 WARREN_HD void free_metadata(Operation<Team>& op, u64 place) {
     op.clear_dirty(place);
     free_blocks(op, place, 1);
-}
-
-/// Releases all reservations, whether apply used their blocks or not.
-template <class Team>
-WARREN_HD void finish_blocks(Operation<Team>& op) {
-    for (u32 i = 0; i < op.reservation_count(); ++i) {
-        const Reservation run = op.reservation(i);
-        once(op.team, [&] { unreserve(op.store, run.place, run.blocks); });
-    }
-    op.forget_reservations();
 }
 
 }  // namespace warren::core

@@ -207,6 +207,12 @@ WARREN_HD void for_each_word(u64 place, u64 blocks, Action&& action) {
     });
 }
 
+/// Contiguous blocks.
+struct Run {
+    u64 place;
+    u32 blocks;
+};
+
 /// Releases reserved blocks, whether they were taken into use or not.
 WARREN_HD inline void unreserve(const Store& store, u64 place, u64 blocks) {
     for_each_word(place, blocks,

@@ -480,7 +480,7 @@ WARREN_HD void finish_inode(Operation<Team>& op) {
 /// or not.
 template <class Team>
 WARREN_HD void finish(Operation<Team>& op) {
-    finish_blocks(op);
+    op.release_reservations();
     finish_inode(op);
     op.forget_locks();
     op.release_pins();

@@ -89,20 +89,9 @@ inline constexpr u32 step_worker = 0;
 class JournalCredits {
  public:
     WARREN_HD JournalCredits() {}
-    WARREN_HD JournalCredits(JournalCredits&& from) noexcept
-        : state_(from.state_), inside_(from.inside_), blocks_(from.blocks_) {
-        from.forget();
-    }
-    WARREN_HD JournalCredits& operator=(JournalCredits&& from) noexcept {
-        if (this == &from) return *this;
-        leave();
-        state_ = from.state_;
-        inside_ = from.inside_;
-        blocks_ = from.blocks_;
-        from.forget();
-        return *this;
-    }
     WARREN_HD ~JournalCredits() { leave(); }
+    JournalCredits(const JournalCredits&) = delete;
+    JournalCredits& operator=(const JournalCredits&) = delete;
 
     /// Passes the freeze barrier. Errc::retry, holding nothing, while a commit takes its snapshot.
     /// Not needed where no snapshot can be taken meanwhile. Requires: this object holds nothing.
@@ -178,14 +167,13 @@ class JournalCredits {
     }
     /// Takes over what keep() detached, for a bulk step that has passed the barrier as `worker`.
     static WARREN_HD JournalCredits resume(StoreState& state, u32 worker, u64 blocks) {
-        JournalCredits credits;
-        credits.state_ = &state;
-        credits.inside_ = &state.freeze_barrier[worker % barrier_slots].inside;
-        credits.blocks_ = blocks;
-        return credits;
+        return {&state, &state.freeze_barrier[worker % barrier_slots].inside, blocks};
     }
 
  private:
+    WARREN_HD JournalCredits(StoreState* state, u64* inside, u64 blocks)
+        : state_(state), inside_(inside), blocks_(blocks) {}
+
     WARREN_HD void forget() {
         state_ = nullptr;
         inside_ = nullptr;

@@ -29,12 +29,6 @@ inline constexpr u32 locks_max = 24;
 inline constexpr u32 pins_max = 48;
 inline constexpr u32 reservations_max = 24;
 
-/// A run of blocks that this operation may take into use when it applies.
-struct Reservation {
-    u64 place;
-    u32 blocks;
-};
-
 /// A place and the version at which it was read.
 struct Seen {
     u64 place = 0;
@@ -179,13 +173,17 @@ class Operation {
     WARREN_HD bool has_lock_room(u32 count) const { return lock_count_ + count <= locks_max; }
 
     /// Notes a reservation, which apply may take into use; finish() releases it in any case.
-    WARREN_HD void add_reservation(u64 place, u32 blocks) {
+    WARREN_HD void add_reservation(Run run) {
         WARREN_CHECK(reservation_count_ < reservations_max);
-        reservations_[reservation_count_++] = {place, blocks};
+        reservations_[reservation_count_++] = run;
     }
-    WARREN_HD u32 reservation_count() const { return reservation_count_; }
-    WARREN_HD Reservation reservation(u32 index) const { return reservations_[index]; }
-    WARREN_HD void forget_reservations() { reservation_count_ = 0; }
+    /// Releases all reservations, whether apply used their blocks or not.
+    WARREN_HD void release_reservations() {
+        while (reservation_count_ > 0) {
+            const Run run = reservations_[--reservation_count_];
+            once(team, [&] { unreserve(store, run.place, run.blocks); });
+        }
+    }
 
     /// Enters apply: passes the freeze barrier, reserves journal credits for the blocks it may
     /// dirty, and takes all locks. On Errc::retry, need_commit or read_only it holds nothing and
@@ -410,7 +408,7 @@ class Operation {
     static constexpr u32 lock_rows = (locks_max + Team::width - 1) / Team::width;
     Lock locks_[lock_rows];
     u32 pins_[pins_max];
-    Reservation reservations_[reservations_max];
+    Run reservations_[reservations_max];
     u32 lock_count_ = 0;
     u32 locks_held_ = 0;  // by this lane
     u32 pin_count_ = 0;

@@ -178,8 +178,8 @@ struct FreshBlock {
 template <class Team>
 WARREN_HD Result<FreshBlock> reserve_block(Operation<Team>& op) {
     const Store& store = op.store;
-    WARREN_LET(reserved, reserve_metadata(op));
-    const u64 place = *reserved;
+    WARREN_LET(reserved, reserve_blocks(op, FrameKind::metadata, 0, 1));
+    const u64 place = reserved->place;
     if (store.heads == nullptr) {
         once(op.team, [&] { make_resident(store, place); });
     }

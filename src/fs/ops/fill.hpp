@@ -144,7 +144,7 @@ WARREN_HD Result<Run> reserve_behind(Operation<Team>& op, const Spot& spot, u64 
     u32 count = want < format::blocks_per_frame ? static_cast<u32>(want) : format::blocks_per_frame;
     WARREN_LET(goal, goal_for(op, spot, count));
     for (;; count /= 2) {
-        const Result<Run> run = reserve_data(op, *goal, count);
+        const Result<Run> run = reserve_blocks(op, FrameKind::data, *goal, count);
         if (run || run.code() != Errc::need_space || count == 1) return run;
     }
 }
