@@ -71,18 +71,6 @@ WARREN_HD inline CreateArguments create_arguments(const Command& command) {
     return arguments;
 }
 
-/// Whether `verb` is about names, inodes or contents; the rest are parts of larger commands (see
-/// Verb).
-WARREN_HD constexpr bool is_name_verb(Verb verb) {
-    return verb < Verb::get_attributes;
-}
-WARREN_HD constexpr bool is_inode_verb(Verb verb) {
-    return !is_name_verb(verb) && verb < Verb::map;
-}
-WARREN_HD constexpr bool is_content_verb(Verb verb) {
-    return verb >= Verb::map && verb < Verb::reclaim_step;
-}
-
 template <Verb verb, class Team>
 WARREN_HD inline auto answer_names(Operation<Team>& op, const Command& command) {
     if constexpr (verb == Verb::lookup) {
@@ -272,11 +260,11 @@ template <Verb verb, class Team, class Writer = std::nullptr_t>
 WARREN_HD inline auto answer(Operation<Team>& op, const Command& command,
                              [[maybe_unused]] const Writer& writer = nullptr) {
     op.may_use_reserve = command.may_use_reserve;
-    if constexpr (is_name_verb(verb)) {
+    if constexpr (name_verbs.contain(verb)) {
         return answer_names<verb>(op, command);
-    } else if constexpr (is_inode_verb(verb)) {
+    } else if constexpr (inode_verbs.contain(verb)) {
         return answer_inodes<verb>(op, command);
-    } else if constexpr (is_content_verb(verb)) {
+    } else if constexpr (content_verbs.contain(verb)) {
         return answer_contents<verb>(op, command, writer);
     } else {
         return answer_parts<verb>(op, command);

@@ -72,7 +72,18 @@ enum class Verb : u8 {
 WARREN_HD constexpr Verb verb_after(Verb verb) {
     return static_cast<Verb>(static_cast<u8>(verb) + 1);
 }
-inline constexpr Verb verb_end = verb_after(Verb::pack);
+
+/// Verbs [begin, end) of one group.
+struct Verbs {
+    Verb begin;
+    Verb end;
+
+    WARREN_HD constexpr bool contain(Verb verb) const { return begin <= verb && verb < end; }
+};
+inline constexpr Verbs name_verbs{Verb::lookup, Verb::get_attributes};
+inline constexpr Verbs inode_verbs{Verb::get_attributes, Verb::map};
+inline constexpr Verbs content_verbs{Verb::map, Verb::reclaim_step};
+inline constexpr Verbs part_verbs{Verb::reclaim_step, verb_after(Verb::pack)};
 
 /// What a step of packing a directory's tree works on (Verb::pack).
 enum class Pack : u8 { leaves, nodes, root };

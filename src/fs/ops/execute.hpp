@@ -124,36 +124,19 @@ WARREN_HD WARREN_NOINLINE Errc execute_verb(Operation<Team>& op, const Command& 
     return put_answer(reply, answer<verb>(op, command, writer...));
 }
 
-/// One attempt of a command whose verb lies in [first, end); Errc::not_supported for another verb.
-template <Verb first, Verb end, class Team, class... Writer>
-WARREN_HD Errc execute_between(Operation<Team>& op, const Command& command, Reply& reply,
-                               const Writer&... writer) {
-    if constexpr (first == end) {
+/// One attempt of a command whose verb is one of `verbs`; Errc::not_supported for another verb. A
+/// program may compile each of the four groups into a kernel of its own.
+template <Verbs verbs, class Team, class... Writer>
+WARREN_HD Errc execute_one_of(Operation<Team>& op, const Command& command, Reply& reply,
+                              const Writer&... writer) {
+    if constexpr (verbs.begin == verbs.end) {
         return Errc::not_supported;
     } else {
-        if (command.verb == first) return execute_verb<first>(op, command, reply, writer...);
-        return execute_between<verb_after(first), end>(op, command, reply, writer...);
+        if (command.verb == verbs.begin)
+            return execute_verb<verbs.begin>(op, command, reply, writer...);
+        constexpr Verbs rest{verb_after(verbs.begin), verbs.end};
+        return execute_one_of<rest>(op, command, reply, writer...);
     }
-}
-
-// The four groups of verbs, so that a program may compile each into a kernel of its own.
-
-template <class Team>
-WARREN_HD Errc execute_names(Operation<Team>& op, const Command& command, Reply& reply) {
-    return execute_between<Verb::lookup, Verb::get_attributes>(op, command, reply);
-}
-template <class Team>
-WARREN_HD Errc execute_inodes(Operation<Team>& op, const Command& command, Reply& reply) {
-    return execute_between<Verb::get_attributes, Verb::map>(op, command, reply);
-}
-template <class Team, class Writer>
-WARREN_HD Errc execute_contents(Operation<Team>& op, const Command& command, Reply& reply,
-                                const Writer& writer) {
-    return execute_between<Verb::map, Verb::reclaim_step>(op, command, reply, writer);
-}
-template <class Team>
-WARREN_HD Errc execute_parts(Operation<Team>& op, const Command& command, Reply& reply) {
-    return execute_between<Verb::reclaim_step, verb_end>(op, command, reply);
 }
 
 /// Completes the reply of an attempt that ended with `code`.
@@ -179,14 +162,14 @@ WARREN_HD void execute(Operation<Team>& op, const Command& command, Reply& reply
                        const Writer& writer) {
     reply.has_piece = false;
     Errc code = Errc::not_supported;
-    if (is_name_verb(command.verb)) {
-        code = execute_names(op, command, reply);
-    } else if (is_inode_verb(command.verb)) {
-        code = execute_inodes(op, command, reply);
-    } else if (is_content_verb(command.verb)) {
-        code = execute_contents(op, command, reply, writer);
+    if (name_verbs.contain(command.verb)) {
+        code = execute_one_of<name_verbs>(op, command, reply);
+    } else if (inode_verbs.contain(command.verb)) {
+        code = execute_one_of<inode_verbs>(op, command, reply);
+    } else if (content_verbs.contain(command.verb)) {
+        code = execute_one_of<content_verbs>(op, command, reply, writer);
     } else {
-        code = execute_parts(op, command, reply);
+        code = execute_one_of<part_verbs>(op, command, reply);
     }
     end_attempt(op, code, reply);
 }

@@ -11,7 +11,7 @@ namespace warren::cuda_engine {
 
 __device__ Errc attempt_contents(WarpOperation& op, const ops::Command& command,
                                  ops::Reply& reply) {
-    return ops::execute_contents(op, command, reply, ops::PieceRecorder{reply});
+    return ops::execute_one_of<ops::content_verbs>(op, command, reply, ops::PieceRecorder{reply});
 }
 
 }  // namespace warren::cuda_engine

@@ -9,7 +9,7 @@
 namespace warren::cuda_engine {
 
 __device__ Errc attempt_inodes(WarpOperation& op, const ops::Command& command, ops::Reply& reply) {
-    return ops::execute_inodes(op, command, reply);
+    return ops::execute_one_of<ops::inode_verbs>(op, command, reply);
 }
 
 }  // namespace warren::cuda_engine

@@ -9,7 +9,7 @@
 namespace warren::cuda_engine {
 
 __device__ Errc attempt_names(WarpOperation& op, const ops::Command& command, ops::Reply& reply) {
-    return ops::execute_names(op, command, reply);
+    return ops::execute_one_of<ops::name_verbs>(op, command, reply);
 }
 
 }  // namespace warren::cuda_engine

@@ -9,7 +9,7 @@
 namespace warren::cuda_engine {
 
 __device__ Errc attempt_parts(WarpOperation& op, const ops::Command& command, ops::Reply& reply) {
-    return ops::execute_parts(op, command, reply);
+    return ops::execute_one_of<ops::part_verbs>(op, command, reply);
 }
 
 }  // namespace warren::cuda_engine
