@@ -112,9 +112,10 @@ template <class Team>
 WARREN_HD Errc plan_link(Operation<Team>& op, const InodeRef& directory, const Name& name,
                          const Entry& entry) {
     if (entry.is_full) return Errc::no_space;
-    if (entry.leaf == nullptr || !leaf_has_room(op.team, *entry.leaf, name.length)) {
-        return op.need_structure(Errc::need_split, directory.number, entry.key);
-    }
+    const bool has_room = entry.leaf != nullptr && once(op.team, [&] {
+                              return read_counts(*entry.leaf).have_room(name.length);
+                          });
+    if (!has_room) return op.need_structure(Errc::need_split, directory.number, entry.key);
     return op.will_write(entry.leaf_seen);
 }
 
@@ -190,30 +191,6 @@ WARREN_HD bool apply_unlink(Operation<Team>& op, const InodeRef& directory, cons
     op.mark_dirty_all(
         2, [&](u32 i) { return i == 0 ? entry.leaf_seen.place : directory.block_place(); });
     return empty;
-}
-
-/// Copies the leaf that covers `key` into `copy`, which only this team uses, and returns the lowest
-/// key of the next leaf. `copy.count` is 0 if the directory has no leaf.
-template <class Team>
-WARREN_HD Result<u64> snapshot_leaf(Operation<Team>& op, const InodeRef& directory, u64 key,
-                                    DirectoryLeaf& copy) {
-    Descent descent;
-    WARREN_TRY(descend(op, directory, directory_tree, key, descent));
-    if (descent.empty) {
-        once(op.team, [&] {
-            copy.count = 0;
-            for (u32 i = 0; i < format::leaf_entries_max; ++i)
-                copy.slots[i] = {};
-        });
-        return key_end;
-    }
-    u64* to = reinterpret_cast<u64*>(&copy);
-    for (u32 i = op.team.lane(); i < format::block_size / 8; i += Team::width) {
-        to[i] = relaxed_load(descent.leaf->words[i]);
-    }
-    op.team.sync();
-    WARREN_TRY(op.confirm(descent.leaf_seen));
-    return descent.upper;
 }
 
 }  // namespace warren::core

@@ -139,11 +139,6 @@ WARREN_HD inline LeafCounts read_counts(const DirectoryLeaf& leaf) {
     return {relaxed_load(leaf.count), relaxed_load(leaf.heap_used), relaxed_load(leaf.heap_live)};
 }
 
-template <class Team>
-WARREN_HD bool leaf_has_room(const Team& team, DirectoryLeaf& leaf, u32 length) {
-    return once(team, [&] { return read_counts(leaf); }).have_room(length);
-}
-
 /// Moves all names that are in use to the front of the heap. One lane, with the leaf locked.
 WARREN_HD inline void compact_leaf(DirectoryLeaf& leaf) {
     u32 end = 0;
@@ -304,11 +299,6 @@ struct DirectoryLeafType {
                 erase_in_leaf(source, i);
             }
         });
-    }
-
-    template <class Team>
-    WARREN_HD bool is_empty(Operation<Team>& op, Block* leaf) const {
-        return load(op.team, reinterpret_cast<DirectoryLeaf*>(leaf)->count) == 0;
     }
 };
 

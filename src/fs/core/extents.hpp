@@ -173,22 +173,18 @@ WARREN_HD Errc start_tree(Operation<Team>& op, const InodeRef& inode, const Exte
     });
 }
 
-/// Serves Errc::need_split for a regular file: makes room for `key`, one step a call. After
-/// Errc::ok or Errc::retry, the operation that needed the room starts again.
+/// Serves Errc::need_split for `inode`, which is not a directory: makes room for `key`, one step a
+/// call. After Errc::ok or Errc::retry, the operation that needed the room starts again.
 template <class Team>
-WARREN_HD Errc make_extent_room(Operation<Team>& op, u64 number, u64 key) {
-    const Result<InodeRef> inode = find_inode(op, number);
-    if (!inode) return inode.code() == Errc::stale ? Errc::retry : inode.code();
-    const u32 mode = load(op.team, inode->at->mode);
-    const auto kind = static_cast<AreaKind>(load(op.team, inode->at->area_kind));
-    WARREN_TRY(op.confirm(inode->seen));
-    if (!format::is_regular(mode)) return Errc::retry;
-    if (kind == AreaKind::tree) return make_room(op, *inode, ExtentLeafType{}, key);
-    if (kind != AreaKind::extents) return Errc::retry;
-    WARREN_LET(home, inline_home(op, *inode, kind));
+WARREN_HD Errc make_extent_room(Operation<Team>& op, const InodeRef& inode, u64 key) {
+    const auto kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
+    WARREN_TRY(op.confirm(inode.seen));
+    if (kind == AreaKind::tree) return make_room(op, inode, ExtentLeafType{}, key);
+    if (kind != AreaKind::extents) return Errc::ok;
+    WARREN_LET(home, inline_home(op, inode, kind));
     // One replacement adds at most two extents.
-    if (home->list.count + 2 <= home->list.max) return Errc::retry;
-    return start_tree(op, *inode, *home);
+    if (home->list.count + 2 <= home->list.max) return Errc::ok;
+    return start_tree(op, inode, *home);
 }
 
 }  // namespace warren::core

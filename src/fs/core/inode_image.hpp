@@ -167,21 +167,8 @@ WARREN_HD bool peek_directory(const Team& team, const Store& store, Handle handl
 /// The fields that stat(2) returns.
 template <class Team>
 WARREN_HD Attributes attributes_in(const Team& team, const InodeImage<Team>& image) {
-    Attributes out;
-    out.handle = image.inode.handle();
-    out.mode = image.get(team, &Inode::mode);
-    out.links = image.get(team, &Inode::links);
-    out.user = image.get(team, &Inode::user);
-    out.group = image.get(team, &Inode::group);
-    out.device = image.get(team, &Inode::device);
-    out.size = image.get(team, &Inode::size);
-    out.blocks = image.get(team, &Inode::blocks);
-    out.parent = image.get(team, &Inode::parent);
-    out.accessed = image.get(team, &Inode::accessed);
-    out.modified = image.get(team, &Inode::modified);
-    out.changed = image.get(team, &Inode::changed);
-    out.born = image.get(team, &Inode::born);
-    return out;
+    return make_attributes(image.inode.handle(),
+                           [&](auto field) { return image.get(team, field); });
 }
 
 }  // namespace warren::core

@@ -134,22 +134,28 @@ WARREN_HD inline void touch(const InodeRef& inode, i64 now) {
     relaxed_store(inode.at->changed, now);
 }
 
-/// The fields that stat(2) returns. Called by one lane; the caller confirms the version.
+/// The fields that stat(2) returns; `get(field)` reads a field of the inode.
+template <class Get>
+WARREN_HD Attributes make_attributes(Handle handle, const Get& get) {
+    return {.handle = handle,
+            .mode = get(&Inode::mode),
+            .links = get(&Inode::links),
+            .user = get(&Inode::user),
+            .group = get(&Inode::group),
+            .device = get(&Inode::device),
+            .size = get(&Inode::size),
+            .blocks = get(&Inode::blocks),
+            .parent = get(&Inode::parent),
+            .accessed = get(&Inode::accessed),
+            .modified = get(&Inode::modified),
+            .changed = get(&Inode::changed),
+            .born = get(&Inode::born)};
+}
+
+/// make_attributes() by one lane; the caller confirms the version.
 WARREN_HD inline Attributes read_attributes(const InodeRef& inode) {
-    const Inode& at = *inode.at;
-    return {.handle = inode.handle(),
-            .mode = relaxed_load(at.mode),
-            .links = relaxed_load(at.links),
-            .user = relaxed_load(at.user),
-            .group = relaxed_load(at.group),
-            .device = relaxed_load(at.device),
-            .size = relaxed_load(at.size),
-            .blocks = relaxed_load(at.blocks),
-            .parent = relaxed_load(at.parent),
-            .accessed = relaxed_load(at.accessed),
-            .modified = relaxed_load(at.modified),
-            .changed = relaxed_load(at.changed),
-            .born = relaxed_load(at.born)};
+    return make_attributes(inode.handle(),
+                           [&](auto field) { return relaxed_load(inode.at->*field); });
 }
 
 /// A consistent copy of the attributes. Errc::retry if the inode changes meanwhile.

@@ -201,12 +201,6 @@ WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh,
          [&] { start_header(*reinterpret_cast<format::BlockHeader*>(fresh.at), identity); });
     op.mark_dirty(fresh.place);
 }
-/// As above, for a block of `kind` to which `owner` will point.
-template <class Team>
-WARREN_HD void start_block(Operation<Team>& op, const FreshBlock& fresh, BlockKind kind,
-                           const InodeRef& owner) {
-    start_block(op, fresh, identity_of(kind, owner));
-}
 
 /// Updates the inode's block count for blocks that it gained or lost. Only within apply.
 template <class Team>

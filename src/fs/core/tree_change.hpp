@@ -24,7 +24,7 @@ WARREN_HD Errc put_under_root(Operation<Team>& op, const InodeRef& inode, TreeKi
     WARREN_LET(block, reserve_block(op));
     WARREN_TRY(op.will_write(inode.seen));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(taller_blocks_max)));
-    start_block(op, *block, is_node ? kinds.node : kinds.leaf, inode);
+    start_block(op, *block, identity_of(is_node ? kinds.node : kinds.leaf, inode));
     once(op.team, [&] {
         fill(block->at);
         store_pair(inode.at->area.pairs[0], 0, BlockPointer::to(block->place, is_node));
@@ -74,7 +74,7 @@ WARREN_HD Errc put_behind(Operation<Team>& op, const InodeRef& inode, TreeKinds 
     WARREN_TRY(op.will_write(above.seen));
     WARREN_TRY(op.will_write(lower));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(split_blocks_max)));
-    start_block(op, *block, is_node ? kinds.node : kinds.leaf, inode);
+    start_block(op, *block, identity_of(is_node ? kinds.node : kinds.leaf, inode));
     const u64 key = move(block->at);
     once(op.team, [&] {
         insert_pair(inode, above, index + 1, key, BlockPointer::to(block->place, is_node));

@@ -105,19 +105,20 @@ WARREN_HD void unhook(Operation<Team>& op, const InodeRef& inode, TreeKinds kind
     count_tree_blocks(op, inode, kinds, -static_cast<i64>(path.chain_length));
 }
 
-/// Removes the leaf that covers `key` if it is empty, with the nodes above that lead to nothing
-/// else.
-template <class Team, class Leaf>
-WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& inode, Leaf leaf_type, u64 key) {
+/// Removes the leaf of a directory that covers `key` if it is empty, with the nodes above that lead
+/// to nothing else.
+template <class Team>
+WARREN_HD Errc prune(Operation<Team>& op, const InodeRef& directory, u64 key) {
     TreePath path;
-    WARREN_TRY(find_path(op, inode, Leaf::kinds, key, path));
+    WARREN_TRY(find_path(op, directory, directory_tree, key, path));
     if (path.descent.empty) return Errc::ok;
-    const bool is_empty = leaf_type.is_empty(op, path.descent.leaf);
+    auto& leaf = *reinterpret_cast<format::DirectoryLeaf*>(path.descent.leaf);
+    const bool is_empty = load(op.team, leaf.count) == 0;
     WARREN_TRY(op.confirm(path.descent.leaf_seen));
     if (!is_empty) return Errc::ok;
-    WARREN_TRY(plan_unhook(op, inode, Leaf::kinds, path));
+    WARREN_TRY(plan_unhook(op, directory, directory_tree, path));
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(unhook_dirties(path))));
-    unhook(op, inode, Leaf::kinds, path);
+    unhook(op, directory, directory_tree, path);
     op.end_apply();
     return Errc::ok;
 }

@@ -26,14 +26,6 @@ struct AttributeName {
     }
 };
 
-WARREN_HD inline bool name_begins(const char* name, u32 length, const char* with, u32 count) {
-    if (length < count) return false;
-    for (u32 i = 0; i < count; ++i) {
-        if (name[i] != with[i]) return false;
-    }
-    return true;
-}
-
 /// Checks a name. Errc::out_of_range for an illegal length, Errc::not_supported for an unknown
 /// namespace, Errc::invalid for a name that is only a prefix or contains a NUL.
 WARREN_HD inline Result<AttributeName> make_attribute_name(const char* bytes, u32 length) {
@@ -42,7 +34,10 @@ WARREN_HD inline Result<AttributeName> make_attribute_name(const char* bytes, u3
         if (bytes[i] == '\0') return Errc::invalid;
     }
     const auto in = [&](const char* prefix, u32 count) {
-        return name_begins(bytes, length, prefix, count);
+        u32 same = 0;
+        while (same < count && same < length && bytes[same] == prefix[same])
+            ++same;
+        return same == count;
     };
     const auto made = [&](AttributeSpace space, u32 prefix) -> Result<AttributeName> {
         if (length == prefix) return Errc::invalid;
@@ -236,7 +231,7 @@ WARREN_HD void apply_edit(Operation<Team>& op, const InodeRef& inode, const Attr
                           u32 value_length) {
     if (edit.is_fresh) {
         const FreshBlock fresh{edit.place, reinterpret_cast<Block*>(edit.block)};
-        start_block(op, fresh, BlockKind::attributes, inode);
+        start_block(op, fresh, identity_of(BlockKind::attributes, inode));
         once(op.team, [&] { hang_attributes(inode, BlockPointer::to(edit.place), 1); });
     }
     once(op.team, [&] {

@@ -21,12 +21,12 @@ WARREN_HD Errc change_structure(Operation<Team>& op, Errc what, u64 number, u64 
     const u32 mode = load(op.team, inode->at->mode);
     if (format::is_directory(mode)) {
         return what == Errc::need_split ? make_room(op, *inode, DirectoryLeafType{}, key)
-                                        : prune(op, *inode, DirectoryLeafType{}, key);
+                                        : prune(op, *inode, key);
     }
     // A file's tree loses its leaves together with their extents, so it never needs pruning. The
     // request was for a directory that has been removed, and a file has its inode number now.
     if (what != Errc::need_split) return Errc::ok;
-    const Errc made = make_extent_room(op, number, key);
+    const Errc made = make_extent_room(op, *inode, key);
     return made == Errc::retry ? Errc::ok : made;
 }
 

@@ -65,7 +65,7 @@ enum class Verb : u8 {
     detach_tree,        // name; how: 1 with target, from: a TreeBeforeCheck -> attributes.handle
     start_dying,        // handle: a directory in a tree that is being removed
     clone,              // handle: the source; target: a directory; name; text: of a link
-                        // -> attributes.handle, value: see Cloned
+                        // -> attributes.handle, value, length: see Cloned
     pack,  // how, mode: a height, from: a key -> value: the next key, length: 1 if done
 };
 

@@ -105,7 +105,7 @@ WARREN_HD void apply_target(Operation<Team>& op, const NewInode& fresh,
         });
         return;
     }
-    start_block(op, fresh.target, format::BlockKind::link_target, fresh.inode);
+    start_block(op, fresh.target, identity_of(BlockKind::link_target, fresh.inode));
     auto* block = reinterpret_cast<format::LinkTarget*>(fresh.target.at);
     once(op.team, [&] {
         const u32 head = format::target_head_bytes;
@@ -147,7 +147,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
     write_new_inode(op.team, at, made_attributes(parent, arguments, fresh, links), acl);
     if (arguments.target_length > 0) apply_target(op, fresh, arguments);
     if (fresh.acl.place != 0) {
-        start_block(op, fresh.acl, format::BlockKind::attributes, fresh.inode);
+        start_block(op, fresh.acl, identity_of(BlockKind::attributes, fresh.inode));
         apply_inherit(op, fresh.inherit, parent,
                       *reinterpret_cast<format::AttributeBlock*>(fresh.acl.at));
     }
@@ -161,10 +161,7 @@ WARREN_HD void apply_inode(Operation<Team>& op, const InodeRef& parent,
 }
 
 /// A name that will be added, and what its inode inherits from the directory.
-struct NewName {
-    InodeRef directory;
-    Name name;
-    Entry entry;
+struct NewName : Found {
     Inherited inherited;
 };
 
@@ -174,9 +171,7 @@ WARREN_HD WARREN_NOINLINE Errc plan_name_general(Operation<Team>& op, const Cred
                                                  NewName& fresh) {
     WARREN_LET(found, find(op, caller, directory, name, length, may_execute));
     if (found->entry.exists) return Errc::exists;
-    fresh.directory = found->directory;
-    fresh.name = found->name;
-    fresh.entry = found->entry;
+    static_cast<Found&>(fresh) = *found;
     WARREN_TRY(check_permission(op, fresh.directory, caller, may_write));
     fresh.inherited.mode = load(op.team, fresh.directory.at->mode);
     fresh.inherited.group = load(op.team, fresh.directory.at->group);
@@ -193,7 +188,7 @@ WARREN_HD Errc plan_name(Operation<Team>& op, const Credentials& caller, Handle 
         constexpr u32 wanted = may_execute | may_write;
         if (fast_lookup(op.team, op.store, caller, directory, name, length, wanted, seen)) {
             if (seen.entry.exists) return Errc::exists;
-            fresh = {seen.directory.inode, seen.name, seen.entry, {}};
+            fresh = {{seen.directory.inode, seen.name, seen.entry, {}}, {}};
             fresh.inherited.mode = seen.directory.get(op.team, &Inode::mode);
             fresh.inherited.group = seen.directory.get(op.team, &Inode::group);
             fresh.inherited.may_have_acl = seen.directory.attributes(op.team) != 0;

@@ -168,9 +168,9 @@ WARREN_HD Errc plan_cut(Operation<Team>& op, const File& file, u64 begin, u64 en
     return cut.empties ? plan_unhook(op, file.inode, extent_tree, cut.path) : Errc::ok;
 }
 
-/// Does what plan_cut() planned; returns the number of blocks freed. Only within apply.
+/// Does what plan_cut() planned. Only within apply.
 template <class Team>
-WARREN_HD u64 apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
+WARREN_HD void apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
     u64 freed = 0;
     for_each_run(op.team, cut.home.list, cut.range.begin, cut.range.end, [&](const Extent& part) {
         drop_extent(op, part);
@@ -181,7 +181,6 @@ WARREN_HD u64 apply_cut(Operation<Team>& op, const File& file, Cut& cut) {
         count_blocks(op, file.inode, -static_cast<i64>(freed));
     }
     if (cut.empties) unhook(op, file.inode, extent_tree, cut.path);
-    return freed;
 }
 
 }  // namespace warren::ops

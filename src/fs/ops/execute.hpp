@@ -50,6 +50,10 @@ WARREN_HD void match_fields(InReply& reply, InAnswer& answer, const Match& match
     } else if constexpr (std::is_same_v<Answer, TreeBeforeCheck>) {
         match(reply.attributes.handle, answer.root);
         match(reply.value, answer.rights_changes);
+    } else if constexpr (std::is_same_v<Answer, Cloned>) {
+        match(reply.attributes.handle, answer.handle);
+        match(reply.value, answer.lacks_contents);
+        match(reply.length, answer.lacks_attributes);
     } else {
         static_assert(std::is_same_v<Answer, u64> || std::is_same_v<Answer, bool>);
         match(reply.value, answer);
@@ -84,15 +88,6 @@ WARREN_HD inline void get(const Reply& reply, SharedCount& answer) {
     answer.passed = reply.value;
     answer.allocated = static_cast<u32>(reply.length >> 32);
     answer.shared = static_cast<u32>(reply.length);
-}
-WARREN_HD inline void put(Reply& reply, const Cloned& answer) {
-    put(reply, answer.handle);
-    reply.value = (answer.lacks_contents ? 1 : 0) | (answer.lacks_attributes ? 2 : 0);
-}
-WARREN_HD inline void get(const Reply& reply, Cloned& answer) {
-    get(reply, answer.handle);
-    answer.lacks_contents = (reply.value & 1) != 0;
-    answer.lacks_attributes = (reply.value & 2) != 0;
 }
 
 /// Stores a result, if there is one, in the reply; returns the code.

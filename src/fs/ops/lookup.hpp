@@ -165,12 +165,25 @@ WARREN_HD Result<u64> count_names(Operation<Team>& op, Handle directory) {
     return entries & ~format::entries_dying;
 }
 
-/// Copies the leaf of `directory` that covers `key`; returns the lowest key of the next leaf.
+/// Copies the leaf of `directory` that covers `key` into `copy`, which only this team uses; returns
+/// the lowest key of the next leaf. `copy.count` is 0 if the directory has no leaf.
 template <class Team>
 WARREN_HD Result<u64> read_leaf(Operation<Team>& op, Handle directory, u64 key,
                                 DirectoryLeaf& copy) {
     WARREN_LET(inode, find_directory(op, directory));
-    return snapshot_leaf(op, *inode, key, copy);
+    Descent descent;
+    WARREN_TRY(descend(op, *inode, directory_tree, key, descent));
+    if (descent.empty) {
+        once(op.team, [&] {
+            copy.count = 0;
+            for (DirectorySlot& slot : copy.slots)
+                slot = {};
+        });
+        return key_end;
+    }
+    copy_words<format::block_size / 8>(op.team, reinterpret_cast<u64*>(&copy), descent.leaf->words);
+    WARREN_TRY(op.confirm(descent.leaf_seen));
+    return descent.upper;
 }
 
 }  // namespace warren::ops

@@ -59,36 +59,26 @@ WARREN_HD void free_pointed(Operation<Team>& op, u64 pointer) {
 }
 
 /// Frees all blocks of an inode that this apply removes: contents, attributes, a long link target.
-/// Returns their number. The inode itself is not changed. Only within apply. Requires:
-/// releases_in_one_step() returned true in this operation's plan.
+/// The inode itself is not changed. Only within apply. Requires: releases_in_one_step() returned
+/// true in this operation's plan.
 template <class Team>
-WARREN_HD u64 release_contents(Operation<Team>& op, const InodeRef& inode) {
+WARREN_HD void release_contents(Operation<Team>& op, const InodeRef& inode) {
     const auto kind = static_cast<AreaKind>(load(op.team, inode.at->area_kind));
     const u32 count = load(op.team, inode.at->area_count);
-    u64 freed = 0;
     if (kind == AreaKind::extents) {
         const ExtentList list{inode.at->area.extents, count, format::inline_extents_max};
         for_each_run(op.team, list, 0, key_end, [&](const Extent& part) {
             free_blocks(op, part.start.offset(), part.length);
-            freed += part.length;
         });
     }
     if (kind == AreaKind::tree) {
         for (u32 i = 0; i < count; ++i) {
             free_pointed(op, load(op.team, inode.at->area.pairs[i].child.raw));
         }
-        freed += count;
     }
-    if (kind == AreaKind::target) {
-        free_pointed(op, load(op.team, inode.at->area.words[0]));
-        ++freed;
-    }
+    if (kind == AreaKind::target) free_pointed(op, load(op.team, inode.at->area.words[0]));
     const u64 attributes = load(op.team, inode.at->attributes.raw);
-    if (attributes != 0) {
-        free_pointed(op, attributes);
-        ++freed;
-    }
-    return freed;
+    if (attributes != 0) free_pointed(op, attributes);
 }
 
 /// Frees leaves at the end of a directory's tree, whether they are empty or not. True if the tree

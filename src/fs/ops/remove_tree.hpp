@@ -63,17 +63,10 @@ WARREN_HD bool apply_detach(Operation<Team>& op, const InodeRef& parent, const E
     return empties;
 }
 
-/// The directory that detach_tree() or take_tree() removes.
-struct FoundTree {
-    InodeRef parent;
-    Entry entry;
-    InodeRef inode;
-};
-
 /// find_tree() by the fast path; false if that does not apply.
 template <class Team>
 WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
-                         const char* name, u32 length, FoundTree& tree) {
+                         const char* name, u32 length, Found& tree) {
     constexpr u32 wanted = may_execute | may_write;
     const Team& team = op.team;
     FastEntry<Team> seen;
@@ -84,14 +77,14 @@ WARREN_HD bool peek_tree(Operation<Team>& op, const Credentials& caller, Handle 
         (seen.inode.get(team, &Inode::entries) & format::entries_dying) != 0) {
         return false;
     }
-    tree = {seen.directory.inode, seen.entry, seen.inode.inode};
+    tree = {seen.directory.inode, seen.name, seen.entry, seen.inode.inode};
     return true;
 }
 
 template <class Team>
 WARREN_HD WARREN_NOINLINE Errc find_tree_general(Operation<Team>& op, const Credentials& caller,
                                                  Handle directory, const char* name, u32 length,
-                                                 FoundTree& tree) {
+                                                 Found& tree) {
     WARREN_LET(found, find_removable(op, caller, directory, name, length));
     if (found->entry.type != format::directory_entry) {
         return Errc::not_directory;
@@ -100,14 +93,14 @@ WARREN_HD WARREN_NOINLINE Errc find_tree_general(Operation<Team>& op, const Cred
     const u64 names = load(op.team, found->inode.at->entries);
     WARREN_TRY(op.confirm(found->inode.seen));
     if ((names & format::entries_dying) != 0) return Errc::no_entry;
-    tree = {found->directory, found->entry, found->inode};
+    tree = *found;
     return Errc::ok;
 }
 
 /// Finds the directory that detach_tree() or take_tree() removes, and notes what these write.
 template <class Team>
 WARREN_HD Errc find_tree(Operation<Team>& op, const Credentials& caller, Handle directory,
-                         const char* name, u32 length, FoundTree& tree) {
+                         const char* name, u32 length, Found& tree) {
     op.may_use_reserve = true;
     bool is_found = false;
     if constexpr (Team::width > 1) {
@@ -130,7 +123,7 @@ template <class Team>
 WARREN_HD Result<TreeBeforeCheck> look_at_tree(Operation<Team>& op, const Credentials& caller,
                                                Handle directory, const char* name, u32 length) {
     const u64 changes = once(op.team, [&] { return rights_changes(op.store); });
-    FoundTree tree;
+    Found tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
     return TreeBeforeCheck{tree.inode.handle(), changes};
 }
@@ -146,7 +139,7 @@ template <class Team>
 WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& caller,
                                      Handle directory, const char* name, u32 length, i64 now,
                                      const TreeBeforeCheck* checked = nullptr) {
-    FoundTree tree;
+    Found tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
     const InodeRef inode = tree.inode;
     if (checked != nullptr && inode.handle() != checked->root) return Errc::canceled;
@@ -165,7 +158,7 @@ WARREN_HD Result<Handle> detach_tree(Operation<Team>& op, const Credentials& cal
         op.cancel_apply();
         return Errc::canceled;
     }
-    static_cast<void>(apply_detach(op, tree.parent, tree.entry, inode, now));
+    static_cast<void>(apply_detach(op, tree.directory, tree.entry, inode, now));
     once(op.team, [&] { relaxed_store(inode.at->links, 0); });
     op.mark_dirty(inode.block_place());
     apply_orphan(op, orphan, inode.number, format::type_directory, now);
@@ -187,14 +180,14 @@ template <class Team, class MayBegin>
 WARREN_HD Result<TakenTree> take_tree(Operation<Team>& op, const Credentials& caller,
                                       Handle directory, const char* name, u32 length, i64 now,
                                       const MayBegin& may_begin) {
-    FoundTree tree;
+    Found tree;
     WARREN_TRY(find_tree(op, caller, directory, name, length, tree));
     if (!may_begin()) return Errc::canceled;
     WARREN_TRY(op.begin_apply(WARREN_CREDITS(entry_blocks_max)));
     TakenTree taken;
     taken.number = tree.inode.number;
-    taken.removed.note(apply_detach(op, tree.parent, tree.entry, tree.inode, now), tree.parent,
-                       tree.entry.key);
+    taken.removed.note(apply_detach(op, tree.directory, tree.entry, tree.inode, now),
+                       tree.directory, tree.entry.key);
     op.end_apply();
     return taken;
 }

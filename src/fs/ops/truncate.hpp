@@ -11,17 +11,6 @@
 
 namespace warren::ops {
 
-/// Truncates a file whose contents are in its inode. Requires: they fit there after that, or are
-/// zeros.
-template <class Team>
-WARREN_HD Errc truncate_bytes(Operation<Team>& op, const File& file, u64 new_size, i64 now) {
-    const InodeRef& inode = file.inode;
-    return change_inline(op, inode, new_size, format::area_bytes, nullptr, now, [&] {
-        if (new_size > format::area_bytes) clear_area(inode, AreaKind::extents);
-        relaxed_store(inode.at->size, new_size);
-    });
-}
-
 /// One step towards a size of `new_size` bytes. True if the size is reached; otherwise the caller
 /// calls again. All blocks after the new end are freed, also preallocated ones. `now` = 0 leaves
 /// the times as they are. Before growing, see tail_to_zero(). `writer` is as in fill(); it is given
@@ -31,16 +20,19 @@ WARREN_HD Result<bool> truncate(Operation<Team>& op, Handle handle, u64 new_size
                                 Writer&& writer) {
     if (new_size > format::file_size_max) return Errc::file_too_big;
     WARREN_LET(file, find_file(op, handle));
+    const InodeRef& inode = file->inode;
     if (file->kind == AreaKind::bytes) {
         WARREN_LET(bytes, inline_bytes(op, *file));
         if (new_size > format::area_bytes && !bytes->is_zero()) {
             WARREN_TRY(move_out(op, handle, *file, writer));
             return false;
         }
-        WARREN_TRY(truncate_bytes(op, *file, new_size, now));
+        WARREN_TRY(change_inline(op, inode, new_size, format::area_bytes, nullptr, now, [&] {
+            if (new_size > format::area_bytes) clear_area(inode, AreaKind::extents);
+            relaxed_store(inode.at->size, new_size);
+        }));
         return true;
     }
-    const InodeRef& inode = file->inode;
     Cut cut;
     WARREN_TRY(plan_cut(op, *file, blocks_of(new_size), key_end, CutFrom::end, cut));
     // Nothing to free was found in the last leaf, which must then hold extents that do not belong

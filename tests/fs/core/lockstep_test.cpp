@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 #include "fs/ops/allocate.hpp"
-#include "fs/ops/contents.hpp"
+#include "fs/ops/change_structure.hpp"
 #include "fs/ops/create.hpp"
 #include "fs/ops/inode_frame.hpp"
 #include "fs/ops/lookup.hpp"
@@ -125,17 +125,7 @@ class TeamVolume {
 
     static Errc change_tree(TeamOperation& op, const RetryReason& retry_reason) {
         op.may_use_reserve = true;
-        const Result<core::InodeRef> inode = core::find_inode(op, retry_reason.inode);
-        if (!inode) return inode.code() == Errc::stale ? Errc::ok : inode.code();
-        const u32 mode = load(op.team, inode->at->mode);
-        if (!format::is_directory(mode)) {
-            return retry_reason.code == Errc::need_split
-                       ? core::make_extent_room(op, retry_reason.inode, retry_reason.key)
-                       : Errc::ok;
-        }
-        return retry_reason.code == Errc::need_split
-                   ? core::make_room(op, *inode, core::DirectoryLeafType{}, retry_reason.key)
-                   : core::prune(op, *inode, core::DirectoryLeafType{}, retry_reason.key);
+        return ops::change_structure(op, retry_reason.code, retry_reason.inode, retry_reason.key);
     }
 
     Lockstep<4> lanes_;
