@@ -8,14 +8,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "base/notice.hpp"
 #include "base/out_of_memory.hpp"
 #include "base/stopwatch.hpp"
 #include "fs/commit/empty_inode_frames.hpp"
 #include "fs/commit/free_frames.hpp"
-#include "fs/commit/journal_overrun.hpp"
 #include "fs/commit/superblock_io.hpp"
 #include "fs/core/allocator.hpp"
 #include "fs/format/check_block.hpp"
@@ -38,6 +39,21 @@ static_assert(Journal::capacity(format::journal_blocks_min / 2) - 1 >= core::jou
 constexpr u64 kept_copies_bytes = 16 * mib;
 // After this long without a commit a volume is idle.
 constexpr std::chrono::seconds idle_time{1};
+
+/// Returns Errc::io and writes to the log if an operation that is part of the snapshot has dirtied
+/// more blocks than its credits (core/journal_credits.hpp), and so has made the volume read-only.
+/// The snapshot must not become durable then.
+Errc refuse_overrun(const ops::CutCounters& counters) {
+    if (counters.overrun_blocks == 0) return Errc::ok;
+    static_cast<void>(or_no_memory([&] {
+        notice("an operation dirtied more metadata blocks (" +
+               std::to_string(counters.overrun_blocks) + ") than it had reserved in the journal (" +
+               std::to_string(counters.overrun_credits) +
+               "); the volume is read-only and keeps what was last committed; this is a bug in "
+               "Warren, please report it");
+    }));
+    return Errc::io;
+}
 
 }  // namespace
 
@@ -333,10 +349,7 @@ Errc Committer::take_copies_here() {
         figures_.held_ns = held.nanoseconds();
     }
     WARREN_TRY(make_room(header.count));
-    WARREN_TRY(refuse_overrun(header.counters));
-    take_counters(header.counters);
-    list_copies(places_.data(), header.count);
-    return Errc::ok;
+    return note_copies(header.counters, header.count);
 }
 
 /// As take_copies_here(), but of blocks in an engine's memory.
@@ -353,9 +366,7 @@ Errc Committer::take_copies_of(EngineMemory& engine) {
     }
     // The engine counts the blocks as clean already, so without the copies the changes are lost.
     if (engine.fetch_cut(area_.as<Block>()) != Errc::ok) return Errc::io;
-    WARREN_TRY(refuse_overrun(cut.counters));
-    take_counters(cut.counters);
-    list_copies(places_.data(), cut.count);
+    WARREN_TRY(note_copies(cut.counters, cut.count));
     adopt_copies();
     // Contents may have been left out, which what is erased here must not hide.
     if (data_copies_.size() == area_blocks_) return Errc::no_space;
@@ -366,23 +377,21 @@ Errc Committer::take_copies_of(EngineMemory& engine) {
     return Errc::ok;
 }
 
-void Committer::take_counters(const ops::CutCounters& counters) {
+/// Takes over the counters of a snapshot and lists its `count` copies by place, so that blocks that
+/// are contiguous on disk are written at once.
+Errc Committer::note_copies(const ops::CutCounters& counters, u64 count) {
+    WARREN_TRY(refuse_overrun(counters));
     superblock_.metadata_frames_end = counters.metadata_frames_end;
     superblock_.data_frames_begin = counters.data_frames_begin;
     superblock_.blocks_used = counters.blocks_used;
     superblock_.inodes_used = counters.inodes_used;
     last_generation_ = counters.generation;
     raise_generation(superblock_, last_generation_);
-}
-
-/// Lists the copies by place, so that blocks that are contiguous on disk are written at once.
-void Committer::list_copies(const u64* places, u64 count) {
     Block* const blocks = area_.as<Block>();
     for (u64 i = 0; i < count; ++i)
-        copies_.push_back({places[i], &blocks[i]});
-    std::sort(copies_.begin(), copies_.end(), [](const CommitCopy& left, const CommitCopy& right) {
-        return left.place < right.place;
-    });
+        copies_.push_back({places_[i], &blocks[i]});
+    std::ranges::sort(copies_, {}, &CommitCopy::place);
+    return Errc::ok;
 }
 
 /// Updates the host's Store from the copy of a block of the frame table.

@@ -136,10 +136,9 @@ class Committer {
     u64 with_margin(u64 blocks) const { return std::min(blocks + blocks / 8 + 64, area_blocks_); }
     void expect_copies();
     void expect_data_copies();
-    void list_copies(const u64* places, u64 count);
     void adopt_table(u64 place, const format::Block& block);
     void adopt_copies();
-    void take_counters(const ops::CutCounters& counters);
+    Errc note_copies(const ops::CutCounters& counters, u64 count);
     Errc allow_generations();
     void note_rest();
     void seal();
