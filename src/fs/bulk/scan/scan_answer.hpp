@@ -44,9 +44,9 @@ class ScanVisits {
     void visit_directories(const ScanOutput& output);
     void visit_directory(const ScanOutput& output, const Place& place);
     void visit_files(const ScanOutput& output, std::size_t bundle) const;
-    void visit_short(const ScanOutput& output, std::size_t bundle) const;
     Scanned begin_visits(const ScanOutput& output, std::size_t bundle) const;
-    bool visit(const ScanOutput& output, std::size_t bundle, const ScanRecord& record,
+    template <class Record>
+    bool visit(const ScanOutput& output, std::size_t bundle, const Record& record,
                Scanned& found) const;
 
     const ScanCall& call_;
@@ -62,11 +62,14 @@ inline Scanned ScanVisits::begin_visits(const ScanOutput& output, std::size_t bu
     Scanned found;
     found.directory = directories_[output.bundle(bundle).above].handle;
     found.depth = output.bundle(bundle).depth;
+    found.attributes.user = output.bundle(bundle).user;
+    found.attributes.group = output.bundle(bundle).group;
     return found;
 }
 
-inline bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle,
-                              const ScanRecord& record, Scanned& found) const {
+template <class Record>
+bool ScanVisits::visit(const ScanOutput& output, std::size_t bundle, const Record& record,
+                       Scanned& found) const {
     found.name = output.name(bundle, record);
     record.tell(found.directory, found.attributes);
     return (*call_.visit)(found);
@@ -106,23 +109,10 @@ inline void ScanVisits::visit_directories(const ScanOutput& output) {
 inline void ScanVisits::visit_files(const ScanOutput& output, std::size_t bundle) const {
     if (output.bundles[bundle].directories == output.bundles[bundle].records) return;
     if (!output.await(bundle) || !directories_[output.bundle(bundle).above].is_open) return;
-    if (output.bundle(bundle).is_short != 0) return visit_short(output, bundle);
     Scanned found = begin_visits(output, bundle);
-    for (const ScanRecord& record : output.records(bundle)) {
+    output.for_each_record(bundle, [&](const auto& record) {
         if (!record.is_directory()) static_cast<void>(visit(output, bundle, record, found));
-    }
-}
-
-/// As visit_files() for short records.
-inline void ScanVisits::visit_short(const ScanOutput& output, std::size_t bundle) const {
-    Scanned found = begin_visits(output, bundle);
-    found.attributes.user = output.bundle(bundle).user;
-    found.attributes.group = output.bundle(bundle).group;
-    for (const ShortRecord& record : output.records<ShortRecord>(bundle)) {
-        found.name = output.name(bundle, record);
-        record.tell(found.attributes);
-        static_cast<void>((*call_.visit)(found));
-    }
+    });
 }
 
 inline void ScanVisits::take(const ScanOutput& output) {
@@ -148,17 +138,15 @@ inline void ScanVisits::note_visited(const ScanOutput& output, VisitedEntries& v
         if (!output.await(i)) continue;
         const Directory& in = directories_[output.bundle(i).above];
         if (!in.is_open) continue;
-        if (output.bundle(i).is_short != 0) {
-            for (const ShortRecord& record : output.records<ShortRecord>(i))
-                visited.add(in.handle, output.name(i, record), false);
-            continue;
-        }
-        for (const ScanRecord& record : output.records(i)) {
+        output.for_each_record(i, [&](const auto& record) {
             // Only directories have an answer that matters, those at the depth limit excepted.
-            const bool descends = record.is_directory() && record.directory < directories_.size() &&
-                                  directories_[record.directory].is_open;
+            bool descends = false;
+            if constexpr (requires { record.directory; }) {
+                descends = record.is_directory() && record.directory < directories_.size() &&
+                           directories_[record.directory].is_open;
+            }
             visited.add(in.handle, output.name(i, record), descends);
-        }
+        });
     }
     visited.set_interrupted();
 }

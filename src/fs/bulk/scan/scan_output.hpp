@@ -6,6 +6,7 @@
 // of all other workers; so no bundle is incomplete.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -119,8 +120,9 @@ struct ShortRecord {
     WARREN_HD void set(const Attributes& of, u32 name_of_record) {
         note_attributes(*this, of, name_of_record);
     }
+    static constexpr bool is_directory() { return false; }
     /// Sets the attributes that differ within the bundle.
-    WARREN_HD void tell(Attributes& of) const { tell_attributes(*this, of); }
+    WARREN_HD void tell(Handle /*in*/, Attributes& of) const { tell_attributes(*this, of); }
 };
 inline constexpr u32 bundle_words = sizeof(ScanBundle) / 8;
 inline constexpr u32 record_words = sizeof(ScanRecord) / 8;
@@ -170,6 +172,15 @@ struct ScanOutput {
         const auto* first =
             reinterpret_cast<const Record*>(words + bundles[index].begin + bundle_words);
         return {first, bundle(index).count};
+    }
+    /// Calls `action(record)` for the records of a bundle, of the kind that it has.
+    template <class Action>
+    void for_each_record(std::size_t index, const Action& action) const {
+        if (bundle(index).is_short != 0) {
+            std::ranges::for_each(records<ShortRecord>(index), action);
+        } else {
+            std::ranges::for_each(records(index), action);
+        }
     }
     template <class Record>
     std::string_view name(std::size_t index, const Record& record) const {
@@ -251,12 +262,11 @@ class OutputTeller {
         });
         if (!found.is_told) return;
         if (is_short) {
-            auto& record =
-                reinterpret_cast<ShortRecord*>(output + bundle_words)[rank_in(team_, told)];
-            record.set(found.attributes, name << 8 | found.name_length);
+            auto* records = reinterpret_cast<ShortRecord*>(output + bundle_words);
+            records[rank_in(team_, told)].set(found.attributes, name << 8 | found.name_length);
         } else {
-            auto& record =
-                reinterpret_cast<ScanRecord*>(output + bundle_words)[rank_in(team_, told)];
+            auto* records = reinterpret_cast<ScanRecord*>(output + bundle_words);
+            auto& record = records[rank_in(team_, told)];
             record.set(found.attributes, name << 8 | found.name_length);
             record.directory = directory;
         }

@@ -230,7 +230,7 @@ class TableMaker {
         row.is_wanted = true;  // the scan has left out other files, but no directories
         if (in.is_short != 0) {
             const auto& record = reinterpret_cast<const ShortRecord*>(records)[team_.lane()];
-            record.tell(row.attributes);
+            record.tell(handle(index), row.attributes);
             row.attributes.user = in.user;
             row.attributes.group = in.group;
             row.name = (begin << 8) + record.name;
