@@ -10,22 +10,17 @@
 #include <mutex>
 #include <utility>
 
-#include "fs/format/layout.hpp"
+#include "fs/ops/unlink.hpp"
 
 namespace warren {
-
-struct PendingPrune {
-    u64 inode = 0;  // of the directory
-    u64 key = 0;    // of an entry that was in the leaf
-};
 
 class PendingPrunes {
  public:
     static constexpr u64 most = 32;
-    using List = std::array<PendingPrune, most>;
+    using List = std::array<ops::Removed, most>;
 
-    /// False if the list is full.
-    bool add(const PendingPrune& prune) {
+    /// False if the list is full. Requires: `prune` has nothing to reclaim.
+    bool add(const ops::Removed& prune) {
         const std::lock_guard lock(mutex_);
         if (count_ == most) return false;
         list_[count_++] = prune;

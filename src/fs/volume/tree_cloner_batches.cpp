@@ -64,7 +64,7 @@ void TreeCloner::clone_directories(std::vector<FoundDirectory*> found) {
     for (const FoundDirectory* one : found)
         entries.push_back(one->entry);
     std::vector<Result<Handle>> answers(entries.size(), Errc::retry);
-    clone_in_batches(volume_, caller_, now_, entries, answers);
+    clone_in_batches(volume_, caller_, now_, entries, std::span(answers));
     std::vector<const CloneEntry*> left;
     for (std::size_t i = 0; i < answers.size() && !has_failed(); ++i) {
         const CloneEntry& entry = *entries[i];

@@ -41,11 +41,9 @@ class TreeRemover::Step {
     bool is_listed(u64 /*number*/, u64 /*in*/) const { return false; }
     bool push(const ThreadTeam& /*team*/, bool mine, const ops::TreeTask& task) const {
         if (!mine) return true;
-        if (task.kind() == ops::TreeTask::directory_kind) {
-            remover_.detached_.fetch_add(1, std::memory_order_relaxed);
-        }
-        const Errc pushed = or_no_memory([&] { worker_.push({task.subject, task.part}); });
         const bool is_detached = task.kind() == ops::TreeTask::directory_kind;
+        if (is_detached) remover_.detached_.fetch_add(1, std::memory_order_relaxed);
+        const Errc pushed = or_no_memory([&] { worker_.push({task.subject, task.part}); });
         if (pushed != Errc::ok && is_detached) freed(task);
         return pushed == Errc::ok;
     }

@@ -147,22 +147,6 @@ std::unique_ptr<PackedBatch> pack_clones(ItemBatches& batches, const Clones<Answ
     return pack_batch(batches, request, ops::BatchKind::clone, header, words, pack, answer, hold);
 }
 
-template <class Answer>
-void clone_all(VolumeImplementation& volume, const Caller& caller, i64 now,
-               std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
-    const ByCommands<const CloneEntry*, Answer> leave = [](auto /*some*/, auto left) {
-        std::ranges::fill(left, Answer(Errc::retry));
-    };
-    u64 answered = 0;  // not used: all entries are left to the caller first
-    leave(entries, answers);
-    in_parts(
-        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
-        [&](ItemBatches& batches, const Clones<Answer>& part) {
-            return pack_clones(batches, part, now);
-        },
-        clones_at_once);
-}
-
 /// With fewer lookups a stream takes longer than a batch.
 constexpr u64 streamed_items_min = 1025;
 
@@ -230,14 +214,24 @@ void run_in_batches(const Lookups& all) {
             all.part(begin, std::min<u64>(ops::batch_items_max, all.items.size() - begin)));
 }
 
+template <class Answer>
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries, std::span<Errc> answers) {
-    clone_all(volume, caller, now, entries, answers);
+                      std::span<const CloneEntry* const> entries, std::span<Answer> answers) {
+    const ByCommands<const CloneEntry*, Answer> leave = [](auto /*some*/, auto left) {
+        std::ranges::fill(left, Answer(Errc::retry));
+    };
+    u64 answered = 0;  // not used: all entries are left to the caller first
+    leave(entries, answers);
+    in_parts(
+        Clones<Answer>{volume, caller, entries, answers, leave, answered}, QueryKind::create_items,
+        [&](ItemBatches& batches, const Clones<Answer>& part) {
+            return pack_clones(batches, part, now);
+        },
+        clones_at_once);
 }
-void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries,
-                      std::span<Result<Handle>> answers) {
-    clone_all(volume, caller, now, entries, answers);
-}
+template void clone_in_batches(VolumeImplementation&, const Caller&, i64,
+                               std::span<const CloneEntry* const>, std::span<Errc>);
+template void clone_in_batches(VolumeImplementation&, const Caller&, i64,
+                               std::span<const CloneEntry* const>, std::span<Result<Handle>>);
 
 }  // namespace warren

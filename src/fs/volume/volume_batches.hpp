@@ -59,12 +59,10 @@ void run_in_batches(const Lookups& all);
 
 /// Clones entries into the clones of their directories, as far as batches can. An answer of
 /// Errc::retry leaves the entry to the caller. The answer for a directory is its clone; files are
-/// many, and theirs are small.
+/// many, and theirs are small. `Answer`: Result<Handle> or Errc.
+template <class Answer>
 void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries, std::span<Errc> answers);
-void clone_in_batches(VolumeImplementation& volume, const Caller& caller, i64 now,
-                      std::span<const CloneEntry* const> entries,
-                      std::span<Result<Handle>> answers);
+                      std::span<const CloneEntry* const> entries, std::span<Answer> answers);
 
 /// Whether a replica may run batches of a call for so many items.
 inline bool may_ask_replica(VolumeImplementation& volume, u64 items) {

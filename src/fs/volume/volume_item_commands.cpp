@@ -24,9 +24,9 @@ std::vector<ops::Reply> replies_to(VolumeImplementation& volume, u64 count, cons
     return volume.execute_many(commands);
 }
 
-Result<Attributes> attributes_in(const ops::Reply& reply) {
-    return reply.code == Errc::ok ? Result<Attributes>(reply.attributes)
-                                  : Result<Attributes>(reply.code);
+/// The result of a removal or a move, which this settles.
+Errc settled(VolumeImplementation& volume, const ops::Reply& reply) {
+    return reply.code == Errc::ok ? volume.settle(reply.removed) : reply.code;
 }
 
 /// Runs moves of different names.
@@ -50,11 +50,8 @@ void move_row(VolumeImplementation& volume, const Caller& caller, std::span<cons
             command.verb = Verb::rename;
             if (is_directory(begin)) command.walk = &walk;  // it is the only one
         });
-        for (std::size_t i = begin; i < end; ++i) {
-            const ops::Reply& reply = moved[i - begin];
-            const bool is_moved = reply.code == Errc::ok;
-            results[i] = is_moved ? volume.settle(reply.removed) : reply.code;
-        }
+        for (std::size_t i = begin; i < end; ++i)
+            results[i] = settled(volume, moved[i - begin]);
         begin = end;
     }
 }
@@ -99,11 +96,8 @@ void remove_row(VolumeImplementation& volume, const Caller& caller, std::span<co
         const auto removed = replies_to(volume, end - begin, [&](u64 i, ops::Command& command) {
             fill(begin + i, verb, command);
         });
-        for (std::size_t i = begin; i < end; ++i) {
-            const ops::Reply& reply = removed[i - begin];
-            const bool is_removed = reply.code == Errc::ok;
-            results[i] = is_removed ? volume.settle(reply.removed) : reply.code;
-        }
+        for (std::size_t i = begin; i < end; ++i)
+            results[i] = settled(volume, removed[i - begin]);
         begin = end;
     }
 }
@@ -120,7 +114,7 @@ void create_by_commands(VolumeImplementation& volume, const Caller& caller,
             command.verb = Verb::create;
         });
         for (u64 i = 0; i < count; ++i)
-            results[begin + i] = attributes_in(made[i]);
+            ops::get_answer(made[i], results[begin + i]);
     });
 }
 
@@ -152,7 +146,7 @@ void look_up_by_commands(VolumeImplementation& volume, const Caller& caller,
             command.verb = Verb::lookup;
         });
         for (u64 i = 0; i < count; ++i)
-            results[begin + i] = attributes_in(found[i]);
+            ops::get_answer(found[i], results[begin + i]);
     }
 }
 

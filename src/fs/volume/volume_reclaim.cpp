@@ -46,7 +46,7 @@ Errc VolumeImplementation::settle(const ops::Removed& removed) {
 
 Errc VolumeImplementation::settle_soon(const ops::Removed& removed) {
     ops::Removed rest = removed;
-    if (rest.prune_inode != 0 && pending_prunes_.add({rest.prune_inode, rest.prune_key})) {
+    if (rest.prune_inode != 0 && pending_prunes_.add({{}, rest.prune_inode, rest.prune_key})) {
         rest.prune_inode = 0;
     }
     return settle(rest);
@@ -56,8 +56,7 @@ void VolumeImplementation::prune_pending() {
     PendingPrunes::List list;
     const u64 count = pending_prunes_.take(list);
     for (u64 i = 0; i < count; ++i)
-        static_cast<void>(
-            settle({.reclaim = {}, .prune_inode = list[i].inode, .prune_key = list[i].key}));
+        static_cast<void>(settle(list[i]));
 }
 
 Errc VolumeImplementation::reclaim(Handle handle) {
