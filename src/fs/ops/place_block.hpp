@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffer cache of an engine that has memory of its own. The host supplies a block, and this
-// code chooses the block to evict for it. The host receives the evicted block, because that may
-// hold state that is not on disk: references to inodes.
+// Placing blocks in a buffer cache: the host's own, or that of an engine that has memory of its
+// own. The loader supplies a block, and this code chooses the block to evict for it. The loader
+// receives the evicted block, because that may hold state that is not on disk: references to
+// inodes.
 //
 // Invariant: a block that is in use, dirty or part of an unfinished commit is never evicted. Only
 // one team at a time runs this code; any number of commands may run at the same time.

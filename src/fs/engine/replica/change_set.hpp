@@ -24,8 +24,7 @@ class ChangeSet {
     /// memory: of a frame that was taken out of memory all. The image drops them together. A block
     /// that becomes resident now is marked after it, so a later version has it.
     u64 gone(u64 w, u64 bits) const {
-        const bool is_metadata =
-            format::holds_metadata(core::kind_of(store_, w / format::words_per_frame));
+        const bool is_metadata = format::holds_metadata(core::kind_of(store_, w / frame_words));
         return is_metadata ? bits & ~relaxed_load(store_.resident[w]) : 0;
     }
     /// How many blocks are marked in the Store, about; those that are gone() count as one for each
@@ -33,8 +32,7 @@ class ChangeSet {
     u64 marked() const {
         u64 count = 0;
         each_frame(store_.changed_frames, [&](u64 frame) {
-            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
-                 ++w) {
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
                 const u64 marks = relaxed_load(store_.changed[w]);
                 const u64 dropped = gone(w, marks);
                 count += static_cast<u64>(hd::popcount(marks & ~dropped)) + (dropped != 0 ? 1 : 0);
@@ -54,8 +52,7 @@ class ChangeSet {
             // Acquire: pairs with the release in note_loaded().
             device_atomic<u64>(store_.changed_frames[frame / 64])
                 .fetch_and(~(u64{1} << frame % 64), hd::memory_order_acquire);
-            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
-                 ++w) {
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
                 // Acquire: pairs with the release in note_loaded().
                 blocks()[w] =
                     device_atomic<u64>(store_.changed[w]).exchange(0, hd::memory_order_acquire);
@@ -69,8 +66,7 @@ class ChangeSet {
     Errc drain(const Action& action) {
         Errc code = Errc::ok;
         each_frame(frames(), [&](u64 frame) {
-            for (u64 w = frame * format::words_per_frame; w < (frame + 1) * format::words_per_frame;
-                 ++w) {
+            for (u64 w = frame * frame_words; w < (frame + 1) * frame_words; ++w) {
                 const u64 bits = std::exchange(blocks()[w], 0);
                 if (bits != 0 && code == Errc::ok) code = action(w, bits);
             }
@@ -80,6 +76,8 @@ class ChangeSet {
     }
 
  private:
+    static constexpr u64 frame_words = format::words_per_frame;
+
     u64* blocks() const { return blocks_.as<u64>(); }
     u64* frames() const { return frames_.as<u64>(); }
     template <class Action>
