@@ -393,18 +393,6 @@ Errc take_gpu_memory(const std::function<Errc()>& take) {
     throw nb::python_error();
 }
 
-void wait_for_maker(nb::handle given) {
-    if (!nb::hasattr(given, "__dlpack__")) return;
-    try {
-        given.attr("__dlpack__")(nb::arg("stream") = 1);
-    } catch (const nb::python_error& error) {
-        if (!error.matches(PyExc_BufferError)) throw;
-        // What is read-only is given only to those that ask for versions.
-        given.attr("__dlpack__")(nb::arg("stream") = 1,
-                                 nb::arg("max_version") = nb::make_tuple(1, 0));
-    }
-}
-
 // python/warren/_native.pyi has the same documentation, which tests compare.
 void add_array(nb::module_& module) {
     nb::class_<Array> array(

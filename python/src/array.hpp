@@ -111,13 +111,26 @@ class Array {
     i32 gpu_ = -1;
 };
 
-/// The array or buffer of an argument as it is, never a converted copy. Raises TypeError: "`what`:
-/// `needed` is needed".
+/// Whether the default stream waits for the stream on which an array in GPU memory is made.
+enum class Maker { not_awaited, awaited };
+
+/// What nanobind imports an argument from: a view of its buffer, or the capsule of its
+/// __dlpack__(). nanobind itself would ignore an error of the argument's methods and try others;
+/// here it goes to the caller, and only a BufferError becomes the cause of the TypeError that
+/// array_in() raises.
+nb::object exported(nb::handle given, const char* what, const char* needed, Maker maker);
+
+/// Raises TypeError: "`what`: `needed` is needed".
+[[noreturn]] void raise_needed(const char* what, const char* needed);
+
+/// The array or buffer of an argument as it is, never a converted copy. Raises TypeError if it is
+/// not what is `needed`, and what its __dlpack__() raises.
 template <class Taken>
-Taken array_in(nb::handle given, const char* what, const char* needed) {
+Taken array_in(nb::handle given, const char* what, const char* needed,
+               Maker maker = Maker::not_awaited) {
     Taken array;
-    if (given.is_none() || !nb::try_cast(given, array, false))
-        throw nb::type_error((std::string(what) + ": " + needed + " is needed").c_str());
+    if (given.is_none() || !nb::try_cast(exported(given, what, needed, maker), array, false))
+        raise_needed(what, needed);
     return array;
 }
 

@@ -161,7 +161,8 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_valu
                      nb::object progress) {
     const Names names(given, "names");
     const auto values =
-        array_in<ReadBytes>(given_values, "values", "a contiguous uint8 array of one dimension");
+        array_in<ReadBytes>(given_values, "values", "a contiguous uint8 array of one dimension",
+                            Maker::awaited);
     const Offsets given_ends(given_offsets, "offsets");
     const std::span<const i64> offsets = given_ends.all();
     const Start start(directory);
@@ -170,7 +171,7 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_valu
     const bool is_good = offsets.front() >= 0 && std::ranges::is_sorted(offsets) &&
                          offsets.back() <= static_cast<i64>(values.shape(0));
     if (!is_good) throw nb::value_error("offsets: they must rise from 0 to the length of values");
-    const auto on_gpu = gpu_bytes(given_values, values, "values");
+    const auto on_gpu = gpu_bytes(values, std::nullopt, "values");
     Errc fetched = Errc::ok;
     if (on_gpu) {  // no file is made for values that cannot be read
         const GilRelease release;

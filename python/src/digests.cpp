@@ -167,8 +167,9 @@ nb::tuple hash_files(NativeVolume& self, nb::handle given, nb::handle directory,
 /// Returns the ends of the chunks, int64[n], in the memory where the bytes are.
 Array chunk_ends(nb::handle given, const std::string& preset) {
     const auto data =
-        array_in<ReadBytes>(given, "data", "a contiguous uint8 array of one dimension");
-    const auto on_gpu = gpu_bytes(given, data, "data");
+        array_in<ReadBytes>(given, "data", "a contiguous uint8 array of one dimension",
+                            Maker::awaited);
+    const auto on_gpu = gpu_bytes(data, std::nullopt, "data");
     const Result<chunk::Rule> rule = chunk::preset(preset);
     if (!rule) throw nb::value_error(("preset: there is no '" + preset + "'").c_str());
     const std::string problem = chunk::describe_problem(*rule);

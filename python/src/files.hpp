@@ -51,9 +51,10 @@ inline Errc check_file(Volume& volume, const Caller& caller, const Result<Attrib
 class Files {
  public:
     explicit Files(nb::handle given) {
-        nb::ndarray<nb::ro> array;
-        const bool by_handle = nb::ndarray_check(given) && nb::try_cast(given, array) &&
-                               array.dtype() != nb::dtype<u8>();
+        constexpr const char* needed = "a sequence of names, or an array of names or handles";
+        const bool by_handle =
+            nb::ndarray_check(given) &&
+            array_in<nb::ndarray<nb::ro>>(given, "files", needed).dtype() != nb::dtype<u8>();
         if (by_handle) {
             handles_ = handles_of(given, "files");
         } else {

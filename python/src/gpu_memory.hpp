@@ -56,7 +56,7 @@ template <class Target>
 std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream,
                                   const char* what) {
     const i32 type = array.device_type();
-    if (type == nb::device::cpu::value) {
+    if (type == nb::device::cpu::value || type == nb::device::cuda_host::value) {
         if (stream) throw nb::value_error("stream: not allowed with host memory");
         return std::nullopt;
     }
@@ -64,17 +64,6 @@ std::optional<GpuBytes> gpu_bytes(const Target& array, std::optional<u64> stream
         throw nb::type_error((std::string(what) + ": must be in host or CUDA memory").c_str());
     auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
     return GpuBytes{data, array.nbytes(), static_cast<i32>(array.device_id()), stream.value_or(0)};
-}
-
-/// Lets the default stream wait for the stream on which `given` is made, as DLPack has it.
-void wait_for_maker(nb::handle given);
-
-/// The range of an argument of a call that has no `stream`. Raises what its __dlpack__() raises.
-template <class Target>
-std::optional<GpuBytes> gpu_bytes(nb::handle given, const Target& array, const char* what) {
-    const auto range = gpu_bytes(array, std::nullopt, what);
-    if (range) wait_for_maker(given);
-    return range;
 }
 
 /// Copies the range to `to` after the work queued on its stream.

@@ -24,9 +24,9 @@ bool names_are_utf8() {
 /// The elements of a C-contiguous array that is in the memory of a GPU; none of one in the host's.
 /// Raises TypeError or OSError.
 template <class T, class Taken>
-std::vector<T> fetched(nb::handle given, const Taken& array, const char* what) {
+std::vector<T> fetched(const Taken& array, const char* what) {
     std::vector<T> copied;
-    if (const auto on_gpu = gpu_bytes(given, array, what)) {
+    if (const auto on_gpu = gpu_bytes(array, std::nullopt, what)) {
         copied.resize(array.size());
         Errc code = Errc::ok;
         {
@@ -43,20 +43,20 @@ std::vector<T> fetched(nb::handle given, const Taken& array, const char* what) {
 [[noreturn]] void raise_for_type_error(const char* what, const char* needed) {
     if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
     PyErr_Clear();
-    raise_type(what, needed);
+    raise_needed(what, needed);
 }
 
 }  // namespace
 
 Names::Names(nb::handle given, const char* what) {
     constexpr const char* needed =
-        "a sequence of str, bytes or os.PathLike, or a uint8 array of two dimensions is needed";
+        "a sequence of str, bytes or os.PathLike, or a uint8 array of two dimensions";
     if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()) ||
         nb::hasattr(given, "__fspath__"))
-        raise_type(what, needed);
+        raise_needed(what, needed);
     if (nb::ndarray_check(given)) {
-        if (!nb::try_cast(given, array_)) raise_type(what, needed);
-        add_rows(given, what);
+        array_ = array_in<nb::ndarray<nb::ro>>(given, what, needed, Maker::awaited);
+        add_rows(what);
         return;
     }
     const nb::object fast = nb::steal(PySequence_List(given.ptr()));
@@ -76,7 +76,7 @@ void Names::add(Py_ssize_t index, const char* what) {
         return by != nullptr && PyList_SetItem(strings_.ptr(), index, by) == 0;
     };
     if (PyUnicode_Check(name) == 0 && PyBytes_Check(name) == 0 && !replace(PyOS_FSPath(name)))
-        raise_for_type_error(what, "each name is a str, bytes or os.PathLike");
+        raise_for_type_error(what, "for each name a str, bytes or os.PathLike");
     if (PyUnicode_Check(name) != 0 && names_are_utf8()) {
         Py_ssize_t size = 0;
         const char* text = PyUnicode_AsUTF8AndSize(name, &size);
@@ -91,12 +91,12 @@ void Names::add(Py_ssize_t index, const char* what) {
     views_.push_back(view(nb::borrow<nb::bytes>(name)));
 }
 
-void Names::add_rows(nb::handle given, const char* what) {
+void Names::add_rows(const char* what) {
     if (array_.ndim() != 2 || array_.dtype() != nb::dtype<u8>())
         raise_type(what, "an array of names is uint8 and has two dimensions");
     const std::size_t rows = array_.shape(0);
     const std::size_t width = array_.shape(1);
-    const bool is_on_host = array_.device_type() == nb::device::cpu::value;
+    const bool is_on_host = array_.device_type() != nb::device::cuda::value;
     const bool rows_adjoin =
         rows < 2 || width == 0 || array_.stride(0) == static_cast<i64>(width);
     if (rows > 0 && ((width > 1 && array_.stride(1) != 1) || (!is_on_host && !rows_adjoin)))
@@ -104,7 +104,7 @@ void Names::add_rows(nb::handle given, const char* what) {
             (std::string(what) +
              (is_on_host ? ": a row must be contiguous" : ": must be C-contiguous on a GPU"))
                 .c_str());
-    fetched_ = fetched<char>(given, array_, what);
+    fetched_ = fetched<char>(array_, what);
     const char* from = fetched_.empty() ? static_cast<const char*>(array_.data()) : fetched_.data();
     views_.reserve(rows);
     for (std::size_t i = 0; i < rows; ++i) {
@@ -114,14 +114,14 @@ void Names::add_rows(nb::handle given, const char* what) {
 }
 
 Offsets::Offsets(nb::handle given, const char* what)
-    : array_(array_in<decltype(array_)>(given, what, "a contiguous int64 array of one dimension")),
-      fetched_(fetched<i64>(given, array_, what)) {}
+    : array_(array_in<decltype(array_)>(given, what, "a contiguous int64 array of one dimension",
+                                        Maker::awaited)),
+      fetched_(fetched<i64>(array_, what)) {}
 
 std::vector<Handle> handles_of(nb::handle given, const char* what) {
-    nb::ndarray<const i64, nb::ndim<2>, nb::c_contig> array;
-    if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false) || array.shape(1) != 2)
-        raise_type(what, "handles are a C-contiguous int64 array of shape [n, 2]");
-    const std::vector<i64> copied = fetched<i64>(given, array, what);
+    const auto array = array_in<nb::ndarray<const i64, nb::shape<-1, 2>, nb::c_contig>>(
+        given, what, "for handles a C-contiguous int64 array of shape [n, 2]", Maker::awaited);
+    const std::vector<i64> copied = fetched<i64>(array, what);
     const i64* from = copied.empty() ? array.data() : copied.data();
     std::vector<Handle> handles(array.shape(0));
     for (Handle& handle : handles) {

@@ -27,7 +27,7 @@ class Names {
     std::string_view operator[](std::size_t i) const { return views_[i]; }
 
  private:
-    void add_rows(nb::handle given, const char* what);
+    void add_rows(const char* what);
     void add(Py_ssize_t index, const char* what);
 
     nb::object strings_;         // a list that keeps the strings alive

@@ -224,26 +224,6 @@ def test_names_of_any_bytes(volume: warren.Volume) -> None:
             volume.stat(wrong)  # type: ignore[arg-type]
 
 
-class OnAnotherDevice:
-    """What a GPU's array would answer."""
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
-
-    def __dlpack__(self, **options: object) -> object:
-        raise AssertionError("its memory cannot be read here")
-
-
-class Liar:
-    """An object whose protocols fail."""
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        raise ZeroDivisionError
-
-    def __dlpack__(self, **options: object) -> object:
-        raise ZeroDivisionError
-
-
 def test_wrong_arrays(volume: warren.Volume) -> None:
     volume.write_many(["f"], [bytes(1000)], strict=True)
     strided, frozen = np.zeros(20, np.uint8)[::2], np.zeros(10, np.uint8)
@@ -251,10 +231,10 @@ def test_wrong_arrays(volume: warren.Volume) -> None:
     handles = np.array([volume.handle("f")])
     with volume.open("f", "r+") as file:
         for wrong in (strided, frozen, np.zeros((4, 4)).T, b"frozen", "text", 5, None, [1, 2],
-                      OnAnotherDevice(), Liar(), np.array(["x"], object)):  # fmt: skip
+                      np.array(["x"], object)):  # fmt: skip
             with pytest.raises(TypeError, match="target: a writable"):
                 file.read_into(wrong)  # type: ignore[arg-type]
-        for wrong in (strided, "text", 5, None, [1, 2], OnAnotherDevice(), Liar()):
+        for wrong in (strided, "text", 5, None, [1, 2]):
             with pytest.raises(TypeError, match="source: a C-contiguous"):
                 file.write_from(wrong)  # type: ignore[arg-type]
         for offset in (-1, 1 << 63, 1 << 70):
@@ -276,19 +256,19 @@ def test_wrong_arrays(volume: warren.Volume) -> None:
             with pytest.raises(TypeError):
                 file.read_into(bytearray(5), stream=wrong)
     for wrong in (handles.astype(np.int32), handles.astype(float), handles[:, :1], handles[0],
-                  np.zeros((3, 2, 2), np.int64), OnAnotherDevice(), Liar(), 5, "f", b"f"):
-        with pytest.raises((TypeError, ZeroDivisionError), match=r"files:|^$"):
+                  np.zeros((3, 2, 2), np.int64), 5, "f", b"f"):
+        with pytest.raises(TypeError, match="files:"):
             volume.read_many(wrong)  # type: ignore[arg-type]
         if not isinstance(wrong, str | bytes):
-            with pytest.raises((TypeError, ZeroDivisionError)):
+            with pytest.raises(TypeError, match="files:"):
                 volume.hash(wrong)  # type: ignore[arg-type]
     assert volume.read_many(np.zeros((0, 2), np.int64)).offsets.tolist() == [0]
     for handle in ((0, 0), (-1, -1), (1 << 62, 1), (1, 1 << 40)):
         assert volume.read_many(np.array([handle])).errno.tolist()[0] != 0
-    for out in (strided, frozen, np.zeros(2000, np.int8), OnAnotherDevice(), b"x" * 2000, 5):
+    for out in (strided, frozen, np.zeros(2000, np.int8), b"x" * 2000, 5):
         with pytest.raises(TypeError, match="out:"):
             volume.read_many(["f"], out=out)  # type: ignore[arg-type]
-    for wrong in (OnAnotherDevice(), np.zeros(4), "text", None):
+    for wrong in (np.zeros(4), "text", None):
         with pytest.raises(TypeError, match="data: a contiguous uint8"):
             warren.chunk(wrong)  # type: ignore[arg-type]
 

@@ -238,7 +238,7 @@ def test_write_many_from_bad_values(gpu: warren.Volume) -> None:
     for given, ends, kind, text in wrong:
         with pytest.raises(kind, match=text):
             gpu.write_many(names, given, ends)
-    with pytest.raises((TypeError, BufferError)):
+    with pytest.raises(ValueError, match="meta"):  # torch's own
         gpu.write_many(names, torch.zeros(90, dtype=torch.uint8, device="meta"), offsets)
     with pytest.raises(TypeError, match="bytes-like"):
         gpu.write_many(names, [values[:40], values[40:]])

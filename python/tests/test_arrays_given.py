@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that a caller passes: of libraries whose methods fail."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import warren
+
+# The arguments that take an array by DLPack.
+TAKERS: dict[str, Callable[[warren.Volume, Any], object]] = {
+    "names": lambda v, array: v.exists_many(array),
+    "targets": lambda v, array: v.move_many(["f"], array),
+    "files": lambda v, array: v.read_many(array),
+    "hashed": lambda v, array: v.hash(array),
+    "starts": lambda v, array: v.read_many(["f"], starts=array),
+    "out": lambda v, array: v.read_many(["f"], out=array),
+    "values": lambda v, array: v.write_many(["f"], array, np.array([0, 1])),
+    "offsets": lambda v, array: v.write_many(["f"], b"x", array),
+    "target": lambda v, array: v.open("f").read_into(array),
+    "later": lambda v, array: v.open("f").pread(array).result(),
+    "source": lambda v, array: v.open("f", "r+").write_from(array),
+    "data": lambda v, array: warren.chunk(array),
+}
+
+
+class Exporter:
+    """A producer with the methods of DLPack and no others, as the tensors of torch."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.asked: list[dict[str, Any]] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        return self.array.__dlpack__(**options)
+
+
+class Failing(Exporter):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(None)
+        self.error = error
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise self.error
+
+
+class WithoutDevice(Exporter):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise KeyError("own")
+
+
+class OnGpu(Failing):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        raise self.error
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_errors_of_the_producer_reach_the_caller(volume: warren.Volume, taker: str) -> None:
+    volume.write_bytes("f", b"data")
+    take = TAKERS[taker]
+    for error in (KeyError("own"), TypeError("own"), RuntimeError("own"), MemoryError("own")):
+        with pytest.raises(type(error), match="own"):
+            take(volume, Failing(error))
+    with pytest.raises(KeyError, match="own"):
+        take(volume, WithoutDevice(np.zeros(4, np.uint8)))
+    # By a BufferError a producer says that the array cannot be exported.
+    with pytest.raises(TypeError, match="is needed") as caught:
+        take(volume, Failing(BufferError("it requires gradients")))
+    assert "it requires gradients" in str(caught.value.__cause__)
+    assert volume.read_bytes("f") == b"data"
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_work_on_an_array_of_a_gpu_is_awaited(volume: warren.Volume, taker: str) -> None:
+    """The default stream of CUDA is passed where a call has no `stream` of its own."""
+    volume.write_bytes("f", b"data")
+    array = OnGpu(RuntimeError("own"))
+    with pytest.raises(RuntimeError, match="own"):
+        TAKERS[taker](volume, array)
+    is_waiting = taker not in ("out", "target", "later", "source")
+    streams = [asked.get("stream") for asked in array.asked]
+    # Whether `files` are names or handles is found out first.
+    assert streams == [1 if is_waiting and taker not in ("files", "hashed") else None]
+
+
+def test_producers_of_all_ages(volume: warren.Volume) -> None:
+    class Old(Exporter):
+        def __dlpack__(self, *, stream: object = None) -> Any:
+            return super().__dlpack__()
+
+    data = np.arange(8, dtype=np.uint8)
+    for make in (Exporter, Old):
+        with volume.open("f", "w+") as file:
+            assert file.write_from(make(data)) == 8
+            back = np.zeros(8, np.uint8)
+            assert file.read_into(make(back)) == 8 and (back == data).all()
+        assert volume.read_many(make(np.array([volume.handle("f")])))[0] == data.tobytes()
+    frozen = data.copy()
+    frozen.flags.writeable = False
+    with volume.open("f", "r+") as file:
+        assert file.write_from(frozen) == file.write_from(Exporter(frozen)) == 8
+        for wrong in (frozen, Exporter(frozen), Old(frozen)):
+            with pytest.raises(TypeError, match="target: a writable"):
+                file.read_into(wrong)
+        with pytest.raises(ValueError, match="released"):
+            released = memoryview(bytearray(8))
+            released.release()
+            file.read_into(released)
