@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that a caller passes: of libraries whose methods fail."""
+"""Arrays that a caller passes: of libraries whose methods fail, and those without elements."""
 
 from collections.abc import Callable
 from typing import Any
@@ -115,3 +115,31 @@ def test_producers_of_all_ages(volume: warren.Volume) -> None:
             released = memoryview(bytearray(8))
             released.release()
             file.read_into(released)
+
+
+def test_no_elements(volume: warren.Volume) -> None:
+    """Arrays of size zero are empty contents, whatever their shape."""
+    for shape in ((0,), (0, 3), (3, 0), (2, 0, 5)):
+        for dtype in (np.uint8, np.float32):
+            empty = np.zeros(shape, dtype)
+            volume.write_bytes("a", b"old")
+            volume.write_many(["a", "b"], [empty, b"b"], strict=True)
+            assert volume.read_bytes("a") == b"" and volume.read_bytes("b") == b"b"
+            with volume.open("b", "r+") as file:
+                assert file.write(empty) == 0
+                assert file.readinto(empty) == 0
+                for form in (empty, Exporter(empty)):
+                    assert file.write_from(form) == file.read_into(form) == 0
+            volume.setxattr("a", "user.x", empty)
+            assert volume.getxattr("a", "user.x") == b""
+    none, ends = np.zeros(0, np.uint8), np.zeros(2, np.int64)
+    for values in (none, Exporter(none)):
+        volume.write_many(["b"], values, ends, strict=True)
+    assert volume.read_bytes("b") == b""
+    assert bytes(volume.read_many(["a"], out=Exporter(none), strict=True).values.array) == b""
+    assert warren.chunk(Exporter(none)).tolist() == []
+    column = np.arange(16).reshape(4, 4)[:, 1]  # not contiguous
+    volume.write_many(["a"], [column], strict=True)
+    assert volume.write_bytes("b", column) == 32
+    assert volume.read_bytes("a") == volume.read_bytes("b") == column.tobytes()
+    assert volume.write_many(np.zeros((0, 5), np.uint8), []).handles.shape == (0, 2)

@@ -84,12 +84,9 @@ class File(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fills a writable buffer from the position on; returns the bytes read, 0 at the end."""
-        native = self._open(READ)
-        with memoryview(buffer).cast("B") as target:
-            data = native.read(self._position, len(target))
-            target[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+        count = self._open(READ).read_into(buffer, self._position, None)
+        self._position += count
+        return count
 
     def readall(self) -> bytes:
         native = self._open(READ)

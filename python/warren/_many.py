@@ -160,11 +160,11 @@ class Many(Paths):
         of n buffers. A name may occur once. Values in GPU memory have been read when the call ends.
         """
         if offsets is None:
-            parts = [memoryview(value).cast("B") for value in cast("Sequence[Buffer]", values)]
-            if isinstance(names, Sized) and len(names) != len(parts):
-                raise ValueError(f"values: there are {len(parts)} for {len(names)} names")
-            offsets = array("q", accumulate((len(part) for part in parts), initial=0))
-            values = b"".join(parts)
+            views = [memoryview(value) for value in cast("Sequence[Buffer]", values)]
+            if isinstance(names, Sized) and len(names) != len(views):
+                raise ValueError(f"values: there are {len(views)} for {len(names)} names")
+            offsets = array("q", accumulate((view.nbytes for view in views), initial=0))
+            values = b"".join(view if view.c_contiguous else view.tobytes() for view in views)
         start = start_of(directory)
         mode = stat.S_IFREG | stat.S_IMODE(mode)
         return Found(
