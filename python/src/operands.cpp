@@ -4,6 +4,7 @@
 #include "python/src/operands.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace warren::python {
 namespace {
@@ -36,6 +37,17 @@ std::vector<T> fetched(const Taken& array, const char* what) {
         if (code != Errc::ok) raise_failure(gpu_failure(code), "");
     }
     return copied;
+}
+
+/// Raises ValueError for numbers that no file can have.
+Handle handle_of(i64 inode, i64 generation, const char* what) {
+    if (inode < 0 || !std::in_range<u32>(generation))
+        throw nb::value_error((std::string(what) + ": no file has the handle (" +
+                               std::to_string(inode) + ", " + std::to_string(generation) +
+                               "): both numbers are at least 0, and the second, the generation, "
+                               "is below 2**32")
+                                  .c_str());
+    return {static_cast<u64>(inode), static_cast<u32>(generation)};
 }
 
 /// Raises TypeError in the place of the TypeError that is set. Other errors are the caller's own,
@@ -125,7 +137,7 @@ std::vector<Handle> handles_of(nb::handle given, const char* what) {
     const i64* from = copied.empty() ? array.data() : copied.data();
     std::vector<Handle> handles(array.shape(0));
     for (Handle& handle : handles) {
-        handle = {static_cast<u64>(from[0]), static_cast<u32>(from[1])};
+        handle = handle_of(from[0], from[1], what);
         from += 2;
     }
     return handles;
@@ -163,9 +175,14 @@ Start::Start(nb::handle given) {
         return;
     }
     nb::tuple pair;
-    if (!nb::try_cast(given, pair) || pair.size() != 2 || !nb::try_cast(pair[0], handle_.inode) ||
-        !nb::try_cast(pair[1], handle_.generation))
-        raise_type("directory", "a path or a handle (inode, generation) is needed");
+    if (!nb::try_cast(given, pair) || pair.size() != 2)
+        raise_needed("directory", "a path or a handle (inode, generation)");
+    const auto number = [&](std::size_t i) {
+        const i64 value = PyLong_AsLongLong(nb::object(pair[i]).ptr());
+        if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+        return value;
+    };
+    handle_ = handle_of(number(0), number(1), "directory");
     is_handle_ = true;
 }
 

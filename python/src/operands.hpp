@@ -52,7 +52,8 @@ class Offsets {
     std::vector<i64> fetched_;
 };
 
-/// Converts int64[n, 2], inode number and generation.
+/// Converts int64[n, 2], inode number and generation. Raises TypeError, or ValueError for numbers
+/// that no file can have.
 std::vector<Handle> handles_of(nb::handle given, const char* what);
 /// The reverse of handles_of().
 Array array_of(std::span<const Handle> handles);

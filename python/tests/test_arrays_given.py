@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that a caller passes: of libraries whose methods fail, and those without elements."""
+"""Arrays that a caller passes: of libraries whose methods fail, without elements, of handles."""
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -143,3 +144,34 @@ def test_no_elements(volume: warren.Volume) -> None:
     assert volume.write_bytes("b", column) == 32
     assert volume.read_bytes("a") == volume.read_bytes("b") == column.tobytes()
     assert volume.write_many(np.zeros((0, 5), np.uint8), []).handles.shape == (0, 2)
+
+
+def test_numbers_that_no_handle_has(volume: warren.Volume) -> None:
+    volume.write_bytes("f", b"data")
+    volume.mkdir("d")
+    volume.write_bytes("d/g", b"data")
+    inode, generation = volume.handle("f")
+    good = np.array([[inode, generation]])
+    assert volume.read_many(good)[0] == b"data"
+    wrong = [(inode, generation + (1 << 32)), (inode, generation - (1 << 32)), (-1, -1),
+             (inode, -1), (-inode, generation), (1, 1 << 40)]  # fmt: skip
+    for numbers in wrong:
+        for call in (volume.read_many, volume.hash, volume.similar, volume.dedup):
+            with pytest.raises(ValueError, match=f"files:.*{numbers[0]}, {numbers[1]}"):
+                call(np.vstack([good, numbers]))
+    for numbers in ((0, 0), (1 << 62, 1)):
+        assert volume.read_many(np.array([numbers])).errno.tolist()[0] in (
+            errno.ENOENT, errno.ESTALE,
+        )  # fmt: skip
+    assert volume.read_many(np.zeros((0, 2), np.int64)).offsets.tolist() == [0]
+    inode, generation = volume.handle("d")
+    assert volume.exists_many(["g"], directory=(inode, generation)).tolist() == [True]
+    assert volume.exists_many(["g"], directory=(np.int64(inode), generation)).tolist() == [True]
+    for pair in ((inode, generation + (1 << 32)), (inode, -1), (-1, generation)):
+        with pytest.raises(ValueError, match="directory: no file has the handle"):
+            volume.exists_many(["g"], directory=pair)
+    with pytest.raises(OverflowError):
+        volume.exists_many(["g"], directory=(1 << 70, generation))
+    for wrong in ((1,), (1, 2, 3), ("1", 1), (1.0, 1)):
+        with pytest.raises(TypeError, match=r"directory: a path or|interpreted as an integer"):
+            volume.exists_many(["g"], directory=wrong)  # type: ignore[arg-type]
