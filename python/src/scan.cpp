@@ -42,7 +42,10 @@ struct Wanted {
             } else if (name == "name" || name == "path") {
                 (name == "name" ? names : paths) = true;
             } else {
-                throw nb::value_error(("columns: there is no '" + name + "'").c_str());
+                std::string problem = "columns: there is no '" + name + "', there are ";
+                for (const std::string_view known : column_names)
+                    problem += std::string(known) + ", ";
+                throw nb::value_error((problem + "name and path").c_str());
             }
         }
     }

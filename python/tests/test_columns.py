@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -97,6 +97,32 @@ def test_find(twins: tuple[warren.Volume, Path]) -> None:
     assert found(path="d1", pattern="d1") >= {"/d1"}
     contents = volume.read_many(volume.find(types="f", size_min=5000).array("handle"))
     assert not any(contents.errno) and all(len(contents[i]) == 5000 for i in range(len(contents)))
+
+
+def test_any_iterable_of_names_is_a_choice_of_columns(volume: warren.Volume) -> None:
+    volume.write_bytes("/f", b"data")
+    names = ["path", "size", "name"]
+    for call in (volume.find, volume.stat_tree):
+        for columns in (names, tuple(names), iter(names), (name for name in names),
+                        dict.fromkeys(names), map(str, names)):  # fmt: skip
+            table = call("/f", columns=columns)
+            assert list(table) == names and table["size"].tolist() == [4]
+            assert table["path"].tolist() == ["/f"]
+        assert list(call(columns=[])) == []
+        with pytest.raises(ValueError, match="no 'sise', there are handle, .*, name and path"):
+            call(columns=iter(["size", "sise"]))
+        with pytest.raises(TypeError, match="columns: a list of names"):
+            call(columns="size")
+        for wrong in ([None], [b"size"], b"size"):
+            with pytest.raises(TypeError, match="columns: names are needed"):
+                call(columns=wrong)
+
+    def failing() -> Iterator[str]:
+        yield "size"
+        raise KeyError("own")
+
+    with pytest.raises(KeyError, match="own"):
+        volume.find(columns=failing())
 
 
 def test_usage(twins: tuple[warren.Volume, Path]) -> None:

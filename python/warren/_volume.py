@@ -8,7 +8,7 @@ import errno
 import operator
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn, Protocol, overload
 
 from . import _native
@@ -242,7 +242,7 @@ class Volume(Many):
         mtime_min: int | None = None,
         mtime_max: int | None = None,
         depth_max: int | None = None,
-        columns: Sequence[str] = ("handle", "path"),
+        columns: Iterable[str] = ("handle", "path"),
         device: str | None = None,
         progress: Progress = None,
     ) -> Table:
@@ -262,6 +262,9 @@ class Volume(Many):
         Raises PermissionError for a directory that the user may not read. Ctrl-C ends the call.
         """
         gpu = gpu_number(device)
+        if isinstance(columns, str):
+            raise TypeError(f"columns: a list of names is needed, such as [{columns!r}]")
+        names = list(columns)
         kinds = 0xFFFF if not types else 0
         for letter in types:
             if letter not in _KINDS:
@@ -269,7 +272,7 @@ class Volume(Many):
             kinds |= 1 << (_KINDS[letter] >> 12)
         found = self._native.scan(
             os.fsencode(path),
-            list(columns),
+            names,
             os.fsencode(pattern),
             ignore_case,
             kinds,
@@ -285,13 +288,13 @@ class Volume(Many):
             gpu,
             progress,
         )
-        return table({name: found[name] for name in columns})
+        return table({name: found[name] for name in names})
 
     def stat_tree(
         self,
         path: Path = "/",
         *,
-        columns: Sequence[str] = ("handle", "parent", "size", "mtime", "mode", "name"),
+        columns: Iterable[str] = ("handle", "parent", "size", "mtime", "mode", "name"),
         device: str | None = None,
         progress: Progress = None,
     ) -> Table:
