@@ -137,6 +137,44 @@ def test_ranges(fs: Any) -> None:
     assert fs.read_text("/f") == "01234!6789+"
 
 
+def test_cat_as_in_fsspec(fs: Any, tmp_path: Path) -> None:
+    """What is returned, and what is raised, is that of fsspec's own file systems."""
+    local = fsspec.filesystem("file")
+    for each, top in ((fs, ""), (local, str(tmp_path))):
+        each.makedirs(f"{top}/d/e")
+        each.pipe({f"{top}/d/a": b"a", f"{top}/d/e/b": b"bb"})
+
+    def outcome(each: Any, top: str, path: str | list[str], **options: Any) -> object:
+        def below(name: str) -> str:
+            return name.removeprefix(top)
+
+        given = top + path if isinstance(path, str) else [top + name for name in path]
+        try:
+            found = each.cat(given, **options)
+        except OSError as error:
+            return type(error)
+        if isinstance(found, bytes):
+            return found
+        return {below(name): data if isinstance(data, bytes) else type(data)
+                for name, data in found.items()}  # fmt: skip
+
+    outcomes = []
+    paths: list[str | list[str]] = [
+        "/d/a", "/d", "/none", "/d/*", "/d/a*", "/x*", ["/d/a"], ["/d/a", "/d/e/b"],
+        ["/d/a", "/d"], ["/d/a", "/none"],
+    ]  # fmt: skip
+    for path in paths:
+        for recursive in (False, True):
+            for on_error in ("raise", "omit", "return"):
+                options = {"recursive": recursive, "on_error": on_error}
+                wanted = outcome(local, str(tmp_path), path, **options)
+                assert outcome(fs, "", path, **options) == wanted, (path, options)
+                outcomes.append(wanted)
+    assert b"a" in outcomes and {"/d/a": b"a", "/d/e/b": b"bb"} in outcomes
+    assert IsADirectoryError in outcomes and FileNotFoundError in outcomes
+    assert outcome(fs, "", ["/d/e/b"], start=1) == {"/d/e/b": b"b"}
+
+
 def in_process(packed: bytes, queue: Any) -> None:
     queue.put(pickle.loads(packed).cat("/f"))
 

@@ -369,10 +369,8 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
         **kwargs: Any,
     ) -> Any:
         names = self.expand_path(path, recursive=recursive)
-        is_one = isinstance(path, str) and names == [self._strip_protocol(path)]
-        if is_one and not recursive:
+        if names == [self._strip_protocol(path)]:
             return self.cat_file(names[0], **kwargs)
-        names = [name for name in names if not self.isdir(name)]
         found = self.cat_ranges(
             names, kwargs.get("start"), kwargs.get("end"),
             on_error="raise" if on_error == "raise" else "return",
@@ -388,6 +386,8 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
             with self._open(path, "xb") as file:
                 file.write(value)
             return
+        """One bulk call reads all files. A directory, which `recursive` meets too, is an error for
+        `on_error`, as in the other file systems of fsspec."""
         self.pipe({path: value})
 
     def pipe(
