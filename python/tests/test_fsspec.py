@@ -175,6 +175,30 @@ def test_cat_as_in_fsspec(fs: Any, tmp_path: Path) -> None:
     assert outcome(fs, "", ["/d/e/b"], start=1) == {"/d/e/b": b"b"}
 
 
+def test_relative_names_of_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the working directory in which the file system is made."""
+    made = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        warren.Volume.create("v.img", 64 << 20).close()
+        made[name] = WarrenFileSystem(volume="v.img")
+        made[name].pipe("/f", name.encode())
+    one, two = made["one"], made["two"]
+    assert one != two and one.cat("/f") == b"one" and two.cat("/f") == b"two"
+    for form in ("v.img", b"v.img", Path("v.img"), str(tmp_path / "two" / "v.img")):
+        assert WarrenFileSystem(volume=form) is two
+    assert fsspec.url_to_fs("warren://v.img!/f")[0] is two
+    assert WarrenFileSystem("v.img").volume is two.volume
+    assert WarrenFileSystem("v.img") is WarrenFileSystem(str(tmp_path / "two" / "v.img"))
+    assert pickle.loads(pickle.dumps(one)).cat("/f") == b"one"
+    assert fsspec.AbstractFileSystem.from_json(one.to_json()).cat("/f") == b"one"
+    with pytest.raises(TypeError, match="volume"):
+        WarrenFileSystem()
+    for each in (one, two):
+        each.close()
+
+
 def in_process(packed: bytes, queue: Any) -> None:
     queue.put(pickle.loads(packed).cat("/f"))
 

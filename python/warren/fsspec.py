@@ -45,14 +45,33 @@ class _Reader(io.BufferedReader):
         file.seek(0)
 
 
-class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-ignore]
+def _absolute(volume: str | bytes | os.PathLike[Any]) -> str:
+    return os.path.abspath(os.fsdecode(volume))
+
+
+class _Cached(type(fsspec.AbstractFileSystem)):  # type: ignore[misc,unused-ignore]
+    """fsspec knows an instance by the arguments of this call, and pickles them. A relative path
+    would name another volume in another working directory."""
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        if arguments:
+            arguments = _absolute(arguments[0]), *arguments[1:]
+        elif "volume" in options:
+            options["volume"] = _absolute(options["volume"])
+        return super().__call__(*arguments, **options)
+
+
+class WarrenFileSystem(
+    fsspec.AbstractFileSystem,  # type: ignore[misc,unused-ignore]
+    metaclass=_Cached,
+):
     """The files of one volume.
 
-    volume: the path of its file or device. It is opened at the first use and shared by all file
-    systems of this process that name it; close() or the end of the process closes it. After
-    pickling the volume is opened anew, which needs that no other process has it open, unless all
-    have it `read_only`. Threads may share a file system. Writing makes the directories that are
-    missing. There are no transactions.
+    volume: the path of its file or device, a relative one from the working directory of this call.
+    It is opened at the first use and shared by all file systems of this process that name it;
+    close() or the end of the process closes it. After pickling the volume is opened anew, which
+    needs that no other process has it open, unless all have it `read_only`. Threads may share a
+    file system. Writing makes the directories that are missing. There are no transactions.
     """
 
     protocol: ClassVar[str] = "warren"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -60,7 +79,7 @@ class WarrenFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc,unused-i
 
     def __init__(self, volume: str, read_only: bool = False, **options: Any) -> None:
         super().__init__(volume=volume, read_only=read_only, **options)
-        self._image = os.path.abspath(os.fsdecode(volume))
+        self._image = _absolute(volume)
         self._read_only = read_only
 
     @property
