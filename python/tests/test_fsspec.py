@@ -175,6 +175,16 @@ def test_cat_as_in_fsspec(fs: Any, tmp_path: Path) -> None:
     assert outcome(fs, "", ["/d/e/b"], start=1) == {"/d/e/b": b"b"}
 
 
+def test_paths_of_pathlib(fs: Any) -> None:
+    fs.pipe(Path("/a"), b"a")
+    fs.mkdir("/d")
+    fs.mv(Path("/a"), Path("/b"))
+    fs.mv("/b", Path("/d"))
+    assert fs.find("/") == ["/d/b"] and fs.cat(Path("/d/b")) == b"a"
+    with pytest.raises(TypeError, match="one target"):
+        fs.mv("/d/b", ["/x"])
+
+
 def test_relative_names_of_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of the working directory in which the file system is made."""
     made = {}

@@ -288,10 +288,11 @@ class WarrenFileSystem(
             targets = [self._strip_protocol(each) for each in path2]
         else:
             names = self.expand_path(path1)
-            if not isinstance(path2, str):
+            if isinstance(path2, list):
                 raise TypeError("mv: one target is needed, or as many as paths")
-            target = self._strip_protocol(path2)
-            is_into = path2.endswith("/") or self.isdir(target) or len(names) > 1
+            text = fsspec.utils.stringify_path(path2)
+            target = self._strip_protocol(text)
+            is_into = text.endswith("/") or self.isdir(target) or len(names) > 1
             targets = [
                 f"{target.rstrip('/')}/{name.rsplit('/', 1)[1]}" if is_into else target
                 for name in names
@@ -387,6 +388,8 @@ class WarrenFileSystem(
         on_error: str = "raise",
         **kwargs: Any,
     ) -> Any:
+        """One bulk call reads all files. A directory, which `recursive` meets too, is an error for
+        `on_error`, as in the other file systems of fsspec."""
         names = self.expand_path(path, recursive=recursive)
         if names == [self._strip_protocol(path)]:
             return self.cat_file(names[0], **kwargs)
@@ -405,15 +408,13 @@ class WarrenFileSystem(
             with self._open(path, "xb") as file:
                 file.write(value)
             return
-        """One bulk call reads all files. A directory, which `recursive` meets too, is an error for
-        `on_error`, as in the other file systems of fsspec."""
         self.pipe({path: value})
 
     def pipe(
         self, path: str | dict[str, bytes], value: bytes | None = None, **kwargs: Any
     ) -> None:
         """One bulk call writes all files."""
-        if isinstance(path, str):
+        if not isinstance(path, dict):
             if value is None:
                 raise ValueError("pipe: a value is needed")
             path = {path: value}
