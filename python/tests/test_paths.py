@@ -118,6 +118,25 @@ def test_glob(twins: tuple[warren.Volume, Path], pattern: str) -> None:
     assert volume.glob(f"/{pattern}") == theirs == volume.glob(pattern)
 
 
+@pytest.mark.parametrize(
+    "pattern", ["*/", "a/*/", "a/", "f.txt/", "*.txt/", "link/", "dangling/", "none/", "a/**/"]
+)
+def test_glob_of_directories(twins: tuple[warren.Volume, Path], pattern: str) -> None:
+    volume, host = twins
+    theirs = glob.glob(pattern, root_dir=host, recursive=True, include_hidden=True)
+    assert volume.glob(pattern) == sorted(f"/{path}" for path in theirs)
+    assert volume.glob("/") == glob.glob("/")
+
+
+def test_walk_of_a_deep_tree(volume: warren.Volume) -> None:
+    """It is deeper than Python's functions may call each other."""
+    depth = sys.getrecursionlimit() + 50
+    volume.makedirs("/a" * depth)
+    wanted = ["/"] + ["/a" * i for i in range(1, depth + 1)]
+    assert [folder for folder, _, _ in volume.walk()] == wanted
+    assert [folder for folder, _, _ in volume.walk(topdown=False)] == wanted[::-1]
+
+
 def test_links_that_lead_nowhere(twins: tuple[warren.Volume, Path]) -> None:
     volume, folder = twins
     volume.mkdir("/w")

@@ -217,33 +217,43 @@ class Paths:
         followlinks: bool = False,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         """As os.walk(). find() is faster by far where its filters do."""
-        path = os.fsdecode(top)
-        try:
-            entries = list(self.scandir(path))
-        except OSError as error:
-            if onerror is not None:
-                onerror(error)
-            return
-        folders = [entry.name for entry in entries if _leads_to_directory(entry)]
-        known = set(folders)
-        files = [entry.name for entry in entries if entry.name not in known]
-        if topdown:
-            yield path, folders, files
-        for name in folders:
-            below = _join(path, name)
-            if followlinks or not self.islink(below):
-                yield from self.walk(below, topdown, onerror, followlinks)
-        if not topdown:
-            yield path, folders, files
+        left: list[str | tuple[str, list[str], list[str]]] = [os.fsdecode(top)]
+        while left:
+            path = left.pop()
+            if isinstance(path, tuple):  # what is below has been visited
+                yield path
+                continue
+            try:
+                entries = list(self.scandir(path))
+            except OSError as error:
+                if onerror is not None:
+                    onerror(error)
+                continue
+            folders = [entry.name for entry in entries if _leads_to_directory(entry)]
+            known = set(folders)
+            files = [entry.name for entry in entries if entry.name not in known]
+            if topdown:
+                yield path, folders, files
+            else:
+                left.append((path, folders, files))
+            for name in reversed(folders):
+                below = _join(path, name)
+                if followlinks or not self.islink(below):
+                    left.append(below)
 
     def glob(self, pattern: str | os.PathLike[str]) -> list[str]:
         """The paths that match, sorted: * ? [a-z] [!a-z] within a name, ** for any number of
-        directories. Names that begin with a dot match like others, and ** follows no links."""
-        parts = [part for part in os.fspath(pattern).split("/") if part not in ("", ".")]
+        directories; with a slash at the end directories alone, which get one, too. Names that begin
+        with a dot match like others, and ** follows no links."""
+        pattern = os.fspath(pattern)
+        to_directory = pattern.endswith("/")
+        parts = [part for part in pattern.split("/") if part not in ("", ".")]
         found = {"/"}
         for i, part in enumerate(parts):
-            is_last = i + 1 == len(parts)
+            is_last = i + 1 == len(parts) and not to_directory
             found = {each for path in found for each in self._expand(path, part, is_last)}
+        if to_directory:
+            found = {_join(path, "") for path in found if self.isdir(path)}
         return sorted(found)
 
     def _expand(self, path: str, part: str, is_last: bool) -> Iterator[str]:
