@@ -51,7 +51,10 @@ def test_what_the_host_refuses(host_volume: warren.Volume) -> None:
             volume.find(device=device)
     with pytest.raises(ValueError, match="device"):
         volume.usage(device="tpu")
-    assert volume.find(device="cpu").rows == 2
+    with pytest.raises(ValueError, match="device: .*, not 5"):
+        volume.find(device=5)  # type: ignore[arg-type]
+    torch_device = type("device", (), {"__str__": lambda _: "cpu"})()
+    assert volume.find(device=torch_device).rows == volume.find(device="cpu").rows == 2
     with pytest.raises(OSError) as caught:
         volume.find(device="cuda:99")
     assert caught.value.errno == errno.ENODEV and caught.value.strerror
@@ -60,11 +63,11 @@ def test_what_the_host_refuses(host_volume: warren.Volume) -> None:
 class InGpuMemory:
     """An array of the host that claims to be in the memory of a GPU that does not exist."""
 
+    device = 2, 99
+
     def __init__(self, array: Any) -> None:
         self.array = array
         self.streams: list[object] = []
-    device = 2, 99
-
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device
@@ -81,9 +84,6 @@ class InGpuMemory:
         return capsule
 
 
-def test_arrays_of_no_gpu(host_volume: warren.Volume) -> None:
-    """What takes no stream waits for that of the array; then the GPU is missed."""
-    names = np.full((3, 8), ord("n"), np.uint8)
 class Pinned(InGpuMemory):
     """An array in memory of the host that CUDA has allocated."""
 
@@ -96,6 +96,9 @@ class OfAnotherSort(InGpuMemory):
     device = 8, 0
 
 
+def test_arrays_of_no_gpu(host_volume: warren.Volume) -> None:
+    """What takes no stream waits for that of the array; then the GPU is missed."""
+    names = np.full((3, 8), ord("n"), np.uint8)
     calls: list[tuple[Any, Any]] = [
         (lambda names: host_volume.move_many(["a"] * 3, names), names),
         (host_volume.hash, np.zeros((1, 2), np.int64)), (warren.chunk, np.zeros(9, np.uint8)),
@@ -121,9 +124,6 @@ class OfAnotherSort(InGpuMemory):
             host_volume.exists_many(InGpuMemory(wrong))
 
 
-def test_streams() -> None:
-    assert stream_address(None) is None and stream_address(5) == 5
-    assert stream_address(SimpleNamespace(__cuda_stream__=lambda: (0, 6))) == 6
 def test_other_memory(host_volume: warren.Volume) -> None:
     data = np.arange(9, dtype=np.uint8)
     with host_volume.open("/f", "w+") as file:
@@ -176,6 +176,9 @@ def test_gpus_that_are_not_current(
     assert host_volume.read_bytes("/f") == data.tobytes() and current == [0]
 
 
+def test_streams() -> None:
+    assert stream_address(None) is None and stream_address(5) == 5
+    assert stream_address(SimpleNamespace(__cuda_stream__=lambda: (0, 6))) == 6
     assert stream_address(SimpleNamespace(__cuda_stream__=(0, 7))) == 7
     assert stream_address(SimpleNamespace(cuda_stream=8)) == 8
     assert stream_address(SimpleNamespace(ptr=9)) == 9

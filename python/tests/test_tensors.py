@@ -88,6 +88,7 @@ def test_map(host_volume: warren.Volume) -> None:
     flat = volume.map("/f", "bfloat16")
     assert flat[2] == (1234 & 255, 1234 >> 8) and flat[-1] == tuple(numbers.tobytes()[-2:])
     assert volume.map("/f", np.float32, 5).shape == (5,)
+    assert volume.map("/f", np.float32, np.int64(5)).shape == (5,)  # type: ignore[arg-type]
     half = volume.map("/f", "torch.bfloat16", (-1, 2), offset=8)
     assert half.shape == ((4096 * 4 - 8) // 4, 2)
     assert memoryview(half).format == "B" and memoryview(half).shape == (4094, 4)

@@ -173,7 +173,7 @@ def table(
 
 def gpu_number(device: str | None) -> int | None:
     """The number of the GPU that a device names; None for the host."""
-    kind, _, number = (device or "cpu").partition(":")
+    kind, _, number = str(device or "cpu").partition(":")
     if kind == "cpu" and not number:
         return None
     if kind != "cuda" or not (number or "0").isdecimal():

@@ -341,7 +341,7 @@ class Volume(Many):
         """
         if not getattr(dtype, "isnative", True):
             raise TypeError(f"dtype: {dtype} has the byte order of another machine")
-        if isinstance(shape, int):
+        if shape is not None and not isinstance(shape, Iterable):
             shape = (shape,)
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
         return self._native.map(
