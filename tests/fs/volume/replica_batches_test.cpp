@@ -180,7 +180,7 @@ TEST(ReplicaBatches, FindNoInodesInUsedBlockGroups) {
         return count;
     };
     EXPECT_GT(count_frames(format::FrameKind::free), 8u);
-    for (u32 i = 0; i < 12; ++i) {
+    for (u32 i = 0; i < 13; ++i) {
         Names files(volume->root(), 8'000, "file" + std::to_string(i) + '.');
         EXPECT_EQ(files.create(*volume), files.names.size());
         u64 found = 0;
