@@ -254,6 +254,7 @@ Array make_bytes(i64 count, std::optional<i32> gpu) {
 nb::tuple read_many(NativeVolume& self, nb::handle given, nb::handle directory, nb::handle starts,
                     nb::handle ends, nb::object out, std::optional<i32> gpu,
                     std::optional<u64> stream, bool strict, nb::object progress) {
+    (*self).refuse_forked();  // before torch is asked for its arrays, which fails there as well
     const Files files(given);
     const Start start(directory);
     Bytes room;

@@ -225,7 +225,8 @@ class BadPathTest(CommandCase):
     def test_image_in_a_folder_that_is_not_there(self):
         line = self.error("mkfs", "none/v.img", "--size", "64M")
         self.assertTrue(line.endswith("No such file or directory; check the path"), line)
-        self.assertIn("or make a volume with 'warren mkfs'", self.error("fsck", "none/v.img", code=8))
+        line = self.error("fsck", "none/v.img", code=8)
+        self.assertIn("or make a volume with 'warren mkfs'", line)
 
     def test_closed_output(self):
         self.write("g", b"another")
