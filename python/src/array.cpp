@@ -279,22 +279,35 @@ nb::dict Array::cuda_interface() const {
     return answer;
 }
 
-nb::object Array::item(nb::handle self, i64 index) {
+Array Array::rows(i64 begin, i64 count) const {
+    Array part = *this;
+    part.shape_[0] = count;
+    if (shape_[0] != 0)
+        part.data_ = data<std::byte>() + size_bytes() / static_cast<u64>(shape_[0]) *
+                                             static_cast<u64>(begin);
+    return part;
+}
+
+nb::object Array::item(nb::handle self, nb::handle index) {
     const auto& array = nb::cast<const Array&>(self);
     if (array.shape().empty()) throw nb::type_error("an array of no dimensions has no items");
     const i64 count = array.shape()[0];
-    if (index < 0) index += count;
-    if (index < 0 || index >= count) throw nb::index_error("the index is outside of the array");
-    std::vector<i64> rest(array.shape().begin() + 1, array.shape().end());
-    const u64 step = count == 0 ? 0 : array.size_bytes() / static_cast<u64>(count);
-    std::vector<i64> one = rest.empty() ? std::vector<i64>{1} : rest;
-    Array part(nullptr, array.data<std::byte>() + step * static_cast<u64>(index), array.type(),
-               std::move(one));
-    part.set_gpu(array.gpu());
-    const nb::object row = nb::cast(std::move(part));
-    const nb::list values = to_list(row);
+    if (nb::isinstance<nb::slice>(index)) {
+        const auto [begin, end, step, length] =
+            nb::cast<nb::slice>(index).compute(static_cast<std::size_t>(count));
+        if (step != 1) throw nb::value_error("a slice takes every row: use numpy for steps");
+        return nb::cast(array.rows(begin, static_cast<i64>(length)));
+    }
+    i64 at = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+    if (at == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (at < 0) at += count;
+    if (at < 0 || at >= count) throw nb::index_error("the index is outside of the array");
+    Array row = array.rows(at, 1);
+    const bool is_one = row.shape_.size() == 1;
+    if (!is_one) row.shape_.erase(row.shape_.begin());
+    const nb::list values = to_list(nb::cast(std::move(row)));
     // An element without a buffer format is exposed as its bytes.
-    if (rest.empty() && nb::len(values) == 1) return values[0];
+    if (is_one && nb::len(values) == 1) return values[0];
     return nb::steal(PyList_AsTuple(values.ptr()));
 }
 
@@ -421,7 +434,8 @@ void add_array(nb::module_& module) {
         .def("__repr__",
              [](const Array& array) { return "<warren.Array " + array.description() + ">"; })
         .def(
-            "__getitem__", [](nb::handle self, i64 index) { return Array::item(self, index); },
+            "__getitem__",
+            [](nb::handle self, nb::handle index) { return Array::item(self, index); },
             Array::item_doc)
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",

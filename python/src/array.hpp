@@ -88,9 +88,10 @@ class Array {
     nb::object dlpack(nb::handle stream, nb::handle max_version, nb::handle device,
                       nb::handle copy) const;
     nb::dict cuda_interface() const;
-    static nb::object item(nb::handle self, i64 index);
+    static nb::object item(nb::handle self, nb::handle index);
     static constexpr const char* item_doc =
-        "The item of an array of one dimension; of others a tuple.";
+        "The item of an array of one dimension; of others a tuple. A slice is an array that\n"
+        "shares the memory; ValueError if it has a step.";
     static void release_buffer(PyObject* self, Py_buffer* buffer);
     /// Adds the method `__dlpack__` to a class.
     template <class Class, class Method>
@@ -102,6 +103,8 @@ class Array {
 
  private:
     Array copied() const;
+    /// `count` rows from `begin` on, which share the memory.
+    Array rows(i64 begin, i64 count) const;
 
     std::shared_ptr<void> owner_;
     void* data_ = nullptr;

@@ -52,7 +52,7 @@ class NativeMap : public Array {
         mapped_->shared->refuse_forked();
         return Array::cuda_interface();
     }
-    static nb::object item(nb::handle self, i64 index) {
+    static nb::object item(nb::handle self, nb::handle index) {
         nb::cast<const NativeMap&>(self).mapped_->shared->refuse_forked();
         return Array::item(self, index);
     }

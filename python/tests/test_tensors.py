@@ -113,6 +113,24 @@ def test_map(host_volume: warren.Volume) -> None:
         writable.write_back()
 
 
+def test_slices(volume: warren.Volume) -> None:
+    data = [b"one", b"", b"three"]
+    handles = volume.write_many(["a", "b", "c"], data, strict=True).handles
+    assert handles[1:].tolist() == handles.tolist()[1:]
+    assert handles[5:].shape == (0, 2)
+    contents = volume.read_many(["a", "b", "c"])
+    values, offsets = contents.values, contents.offsets
+    parts = [values[offsets[i] : offsets[i + 1]] for i in range(3)]
+    assert np.shares_memory(np.asarray(parts[2]), np.asarray(values))
+    for wrong, error in ((slice(None, None, 2), ValueError), (8, IndexError), ("a", TypeError)):
+        with pytest.raises(error):
+            values[wrong]  # type: ignore[index]
+    mapped = volume.map("c")
+    assert bytes(mapped[-2:]) == b"ee"
+    del contents, values, offsets
+    assert [bytes(part) for part in parts] == data
+
+
 def test_hash(volume: warren.Volume) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)

@@ -52,8 +52,10 @@ class Array:
         """AttributeError for memory of the host."""
     def __iter__(self) -> Iterator[Any]: ...
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any:
-        """The item of an array of one dimension; of others a tuple."""
+    def __getitem__(self, index: int | slice, /) -> Any:
+        """The item of an array of one dimension; of others a tuple. A slice is an array that shares
+        the memory; ValueError if it has a step.
+        """
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dlpack__(
         self,
