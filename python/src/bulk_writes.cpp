@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <unordered_set>
 
 #include "fs/volume/open_while.hpp"
 #include "python/src/files.hpp"
@@ -36,9 +37,18 @@ void find_existing(Volume& volume, const Caller& caller, Handle from, const Name
     }
 }
 
-/// Creates the files that do not exist. found[i] receives file i.
-void make_files(Volume& volume, const Caller& caller, Handle from, const Names& names, u32 mode,
-                std::span<Result<Attributes>> found) {
+/// Which files are written again by a later item of the call. Only those can be that were found.
+std::vector<bool> find_replaced(std::span<const Result<Attributes>> found) {
+    std::vector<bool> replaced(found.size());
+    std::unordered_set<u64> later;
+    for (std::size_t i = found.size(); i-- > 0;)
+        replaced[i] = found[i] && !later.insert(found[i]->handle.inode).second;
+    return replaced;
+}
+
+/// Creates the files that do not exist. found[i] receives file i. Returns find_replaced().
+std::vector<bool> make_files(Volume& volume, const Caller& caller, Handle from, const Names& names,
+                             u32 mode, std::span<Result<Attributes>> found) {
     std::vector<LocatedName> located(names.size());
     locate_many(volume, caller, from, names.all(), located, Slash::refused);
     std::vector<Creation> creations;
@@ -53,16 +63,22 @@ void make_files(Volume& volume, const Caller& caller, Handle from, const Names& 
     volume.create_many(caller, creations, made);
     for (std::size_t i = 0; i < places.size(); ++i)
         found[places[i]] = made[i];
+    const bool all_are_new =
+        std::ranges::none_of(found, [](const auto& one) { return one.code() == Errc::exists; });
+    if (all_are_new) return std::vector<bool>(found.size());
     find_existing(volume, caller, from, names, mode, found);
+    return find_replaced(found);
 }
 
-/// The state of a write call. File i gets the values from offsets[i] to offsets[i + 1].
+/// The state of a write call. File i gets the values from offsets[i] to offsets[i + 1], unless a
+/// later item replaces it.
 struct Writing {
     Volume& volume;
     const Caller& caller;
     LongCall& call;
     std::span<const i64> offsets;
     std::span<const Result<Attributes>> found;
+    const std::vector<bool>& replaced;
     std::span<Errc> codes;
 
     u64 begin(u64 i) const { return static_cast<u64>(offsets[i]); }
@@ -75,7 +91,7 @@ struct Writing {
     template <class Write>
     void replace(u64 i, const Write& write) const {
         codes[i] = found[i].code();
-        if (found[i]) codes[i] = emptied(*found[i], write);
+        if (found[i] && !replaced[i]) codes[i] = emptied(*found[i], write);
     }
     /// Replaces the contents of file i.
     void put(u64 i, std::span<const std::byte> source, const std::function<bool()>& goes_on) const {
@@ -184,8 +200,9 @@ nb::tuple write_many(NativeVolume& self, nb::handle given, nb::handle given_valu
     LongCall call(std::move(progress));
     const Errc code = with_volume(*self, [&](Volume& volume, const Caller& caller) -> Errc {
         WARREN_LET(from, start.find(volume, caller));
-        make_files(volume, caller, *from, names, mode, found);
-        const Writing writing{volume, caller, call, offsets, found, codes};
+        const std::vector<bool> replaced =
+            make_files(volume, caller, *from, names, mode, found);
+        const Writing writing{volume, caller, call, offsets, found, replaced, codes};
         if (on_gpu && on_gpu->bytes > 0) {
             fetched = write_from_gpu(writing, *on_gpu);
             if (fetched != Errc::ok) failure = gpu_failure(fetched);

@@ -67,6 +67,17 @@ def test_index_of_contents(volume: warren.Volume) -> None:
         volume.read_many([])[-1]
 
 
+def test_a_file_that_is_written_twice(volume: warren.Volume) -> None:
+    for _ in ("made", "replaced"):
+        names = ["a", "b", "./a", "a", "c"]
+        found = volume.write_many(names, [b"longest", b"b", b"second", b"x", b""], strict=True)
+        assert [bytes(part) for part in volume.read_many(["a", "b", "c"])] == [b"x", b"b", b""]
+        assert found.handles[0] == found.handles[2] == found.handles[3]
+    volume.link("a", "hard")
+    volume.write_many(["hard", "a", "b"], [b"by another name", b"last", b"b"], strict=True)
+    assert bytes(volume.read_many(["hard"])[0]) == b"last"
+
+
 def test_large_file(volume: warren.Volume) -> None:
     data = os.urandom(9_000_001)
     volume.write_many(["a", "b"], [data, b""], strict=True)

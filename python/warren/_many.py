@@ -157,7 +157,8 @@ class Many(Paths):
 
         File i gets values[offsets[i]:offsets[i + 1]], of a uint8 array and an int64 array of n + 1,
         each in the memory of the host or of a CUDA GPU; without `offsets`, `values` is a sequence
-        of n buffers. A name may occur once. Values in GPU memory have been read when the call ends.
+        of n buffers. Of values for the same file the last ones count. Values in GPU memory have
+        been read when the call ends.
         """
         if offsets is None:
             views = [memoryview(value) for value in cast("Sequence[Buffer]", values)]
