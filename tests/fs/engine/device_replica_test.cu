@@ -399,7 +399,7 @@ u64 visit_while_a_call_fails(u64 nth) {
     find();
     const u64 calls = gpu::fail_call(0);
     EXPECT_LE(volume.warnings().size(), nth == 0 ? 0u : 1u);
-    // How often the scan asks for pieces, which are calls, too, differs from run to run.
+    // The scan polls for its pieces, so the number of its calls differs from run to run.
     const bool has_failed = nth != 0 && nth <= calls;
     EXPECT_EQ(volume.inside().replica()->statistics().left, has_failed ? 1u : 0u);
     volume.close_and_check();
