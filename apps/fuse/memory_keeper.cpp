@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount is idle if neither the kernel nor a client has sent a request since the last check, and
-// all changes are durable: this thread does not decide when to commit.
+// A mount is idle if the kernel and clients have sent few requests since the last check, and all
+// changes are durable: this thread does not decide when to commit.
 #include "apps/fuse/memory_keeper.hpp"
 
 #include <malloc.h>
@@ -16,6 +16,8 @@ namespace warren::fuse {
 namespace {
 
 constexpr std::chrono::seconds between_looks{3};
+// Fewer requests between two checks come from programs that watch a mount, as `df` in a loop.
+constexpr u64 requests_when_busy = 32;
 constexpr u32 looks_when_busy = 20;  // checks between two times that memory is returned
 // By then the last commit is old enough for the volume to release memory as well.
 constexpr u32 looks_at_rest = 2;
@@ -34,12 +36,12 @@ void keep_memory_low(const std::stop_token& stop, MountState& mount, bool may_co
     u32 busy = 0;         // checks since memory was returned
     while (!wait_for_stop(stop, between_looks)) {
         const u64 now = requests_read() + mount.verbs_served.load(std::memory_order_relaxed);
-        const bool is_new = now != asked;
+        const bool is_used = now - asked >= requests_when_busy;
+        is_due = is_due || now != asked;
         asked = now;
-        is_due = is_due || is_new;
         if (!is_due) continue;
         ++busy;
-        rest = is_new || mount.volume.access()->has_unsaved() ? 0 : rest + 1;
+        rest = is_used || mount.volume.access()->has_unsaved() ? 0 : rest + 1;
         if (rest < looks_at_rest && busy < looks_when_busy) continue;
         if (rest >= looks_at_rest) give_back_at_rest(mount, may_commit);
         ::malloc_trim(0);

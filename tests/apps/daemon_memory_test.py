@@ -66,8 +66,18 @@ class DaemonMemory(unittest.TestCase):
         os.listdir(self.root)
         run("sync", self.root)
         self.at_start = memory_kib(self.daemon)
+        self.ended = threading.Event()
+        self.watcher = threading.Thread(target=self.watch)
+        self.watcher.start()
+
+    def watch(self):
+        """Asks for the free space now and then, as programs that watch a system do."""
+        while not self.ended.wait(1):
+            os.statvfs(self.root)
 
     def tearDown(self):
+        self.ended.set()
+        self.watcher.join()
         try:
             self.volume.unmount()
             self.volume.check()
