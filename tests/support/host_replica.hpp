@@ -72,8 +72,11 @@ class HostReplica : public ReplicaMemory {
 
     Errc prepare_changes(u64 blocks) override {
         WARREN_TRY(next_step());
-        changed_places_.resize(blocks);
-        if (changed_.empty()) changed_ = std::vector<format::Block>(blocks);
+        if (blocks > changed_places_.size()) {
+            changed_places_.resize(blocks);
+            // Not filled: a run changes few of so many.
+            changed_ = std::make_unique_for_overwrite<format::Block[]>(blocks);
+        }
         return Errc::ok;
     }
     Errc open_run(const RunRoom& room) override {
@@ -106,11 +109,12 @@ class HostReplica : public ReplicaMemory {
     Errc fetch_changes(ImageChanges& changes) override {
         WARREN_TRY(next_step());
         ops::CutHeader header{};
-        const ops::CutArea area{changed_.data(), changed_places_.data(), changed_.size(), &header};
+        const ops::CutArea area{changed_.get(), changed_places_.data(), changed_places_.size(),
+                                &header};
         ops::list_dirty(ThreadTeam{}, image_, area, {});
         WARREN_CHECK(header.count <= area.capacity);
         changes.places = {changed_places_.data(), header.count};
-        changes.blocks = changed_.data();
+        changes.blocks = changed_.get();
         changes.state = *image_.state;
         coming_ = header.count;
         arrived_ = 0;
@@ -186,7 +190,7 @@ class HostReplica : public ReplicaMemory {
     std::atomic<u64> steps_left_{~u64{0}};
     std::atomic<Errc> fails_with_{Errc::io};
     std::vector<u64> changed_places_;
-    std::vector<format::Block> changed_;
+    std::unique_ptr<format::Block[]> changed_;
     u64 coming_ = 0;
     u64 arrived_ = 0;
     Errc await_failure_ = Errc::ok;

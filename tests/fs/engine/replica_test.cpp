@@ -6,6 +6,7 @@
 #include "tests/fs/engine/replica_cases.hpp"
 #include "tests/support/lockstep_team.hpp"
 #include "tests/support/lookup_questions.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace warren::replica_test {
 
@@ -185,7 +186,8 @@ TEST(ReplicaBesideWriters, readersFindItThoughTheMemoryIsReleased) {
     std::thread releasing([&] {
         while (!is_over.load(std::memory_order_relaxed)) {
             volume.replica().release();
-            std::this_thread::sleep_for(milliseconds(2));
+            // Long enough for a version to be sent and read.
+            std::this_thread::sleep_for(milliseconds(is_sanitized ? 50 : 2));
         }
     });
     expect_moments(volume);
