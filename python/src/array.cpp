@@ -168,6 +168,11 @@ PyType_Slot array_slots[] = {
     {0, nullptr},
 };
 
+/// Of two arrays Python would say whether they are one, where others say which elements are equal.
+[[noreturn]] void refuse_comparison(nb::handle, nb::handle) {
+    throw nb::type_error("an Array has no comparison: compare numpy.asarray(array), or tolist()");
+}
+
 }  // namespace
 
 bool is_made(PyObject* self) {
@@ -437,6 +442,8 @@ void add_array(nb::module_& module) {
             "__getitem__",
             [](nb::handle self, nb::handle index) { return Array::item(self, index); },
             Array::item_doc)
+        .def("__eq__", &refuse_comparison, "TypeError: compare numpy.asarray(array), or tolist().")
+        .def("__ne__", &refuse_comparison)
         .def("__iter__", [](nb::handle self) { return nb::iter(to_list(self)); })
         .def("__len__",
              [](const Array& array) { return array.shape().empty() ? 0 : array.shape()[0]; })

@@ -50,7 +50,8 @@ inline Errc check_file(Volume& volume, const Caller& caller, const Result<Attrib
 /// The files of a call, given by names or by handles.
 class Files {
  public:
-    explicit Files(nb::handle given) {
+    explicit Files(nb::handle names_or_handles) {
+        const nb::object given = listed(names_or_handles);
         constexpr const char* needed = "a sequence of names, or an array of names or handles";
         const bool by_handle =
             nb::ndarray_check(given) &&

@@ -60,9 +60,21 @@ Handle handle_of(i64 inode, i64 generation, const char* what) {
 
 }  // namespace
 
-Names::Names(nb::handle given, const char* what) {
+nb::object listed(nb::handle given) {
+    if (nb::hasattr(given, "to_pylist")) return given.attr("to_pylist")();
+    const nb::object type = nb::getattr(given, "dtype", nb::none());
+    const nb::object kind = nb::getattr(type, "kind", nb::none());
+    constexpr std::string_view kinds = "OSTU";  // of objects and strings, in numpy
+    const bool has_strings = nb::isinstance<nb::str>(kind) &&
+                             kinds.find(nb::cast<std::string>(kind)) != kinds.npos;
+    return has_strings ? given.attr("tolist")() : nb::borrow(given);
+}
+
+Names::Names(nb::handle array_or_list, const char* what) {
+    const nb::object given = listed(array_or_list);
     constexpr const char* needed =
-        "a sequence of str, bytes or os.PathLike, or a uint8 array of two dimensions";
+        "a sequence of str, bytes or os.PathLike, an array of strings, or a uint8 array of two "
+        "dimensions";
     if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()) ||
         nb::hasattr(given, "__fspath__"))
         raise_needed(what, needed);

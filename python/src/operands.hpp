@@ -15,8 +15,12 @@
 
 namespace warren::python {
 
-/// Names or paths: a sequence of str, bytes or os.PathLike, or a uint8 array of shape [n, w], each
-/// row of which ends with its last nonzero byte. An array in the memory of a GPU is copied.
+/// The list of an array of strings, as numpy and pyarrow have them; other objects as they are.
+nb::object listed(nb::handle given);
+
+/// Names or paths: an iterable or array of str, bytes or os.PathLike, or a uint8 array of shape
+/// [n, w], each row of which ends with its last nonzero byte. An array in the memory of a GPU is
+/// copied.
 class Names {
  public:
     /// `what` names the argument in errors. Raises TypeError or ValueError.

@@ -2,10 +2,13 @@
 """Arrays that a caller passes: of libraries whose methods fail, without elements, of handles."""
 
 import errno
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import warren
 
@@ -175,3 +178,34 @@ def test_numbers_that_no_handle_has(volume: warren.Volume) -> None:
     for wrong in ((1,), (1, 2, 3), ("1", 1), (1.0, 1)):
         with pytest.raises(TypeError, match=r"directory: a path or|interpreted as an integer"):
             volume.exists_many(["g"], directory=wrong)  # type: ignore[arg-type]
+
+
+def test_names_in_arrays_of_strings(volume: warren.Volume) -> None:
+    names = ["ä", "b", "long name"]
+    volume.create_many(names, strict=True)
+    table = pa.table({"name": ["no", *names]})
+    for given in (
+        np.array(names),
+        np.array([os.fsencode(name) for name in names]),
+        np.array([Path(name) for name in names]),
+        pa.array(names),
+        pa.array(names).dictionary_encode(),
+        table.column("name").slice(1),
+        table.to_pandas()["name"][1:],
+        table.to_pandas()["name"][1:].to_numpy(),
+    ):
+        assert volume.exists_many(given).tolist() == [True] * 3, type(given)
+        assert volume.read_many(given, strict=True).offsets.tolist() == [0] * 4
+        assert len(volume.hash(given).digests) == 3
+    for wrong in (np.array([1.0]), pa.array([1]), pa.array(["b", None]), np.array("b")):
+        with pytest.raises(TypeError, match="names: a sequence of|names: for each|names: an array"):
+            volume.exists_many(wrong)
+
+
+def test_arrays_are_not_compared(volume: warren.Volume) -> None:
+    codes = volume.remove_many(["no"])
+    with pytest.raises(TypeError, match="numpy.asarray"):
+        assert codes == errno.ENOENT
+    with pytest.raises(TypeError, match="tolist"):
+        assert codes != 0
+    assert codes in [codes] and len({codes}) == 1

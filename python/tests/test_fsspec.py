@@ -117,6 +117,11 @@ def test_names(fs: Any) -> None:
     fs.touch("/f")
     with pytest.raises(OSError):
         fs.pipe({"/f/g": b""})
+    for below in ("/f/g", "/f/g/h"):
+        with pytest.raises(NotADirectoryError):
+            fs.makedirs(below)
+    with pytest.raises(FileExistsError):
+        fs.makedirs("/f", exist_ok=True)
     assert fs.modified("/f") >= fs.created("/f").replace(year=2000)
 
 

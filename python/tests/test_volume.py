@@ -27,6 +27,11 @@ def test_contents_survive_closing(tmp_path: Path) -> None:
         with pytest.raises(OSError) as caught:
             opened.mkdir("/b")
         assert caught.value.errno == errno.EROFS
+    with pytest.raises(FileExistsError, match="holds a Warren volume; only force overwrites it"):
+        warren.Volume.create(tmp_path / "v.img", 64 << 20)
+    with pytest.raises(FileNotFoundError, match="give a size"):
+        warren.Volume.create(tmp_path / "new.img")
+    warren.Volume.create(tmp_path / "v.img", force=True).close()
 
 
 def test_files_are_raw_io(volume: warren.Volume) -> None:

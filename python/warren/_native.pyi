@@ -2,7 +2,7 @@
 # The extension: paths and names are bytes. warren/_volume.py says what the calls do.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from typing_extensions import Buffer, CapsuleType
 
@@ -50,6 +50,9 @@ class Array:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """AttributeError for memory of the host."""
+    def __eq__(self, other: object, /) -> NoReturn:
+        """TypeError: compare numpy.asarray(array), or tolist()."""
+    def __ne__(self, other: object, /) -> NoReturn: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int | slice, /) -> Any:

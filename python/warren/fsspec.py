@@ -238,6 +238,8 @@ class WarrenFileSystem(
                 level, self.volume.create_many(level, directories=True).errno, strict=True
             ):
                 if code and not self.isdir(name):
+                    if code == errno.EEXIST and name not in given:
+                        code = errno.ENOTDIR
                     raise OSError(code, os.strerror(code), name)
 
     def rmdir(self, path: str) -> None:
