@@ -44,9 +44,9 @@ constexpr u32 orphan_slot = 17;
 Failure check_size(const std::string& path, u64 size_bytes) {
     if (size_bytes >= format::volume_size_min && size_bytes <= format::volume_size_max) return {};
     const bool is_small = size_bytes < format::volume_size_min;
-    return {Errc::invalid, path + ": a volume of " + std::to_string(size_bytes) + " bytes is too " +
-                               (is_small ? "small; use --size to give it at least 16M"
-                                         : "large; use --size to give it at most 16T")};
+    return {Errc::invalid,
+            path + ": a volume of " + std::to_string(size_bytes) + " bytes is too " +
+                (is_small ? "small; give it at least 16M" : "large; give it at most 16T")};
 }
 
 /// Fails unless the label is printable UTF-8 (it is shown on terminals) of at most 32 bytes.
@@ -111,20 +111,19 @@ bool has_short_contents(const FileDisk& disk, const std::string& path) {
 Failure prepare(FileDisk& disk, const std::string& path, const FormatOptions& options, u64& size) {
     size = options.size_bytes;
     if (size == 0 && disk.size_bytes() == 0) {
-        return {Errc::invalid,
-                path + ": is empty; use --size to say how large the volume shall be"};
+        return {Errc::invalid, path + ": is empty; give the size that the volume shall have"};
     }
     if (size == 0) size = disk.size_bytes();
     WARREN_TRY(check_size(path, size));
     if (disk.is_device() && size > disk.size_bytes()) {
         return {Errc::no_space, path + ": the device has only " +
                                     std::to_string(disk.size_bytes()) +
-                                    " bytes; give a smaller --size or none"};
+                                    " bytes; give a smaller size or none"};
     }
     const char* contents = options.force ? nullptr : find_contents(disk);
     if (!options.force && has_short_contents(disk, path)) contents = "data";
     if (contents != nullptr) {
-        return {Errc::exists, path + ": holds " + contents + "; use --force to overwrite it"};
+        return {Errc::exists, path + ": holds " + contents + "; only force overwrites it"};
     }
     Errc code = Errc::ok;
     if (!disk.is_device()) {
@@ -255,7 +254,7 @@ Failure make_volume(const std::string& path, const FormatOptions& options) {
     auto disk = FileDisk::open(path, may_create ? OpenMode::create : OpenMode::read_write, failure);
     if (!disk) {
         if (failure.code == Errc::no_entry && !may_create && ::access(path.c_str(), F_OK) != 0) {
-            failure.message = shown + ": No such file or directory; use --size to make a new image";
+            failure.message = shown + ": No such file or directory; give a size to make it";
         }
         return failure;
     }

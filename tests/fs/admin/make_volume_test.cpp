@@ -146,7 +146,7 @@ TEST_F(MakeVolumeFileTest, makesAndRemakesAFile) {
     ASSERT_TRUE(disk) << failure.message;
     expect_empty_volume(*disk, 20 * mib);
     disk.reset();
-    expect_failure({}, Errc::exists, "holds a Warren volume; use --force");
+    expect_failure({}, Errc::exists, "holds a Warren volume; only force");
     put(9 * mib, "old contents");
     failure = make_volume(path_, forced());
     ASSERT_EQ(failure.code, Errc::ok) << failure.message;
@@ -208,7 +208,7 @@ TEST_F(MakeVolumeFileTest, refusesToOverwriteWhatItFinds) {
 }
 
 TEST_F(MakeVolumeFileTest, saysWhatIsWrong) {
-    expect_failure({}, Errc::no_entry, "use --size");
+    expect_failure({}, Errc::no_entry, "give a size to make it");
     expect_failure(sized(16 * mib - 1), Errc::invalid, "too small");
     expect_failure(sized(16 * tib + 1), Errc::invalid, "too large");
     expect_failure({.size_bytes = 16 * mib, .label = std::string(33, 'x')}, Errc::invalid,
@@ -218,7 +218,7 @@ TEST_F(MakeVolumeFileTest, saysWhatIsWrong) {
     }
     EXPECT_FALSE(std::filesystem::exists(path_));
     make_file(0);
-    expect_failure({}, Errc::invalid, "use --size");
+    expect_failure({}, Errc::invalid, "give the size");
     make_file(1 * mib);
     expect_failure({}, Errc::invalid, "too small");
     make_file(16 * mib);
