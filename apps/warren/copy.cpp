@@ -194,7 +194,8 @@ void Copier::complete(std::shared_ptr<Node> node) {
                 AttributeChange change;
                 change.which = AttributeChange::mode;
                 change.new_mode = mode;
-                if (const Errc code = node->target->change("", change); code != Errc::ok) {
+                if (const Errc code = node->target->change("", Follow::no, change);
+                    code != Errc::ok) {
                     fail({"setting permissions for ", quote(path()), ": ", reason(code)});
                 }
             }
@@ -241,7 +242,7 @@ bool Copier::preserve(const Ends& ends, const Facts& facts) {
     change.new_mode = facts.attributes.mode & 07777;
     change.new_accessed = facts.attributes.accessed;
     change.new_modified = facts.attributes.modified;
-    Errc code = ends.target.change(ends.target_name, change);
+    Errc code = ends.target.change(ends.target_name, Follow::no, change);
     if (code == Errc::not_permitted) {
         // Only root can give files away. Otherwise clear the set-id bits, which would apply to the
         // wrong user.
@@ -252,7 +253,7 @@ bool Copier::preserve(const Ends& ends, const Facts& facts) {
     }
     if (!facts.is_link()) {
         change.which = AttributeChange::mode;
-        code = ends.target.change(ends.target_name, change);
+        code = ends.target.change(ends.target_name, Follow::no, change);
         if (code != Errc::ok) {
             fail({"setting permissions for ", quote(ends.path()), ": ", reason(code)});
             return false;
@@ -260,7 +261,7 @@ bool Copier::preserve(const Ends& ends, const Facts& facts) {
     }
     if (!preserve_attributes(ends)) return false;
     change.which = AttributeChange::accessed | AttributeChange::modified;
-    code = ends.target.change(ends.target_name, change);
+    code = ends.target.change(ends.target_name, Follow::no, change);
     if (code != Errc::ok) {
         fail({"preserving times for ", quote(ends.path()), ": ", reason(code)});
         return false;

@@ -77,7 +77,7 @@ void Copier::make_older(const Task& task, const Facts& facts, const Existing& ex
     AttributeChange change;
     change.which = AttributeChange::modified;
     change.new_modified = facts.attributes.modified - 1'000'000'000;
-    const Errc code = task.parent->target->change(task.new_name(), change);
+    const Errc code = task.parent->target->change(task.new_name(), Follow::no, change);
     if (code == Errc::ok) return;
     fail({"preserving times for ", quote(target_path(task)), ": ", reason(code)});
 }

@@ -88,8 +88,8 @@ class Directory {
     /// Removes an empty directory.
     virtual Errc remove_directory(std::string_view name) = 0;
     virtual Errc read_link(std::string_view name, std::string& target) = 0;
-    /// Changes mode, owner and times of the name itself; a link is not followed.
-    virtual Errc change(std::string_view name, const AttributeChange& change) = 0;
+    /// Changes owner, times and mode; the mode never by following a link.
+    virtual Errc change(std::string_view name, Follow follow, const AttributeChange& change) = 0;
 
     // Extended attributes of the name itself; a link is not followed.
     virtual Errc list_attributes(std::string_view name, std::vector<std::string>& names) = 0;

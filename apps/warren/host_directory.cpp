@@ -105,7 +105,7 @@ class HostDirectory : public Directory {
     Errc remove(std::string_view name) override;
     Errc remove_directory(std::string_view name) override;
     Errc read_link(std::string_view name, std::string& target) override;
-    Errc change(std::string_view name, const AttributeChange& change) override;
+    Errc change(std::string_view name, Follow follow, const AttributeChange& change) override;
     Errc list_attributes(std::string_view name, std::vector<std::string>& names) override;
     Errc get_attribute(std::string_view name, const std::string& attribute,
                        std::vector<std::byte>& value) override;
@@ -229,13 +229,14 @@ Errc HostDirectory::read_link(std::string_view name, std::string& target) {
     return Errc::ok;
 }
 
-Errc HostDirectory::change(std::string_view name, const AttributeChange& change) {
+Errc HostDirectory::change(std::string_view name, Follow follow, const AttributeChange& change) {
     const std::string path = own_name(name);
+    const int flag = follow == Follow::yes ? 0 : AT_SYMLINK_NOFOLLOW;
     if ((change.which & (AttributeChange::user | AttributeChange::group)) != 0) {
         const auto keep = static_cast<u32>(-1);
         const u32 user = (change.which & AttributeChange::user) != 0 ? change.new_user : keep;
         const u32 group = (change.which & AttributeChange::group) != 0 ? change.new_group : keep;
-        if (::fchownat(descriptor_, path.c_str(), user, group, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (::fchownat(descriptor_, path.c_str(), user, group, flag) != 0) {
             return last_error();
         }
     }
@@ -247,7 +248,7 @@ Errc HostDirectory::change(std::string_view name, const AttributeChange& change)
         timespec times[2] = {to_timespec(change.new_accessed), to_timespec(change.new_modified)};
         if ((change.which & AttributeChange::accessed) == 0) times[0].tv_nsec = UTIME_OMIT;
         if ((change.which & AttributeChange::modified) == 0) times[1].tv_nsec = UTIME_OMIT;
-        if (::utimensat(descriptor_, path.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (::utimensat(descriptor_, path.c_str(), times, flag) != 0) {
             return last_error();
         }
     }

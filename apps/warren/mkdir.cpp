@@ -48,7 +48,7 @@ bool make_one(Directory& start, const Location& location, const std::string& pat
             AttributeChange change;
             change.which = AttributeChange::mode;
             change.new_mode = how.mode;
-            code = start.change(path, change);
+            code = start.change(path, Follow::no, change);
         }
         if (code == Errc::ok) return true;
     }

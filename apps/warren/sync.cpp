@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "apps/warren/arguments.hpp"
 #include "apps/warren/commands.hpp"
 #include "apps/warren/cp_host.hpp"
@@ -70,16 +72,21 @@ bool is_whole_volume(const std::string& text) {
     return is_warren_mount_point(text) || looks_like_volume(text);
 }
 
-/// What the operands mean: two trees, or an option that applies to trees, select a mirror.
+bool is_mounted_file(const std::string& text) {
+    struct stat there {};
+    return ::stat(text.c_str(), &there) == 0 && !S_ISDIR(there.st_mode) && is_on_warren_mount(text);
+}
+
+/// What the operands mean: two trees, or an option that applies to trees, select a mirror. For two
+/// files sync(1) would make both durable.
 Meaning meaning_of(const Arguments& parsed) {
     for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
                          verify_option, int{'x'}, json_option}) {
         if (parsed.has(id)) return Meaning::mirror;
     }
     if (parsed.operands.size() != 2) return Meaning::durable;
-    for (const std::string& operand : parsed.operands) {
-        if (!is_whole_volume(operand)) return Meaning::mirror;
-    }
+    if (std::ranges::all_of(parsed.operands, is_mounted_file)) return Meaning::unclear;
+    if (!std::ranges::all_of(parsed.operands, is_whole_volume)) return Meaning::mirror;
     const bool are_trees =
         is_warren_mount_point(parsed.operands[0]) && is_warren_mount_point(parsed.operands[1]);
     return are_trees ? Meaning::unclear : Meaning::durable;
@@ -209,8 +216,9 @@ int command_sync(std::span<char* const> arguments) {
     const Meaning meaning = meaning_of(parsed);
     if (meaning == Meaning::mirror) return mirror(parsed);
     if (meaning == Meaning::unclear) {
-        return usage_error(sync_page, {"both are mounted volumes: name one at a time to make it "
-                                       "durable, or say -v to make the second equal the first"});
+        return usage_error(sync_page, {"both are mounted volumes, or files on them: name one at a "
+                                       "time to make it durable, or say -v to make the second "
+                                       "equal the first"});
     }
     if (leave_to_rank_0()) return 0;
     bool good = true;

@@ -33,7 +33,7 @@ bool touch(Directory& start, const Location& location, const Arguments& parsed) 
     change.new_modified = change.new_accessed;
     if (!parsed.has('m') || parsed.has('a')) change.which |= AttributeChange::accessed;
     if (!parsed.has('a') || parsed.has('m')) change.which |= AttributeChange::modified;
-    Errc code = start.change(location.path, change);
+    Errc code = start.change(location.path, Follow::yes, change);
     if (code == Errc::no_entry) {
         if (parsed.has('c')) return true;
         CreateOptions creation;

@@ -64,7 +64,7 @@ class VolumeDirectory : public Directory {
     Errc remove(std::string_view name) override;
     Errc remove_directory(std::string_view name) override;
     Errc read_link(std::string_view name, std::string& target) override;
-    Errc change(std::string_view name, const AttributeChange& change) override;
+    Errc change(std::string_view name, Follow follow, const AttributeChange& change) override;
     Errc list_attributes(std::string_view name, std::vector<std::string>& names) override;
     Errc get_attribute(std::string_view name, const std::string& attribute,
                        std::vector<std::byte>& value) override;
@@ -170,8 +170,8 @@ Errc VolumeDirectory::read_link(std::string_view name, std::string& target) {
     return Errc::ok;
 }
 
-Errc VolumeDirectory::change(std::string_view name, const AttributeChange& change) {
-    WARREN_LET(found, find(name, Follow::no));
+Errc VolumeDirectory::change(std::string_view name, Follow follow, const AttributeChange& change) {
+    WARREN_LET(found, find(name, follow));
     return volume_.set_attributes(caller_, found->handle, change).code();
 }
 

@@ -185,6 +185,18 @@ class FileTest(CommandCase):
         self.warren("touch", "-c", self.inside("/none"))
         self.assertEqual(self.lines("ls", self.inside("/")), ["old"])
 
+    def test_touch_follows_links(self):
+        for at in (self.inside, lambda name: str(self.folder) + name):
+            self.write("old")
+            os.utime(self.folder / "old", (1000, 1000))
+            self.warren("cp", "-p", "old", at("/file"))
+            self.warren("ln", "-s", "file", at("/link"))
+            before = json.loads(self.output("stat", "--json", at("/link")))[0]
+            self.warren("touch", at("/link"))
+            after = json.loads(self.output("stat", "--json", at("/link"), at("/file")))
+            self.assertEqual(after[0]["modified"], before["modified"])
+            self.assertGreater(float(after[1]["modified"]), 1e9)
+
     def test_rm(self):
         self.warren("mkdir", "-p", self.inside("/d/e"), self.inside("/empty"))
         self.warren("touch", self.inside("/f"), self.inside("/d/g"))

@@ -40,6 +40,10 @@ class SyncTest(MountedTest):
         run("sync", self.path("a/f"), self.path("c"))
         with open(self.path("c"), "rb") as file:
             self.assertEqual(file.read(), b"contents")
+        refused = run("sync", self.path("a/g"), self.path("c"), code=1)  # durable, or equal?
+        self.assertIn("files on them: name one at a time", refused.stderr)
+        with open(self.path("c"), "rb") as file:
+            self.assertEqual(file.read(), b"contents")
 
     def test_a_tree_and_a_volume(self):
         other = Volume("64M")
