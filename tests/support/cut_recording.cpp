@@ -9,7 +9,6 @@
 
 #include "base/random.hpp"
 #include "tests/support/passing_disk.hpp"
-#include "tests/support/sanitized.hpp"
 
 namespace warren {
 
@@ -131,11 +130,11 @@ CutFigures for_each_cut(const CutRecording& recording, const CutBounds& bounds, 
     CutFigures figures;
     Random random(seed);
     Random choice(seed + 1);
-    u64 chosen = choice.below(volume_step);  // of the next ones
+    u64 chosen = choice.below(bounds.step);  // of the next ones
     const MemoryDisk& log = recording.disk();
     const auto look_at = [&](u64 event, const Cut& cut) {
-        const bool is_chosen = figures.states % volume_step == chosen;
-        if (++figures.states % volume_step == 0) chosen = choice.below(volume_step);
+        const bool is_chosen = figures.states % bounds.step == chosen;
+        if (++figures.states % bounds.step == 0) chosen = choice.below(bounds.step);
         if (!is_chosen || testing::Test::HasFailure()) return;
         SCOPED_TRACE(testing::Message()
                      << "cut after event " << event << ": drop " << cut.drop << " tear " << cut.tear

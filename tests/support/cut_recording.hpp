@@ -12,6 +12,7 @@
 
 #include "tests/support/memory_volume.hpp"
 #include "tests/support/random_operations.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/state_history.hpp"
 
@@ -51,10 +52,11 @@ void expect_state_after(MemoryDisk& image, const CutRecording& recording, u64 ev
 struct CutBounds {
     u64 subsets_of_max = 3;  // for up to that many writes after a flush: every subset
     u64 samples = 2;         // else, and with torn and reordered writes: random samples
+    u64 step = volume_step;  // one in so many of these, chosen by chance, is examined
 };
 struct CutFigures {
     u64 cuts = 0;
-    u64 states = 0;  // of which one in volume_step, chosen by chance, was examined
+    u64 states = 0;  // of which one in CutBounds::step was examined
     CutFigures& operator+=(const CutFigures& other) {
         cuts += other.cuts;
         states += other.states;

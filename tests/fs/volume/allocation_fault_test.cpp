@@ -5,6 +5,7 @@
 // Only allocations of Warren within the operation are counted, not those of the test's disk.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
@@ -99,7 +100,7 @@ void fail_operations(const OperationWay& way, u64 odds, u64 many_odds) {
     const Seed seed;
     Random random(seed.value());
     Faults faults(way);
-    if (way.options.dedup == Dedup::on) odds = 1;  // fewer operations
+    if (way.options.dedup == Dedup::on) odds = std::max(case_step / 8, u64{1});  // fewer operations
     for (const OperationCase& operation : operation_cases(way.options.dedup))
         faults.fail_each(operation, operation.is_many ? many_odds : odds, random);
     EXPECT_GT(faults.runs(), 20u);
