@@ -126,13 +126,13 @@ class ForgedMountTest(unittest.TestCase):
         os.mkdir(os.path.join(folder, "original"))
         open(os.path.join(folder, "original", "f"), "w").close()
         path = control_path(volume.root)
-        for forged in (b"../../ev", b"evil/../", b"evil\0evi"):
+        for forged in (b"../../EV", b"EVIL/../", b"EVIL\0EVI"):
             with Relay(path, b"original", forged) as relay:
                 for words in (["find", folder], ["du", folder], ["find", folder, "-printf", "%f"]):
                     done = subprocess.run([WARREN, *words], capture_output=True, timeout=120)
                     self.assertNotEqual(done.returncode, 0, words)
                     self.assertNotEqual(done.stderr, b"")
-                    self.assertNotIn(b"ev", done.stdout)
+                    self.assertNotIn(b"EV", done.stdout)  # no temporary folder has capitals
                 self.assertGreaterEqual(relay.changed, 3)
         self.assertIn("original", run("find", folder).stdout)
         volume.unmount()
