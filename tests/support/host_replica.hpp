@@ -73,9 +73,9 @@ class HostReplica : public ReplicaMemory {
     Errc prepare_changes(u64 blocks) override {
         WARREN_TRY(next_step());
         if (blocks > changed_places_.size()) {
-            changed_places_.resize(blocks);
             // Not filled: a run changes few of so many.
             changed_ = std::make_unique_for_overwrite<format::Block[]>(blocks);
+            changed_places_.resize(blocks);
         }
         return Errc::ok;
     }
