@@ -16,7 +16,8 @@ namespace warren::fuse {
 namespace {
 
 constexpr std::chrono::seconds between_looks{3};
-// Fewer requests between two checks come from programs that watch a mount, as `df` in a loop.
+// Fewer requests between two checks leave a mount idle: programs that watch it, such as `df` in a
+// loop, go on sending some.
 constexpr u64 requests_when_busy = 32;
 constexpr u32 looks_when_busy = 20;  // checks between two times that memory is returned
 // By then the last commit is old enough for the volume to release memory as well.

@@ -88,7 +88,7 @@ class Directory {
     /// Removes an empty directory.
     virtual Errc remove_directory(std::string_view name) = 0;
     virtual Errc read_link(std::string_view name, std::string& target) = 0;
-    /// Changes owner, times and mode; the mode never by following a link.
+    /// Changes mode, owner and times. Requires: a mode is changed with Follow::no.
     virtual Errc change(std::string_view name, Follow follow, const AttributeChange& change) = 0;
 
     // Extended attributes of the name itself; a link is not followed.

@@ -15,6 +15,7 @@
 #include "apps/warren/file_contents.hpp"
 #include "apps/warren/host_attributes.hpp"
 #include "apps/warren/place.hpp"
+#include "base/check.hpp"
 #include "base/file_time.hpp"
 #include "base/last_error.hpp"
 
@@ -241,6 +242,7 @@ Errc HostDirectory::change(std::string_view name, Follow follow, const Attribute
         }
     }
     if ((change.which & AttributeChange::mode) != 0) {
+        WARREN_CHECK(follow == Follow::no);
         const int error = change_mode({descriptor_, path.c_str()}, change.new_mode & 07777);
         if (error != 0) return static_cast<Errc>(error);
     }

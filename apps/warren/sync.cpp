@@ -77,8 +77,8 @@ bool is_mounted_file(const std::string& text) {
     return ::stat(text.c_str(), &there) == 0 && !S_ISDIR(there.st_mode) && is_on_warren_mount(text);
 }
 
-/// What the operands mean: two trees, or an option that applies to trees, select a mirror. For two
-/// files sync(1) would make both durable.
+/// What the operands mean: two trees, or an option that applies to trees, select a mirror. Two
+/// files on mounts are unclear: sync(1) would make both durable.
 Meaning meaning_of(const Arguments& parsed) {
     for (const int id : {int{'c'}, delete_option, int{'L'}, int{'n'}, int{'u'}, int{'v'},
                          verify_option, int{'x'}, json_option}) {

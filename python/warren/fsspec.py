@@ -238,7 +238,7 @@ class WarrenFileSystem(
                 level, self.volume.create_many(level, directories=True).errno, strict=True
             ):
                 if code and not self.isdir(name):
-                    if code == errno.EEXIST and name not in given:
+                    if code == errno.EEXIST and name not in given:  # a file above a given name
                         code = errno.ENOTDIR
                     raise OSError(code, os.strerror(code), name)
 
