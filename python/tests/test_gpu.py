@@ -2,7 +2,13 @@
 """Memory of a GPU: maps, columns, names."""
 
 import ctypes
+import errno
+import json
+import os
 import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +255,43 @@ def test_kernels_on_files(gpu: warren.Volume, tmp_path: Path) -> None:
     found = kernels.main([str(tmp_path / "v.img"), "/"])
     assert found["/zeros"] == 0 and found["/all"] == pytest.approx(8)
     assert found["/text"] == pytest.approx(4, abs=0.01)
+
+
+OLD_DRIVER = """
+int cuDriverGetVersion(int* version) {
+    *version = 12000;
+    return 0;
+}
+"""
+WITH_OLD_DRIVER = """
+import json, sys, warren
+with warren.Volume(sys.argv[1]) as volume:
+    print(json.dumps([volume.engine, volume.doctor()]))
+try:
+    warren.Volume(sys.argv[1], engine="cuda")
+except OSError as error:
+    print(json.dumps([error.errno, error.strerror]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
+def test_old_driver(gpu: warren.Volume, tmp_path: Path) -> None:
+    """A driver too old for CUDA 13 means the CPU engine."""
+    (tmp_path / "driver.c").write_text(OLD_DRIVER)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", "libcuda.so.1", "driver.c"], cwd=tmp_path, check=True
+    )
+    gpu.close()
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "PYTHONPATH": str(Path(warren.__file__).parent.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_OLD_DRIVER, str(tmp_path / "v.img")],
+        env=environment, capture_output=True, check=True,
+    )  # fmt: skip
+    opened, refused = map(json.loads, done.stdout.splitlines())
+    assert opened[0] == "cpu"
+    told = {subject: (state, detail) for state, subject, detail in opened[1]}
+    assert told["gpu"][0] == "note" and "driver 580 or later" in told["gpu"][1]
+    assert refused[0] == errno.ENODEV and "GPU" in refused[1]
