@@ -58,7 +58,7 @@ mkdir "$output/source"
     [[ ! -e $file && ! -L $file ]] || printf '%s\0' "$file"
 done | tar --null -cf - -T -) | tar -xf - -C "$output/source"
 if [[ -d /usr/lib/ccache ]]; then
-    export PATH=/usr/lib/ccache:$PATH
+    export PATH=/usr/lib/ccache:$PATH CMAKE_CUDA_COMPILER_LAUNCHER=ccache
     # debhelper gives the build a home directory, which is removed with the tree.
     export CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)}
 fi
