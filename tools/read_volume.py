@@ -163,13 +163,13 @@ def main():
             damage = lister.damage
             if options.json:
                 entries = list(lister.walk())
-                json.dump({'label': text(volume.superblock.label),
-                           'uuid': uuid_text(volume.superblock.uuid),
-                           'size': volume.superblock.size, 'clean': volume.superblock.clean,
-                           'dedup': bool(volume.superblock.compatible & FEATURE_DEDUP),
-                           'replayed': len(volume.logged), 'entries': entries,
-                           'damage': damage}, sys.stdout, indent=1)
-                print()
+                print(json.dumps({'label': text(volume.superblock.label),
+                                  'uuid': uuid_text(volume.superblock.uuid),
+                                  'size': volume.superblock.size,
+                                  'clean': volume.superblock.clean,
+                                  'dedup': bool(volume.superblock.compatible & FEATURE_DEDUP),
+                                  'replayed': len(volume.logged), 'entries': entries,
+                                  'damage': damage}))
             else:
                 for record in lister.walk():
                     print(line(record))

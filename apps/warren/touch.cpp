@@ -33,12 +33,21 @@ bool touch(Directory& start, const Location& location, const Arguments& parsed) 
     change.new_modified = change.new_accessed;
     if (!parsed.has('m') || parsed.has('a')) change.which |= AttributeChange::accessed;
     if (!parsed.has('a') || parsed.has('m')) change.which |= AttributeChange::modified;
-    Errc code = start.change(location.path, Follow::yes, change);
-    if (code == Errc::no_entry) {
+    CreateOptions creation;
+    creation.mode = 0100666;
+    std::string path = location.path;
+    std::string target;
+    Errc code = Errc::ok;
+    for (;;) {
+        code = start.change(path, Follow::yes, change);
+        if (code != Errc::no_entry) break;
         if (parsed.has('c')) return true;
-        CreateOptions creation;
-        creation.mode = 0100666;
-        code = start.create(location.path, creation);
+        code = start.create(path, creation);
+        if (code != Errc::exists || start.read_link(path, target) != Errc::ok) break;
+        // A link to a file that does not exist: make that file.
+        const bool is_absolute = target.starts_with('/');
+        path.resize(is_absolute ? 0 : path.size() - last_component(path).size());
+        path += target;
     }
     if (code == Errc::ok) return true;
     complain({"cannot touch ", quote(location.text), ": ", reason(code), missing_hint(location)});

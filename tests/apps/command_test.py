@@ -197,6 +197,21 @@ class FileTest(CommandCase):
             self.assertEqual(after[0]["modified"], before["modified"])
             self.assertGreater(float(after[1]["modified"]), 1e9)
 
+    def test_touch_makes_what_a_link_leads_to(self):
+        for at in (self.inside, lambda name: str(self.folder) + name):
+            self.warren("mkdir", at("/d"))
+            for link, target in (("/first", "d/second"), ("/d/second", "third")):
+                self.warren("ln", "-s", target, at(link))
+            self.warren("touch", "-c", at("/first"))
+            self.assertEqual(self.lines("ls", at("/d")), ["second"])
+            self.warren("touch", at("/first"))
+            self.assertEqual(self.lines("ls", at("/d")), ["second", "third"])
+            self.warren("ln", "-s", at("/d").removeprefix(f"{self.image}:") + "/fourth", at("/end"))
+            self.warren("touch", at("/end"))
+            self.warren("stat", at("/d/fourth"))
+            self.warren("ln", "-s", "none/file", at("/lost"))
+            self.assertIn("/lost': No such file or directory", self.error("touch", at("/lost")))
+
     def test_rm(self):
         self.warren("mkdir", "-p", self.inside("/d/e"), self.inside("/empty"))
         self.warren("touch", self.inside("/f"), self.inside("/d/g"))

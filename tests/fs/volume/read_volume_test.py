@@ -448,12 +448,12 @@ class ReadVolumeTest(unittest.TestCase):
         source = random.Random(seed)
         damaged = os.path.join(self.folder.name, 'damaged.img')
         for number in range(25):
-            data = bytearray(pristine)
-            for _ in range(source.randrange(1, 4)):
-                place = source.choice(places)
-                data[place + source.randrange(BLOCK)] ^= 1 << source.randrange(8)
-            with open(damaged, 'wb') as file:
-                file.write(data)
+            subprocess.run(['cp', '--sparse=always', self.image, damaged], check=True)
+            with open(damaged, 'r+b') as file:
+                for _ in range(source.randrange(1, 4)):
+                    at = source.choice(places) + source.randrange(BLOCK)
+                    file.seek(at)
+                    file.write(bytes([pristine[at] ^ 1 << source.randrange(8)]))
             run = subprocess.run([sys.executable, TOOL, damaged], capture_output=True, timeout=60,
                                  check=False)
             what = f'WARREN_SEED={seed}, image {number}: {run.stderr.decode()}'
