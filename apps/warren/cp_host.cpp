@@ -97,7 +97,9 @@ bool HostCopy::all(const std::vector<std::string>& sources) {
 void HostCopy::plan_one(const std::string& source, std::string& pairs) {
     std::string target = target_;
     const std::string_view last = last_component(source);
-    if (into_ && last != "." && last != ".." && last != "/") {
+    if (into_ && (last == "." || last == ".." || last == "/")) {
+        target = joined(target_, ".");  // the directory, if the target is a link to it
+    } else if (into_) {
         target = joined(target_, last);
         if (!made_.insert(target).second) {
             complain({"will not overwrite just-created ", quote(target), " with ", quote(source)});
