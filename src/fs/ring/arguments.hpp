@@ -30,14 +30,7 @@ struct alignas(16) Arguments {
     u64 length;
     u64 buffer_offset;  // in the arena, a multiple of arena_granule
     u64 buffer_bytes;   // 0: no buffer
-    u64 new_size;
-    i64 new_accessed;
-    i64 new_modified;
-    i64 new_changed;
-    u32 which;
-    u32 new_mode;
-    u32 new_user;
-    u32 new_group;
+    AttributeChange change;
     u32 target_generation;
     u32 device;
     u32 mode;

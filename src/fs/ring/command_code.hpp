@@ -145,14 +145,7 @@ WARREN_HD void match_arguments(InCommand& command, InArguments& arguments, const
     match(command.to, arguments.to);
     match(command.length, arguments.length);
     match(command.buffer_bytes, arguments.buffer_bytes);
-    match(command.change.which, arguments.which);
-    match(command.change.new_mode, arguments.new_mode);
-    match(command.change.new_user, arguments.new_user);
-    match(command.change.new_group, arguments.new_group);
-    match(command.change.new_size, arguments.new_size);
-    match(command.change.new_accessed, arguments.new_accessed);
-    match(command.change.new_modified, arguments.new_modified);
-    match(command.change.new_changed, arguments.new_changed);
+    match(command.change, arguments.change);
     match(command.device, arguments.device);
     match(command.mode, arguments.mode);
     match(command.new_name_length, arguments.new_name_bytes);
