@@ -10,20 +10,9 @@
 #include <unistd.h>
 
 namespace warren::ring {
-namespace {
-
-void full_fence() {
-#if defined(WARREN_CUDA)
-    cuda::atomic_thread_fence(cuda::memory_order_seq_cst, cuda::thread_scope_system);
-#else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-}
-
-}  // namespace
 
 void ring_doorbell(Doorbell& doorbell, const ServerStatus& status) {
-    full_fence();  // pairs with the one in begin_parking()
+    hd::atomic_thread_fence(hd::memory_order_seq_cst);  // pairs with the one in begin_parking()
     const bool is_parked =
         system_atomic<u32>(const_cast<u32&>(status.parked)).load(hd::memory_order_relaxed) != 0;
     if (is_parked) wake(doorbell);
@@ -36,7 +25,7 @@ u32 wakes_seen(const Doorbell& doorbell) {
 
 void begin_parking(ServerStatus& status) {
     system_atomic<u32>(status.parked).store(1, hd::memory_order_relaxed);
-    full_fence();  // pairs with the one in ring_doorbell()
+    hd::atomic_thread_fence(hd::memory_order_seq_cst);  // pairs with the one in ring_doorbell()
 }
 
 void end_parking(ServerStatus& status) {
