@@ -31,7 +31,10 @@ class Engine {
     /// Calls attempt() for each command. They may run in any order and at the same time; a caller
     /// that needs an order sends one batch after the other.
     virtual void attempt_many(std::span<const ops::Command> commands,
-                              std::span<ops::Reply> replies) = 0;
+                              std::span<ops::Reply> replies) {
+        for (std::size_t i = 0; i < commands.size(); ++i)
+            attempt(commands[i], replies[i]);
+    }
 
     /// Allocates zeroed memory for `bytes` of a file's contents, where the engine's programs (for
     /// CUDA: kernels) can access it.

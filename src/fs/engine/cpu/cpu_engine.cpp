@@ -21,12 +21,6 @@ void CpuEngine::attempt(const ops::Command& command, ops::Reply& reply) {
     core::finish(op);
 }
 
-void CpuEngine::attempt_many(std::span<const ops::Command> commands,
-                             std::span<ops::Reply> replies) {
-    for (std::size_t i = 0; i < commands.size(); ++i)
-        attempt(commands[i], replies[i]);
-}
-
 Errc CpuEngine::make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) {
     auto made = std::make_unique<HostFileMemory>(bytes);
     if (made->data() == nullptr) return Errc::no_memory;

@@ -20,8 +20,6 @@ class CpuEngine final : public Engine {
 
     std::string_view name() const override { return "cpu"; }
     void attempt(const ops::Command& command, ops::Reply& reply) override;
-    void attempt_many(std::span<const ops::Command> commands,
-                      std::span<ops::Reply> replies) override;
     Errc make_file_memory(u64 bytes, std::unique_ptr<FileMemory>& memory) override;
 
  private:

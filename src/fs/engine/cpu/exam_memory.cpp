@@ -15,11 +15,6 @@ namespace {
 /// For less memory, huge pages cost more time than they save.
 constexpr u64 huge_bytes_min = 64 * mib;
 
-template <class T>
-void copy_table(T* to, const std::vector<T>& from) {
-    std::copy(from.begin(), from.end(), to);
-}
-
 }  // namespace
 
 Errc ExamMemory::open(const ExamTables& tables) {
@@ -35,12 +30,12 @@ Errc ExamMemory::open(const ExamTables& tables) {
         static_cast<void>(::madvise(memory_.data(), bytes, MADV_HUGEPAGE));
     }
     lay_out(exam_, ArrayLayout(memory_.data()));
-    copy_table(exam_.frame_numbers, tables.frame_numbers);
-    copy_table(exam_.slots, tables.slots);
-    copy_table(exam_.kinds, tables.kinds);
-    copy_table(exam_.used, tables.used);
-    copy_table(exam_.owned, tables.owned);
-    copy_table(exam_.counted, tables.counted);
+    std::ranges::copy(tables.frame_numbers, exam_.frame_numbers);
+    std::ranges::copy(tables.slots, exam_.slots);
+    std::ranges::copy(tables.kinds, exam_.kinds);
+    std::ranges::copy(tables.used, exam_.used);
+    std::ranges::copy(tables.owned, exam_.owned);
+    std::ranges::copy(tables.counted, exam_.counted);
     std::memset(exam_.parents, 0xff, exam_.inode_slots() * sizeof *exam_.parents);
     for (const u64 number : {exam_.facts.root_inode, exam_.facts.orphan_directory}) {
         const u32 ordinal = exam_.ordinal_of(number);

@@ -101,16 +101,11 @@ void ThreadPool::reserve_queues(std::size_t tasks) {
         worker->tasks_.reserve(tasks / width() + 1);
 }
 
-/// Distributes the first tasks to the workers' queues. Throws std::bad_alloc before the first.
-void ThreadPool::hand_out(const std::vector<Task>& first) {
+void ThreadPool::run_in_turn(std::vector<Task> first, const Body& body) {
+    if (working_for == this) return run_alone(working_as, first, body);
     reserve_queues(first.size());
     for (std::size_t i = 0; i < first.size(); ++i)
         workers_[i % width()]->push(first[i]);
-}
-
-void ThreadPool::run_in_turn(std::vector<Task> first, const Body& body) {
-    if (working_for == this) return run_alone(working_as, first, body);
-    hand_out(first);
     {
         std::lock_guard lock(mutex_);
         body_ = &body;

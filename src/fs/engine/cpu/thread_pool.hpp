@@ -66,7 +66,6 @@ class ThreadPool {
     void stop_threads();
     std::vector<Task> ranges(u64 count) const;
     void reserve_queues(std::size_t tasks);
-    void hand_out(const std::vector<Task>& first);
     void execute(Worker& self, const Task& task, const Body& body);
     void work_until_done(Worker& self, const Body& body);
     void run_alone(u32 index, const std::vector<Task>& first, const Body& body);
