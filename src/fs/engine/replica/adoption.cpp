@@ -112,14 +112,15 @@ Errc Adoption::await(u64 end) {
     return Errc::ok;
 }
 
-/// Checks changed blocks as they arrive, and copies those that are hidden.
+/// Checks changed blocks as they arrive, and copies those that are hidden, all but the first cache
+/// line of each inode, which has its generation: without that, no inode seems to exist there.
 void Adoption::receive(u64 begin, u64 end) {
     if (await(end) != Errc::ok) return;
     for (u64 i = begin; i < end; ++i) {
         if (!fits(changes_.places[i], changes_.blocks[i])) {
             fit_.store(false, std::memory_order_relaxed);
         } else if (is_hidden(changes_.places[i])) {
-            copy_hidden(i);
+            copy_inode_lines(i, 1, inode_lines - 1);
         }
     }
     fence_streamed();
@@ -186,17 +187,6 @@ void Adoption::remove_inodes(u64 place, const Block& block, u32 part) const {
     if (has_removed) core::set_bit(core::space_hints(store_, FrameKind::inodes), frame);
 }
 
-/// Copies all of a hidden block but the first cache line of each inode, which has its generation:
-/// without that, no inode seems to exist there.
-void Adoption::copy_hidden(u64 i) const {
-    copy_inode_lines(i, 1, inode_lines - 1);
-}
-
-/// Copies what copy_hidden() has left. Their version words are locked.
-void Adoption::show_inodes(u64 i) const {
-    copy_inode_lines(i, 0, 1);
-}
-
 /// Copies some of the cache lines of each inode of a block.
 void Adoption::copy_inode_lines(u64 i, u64 first, u64 count) const {
     const std::span<const std::byte> from = changes_.blocks[i].bytes();
@@ -220,7 +210,7 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             dirty |= bit;
             if (is_table(place) || is_bitmap(place)) continue;
             if (is_hidden(place)) {
-                show_inodes(i);
+                copy_inode_lines(i, 0, 1);  // which receive() has left
             } else {
                 copy_lines(&changes_.blocks[i], &target_of(i), block_lines);
             }

@@ -52,8 +52,6 @@ class Adoption {
     format::Block& target_of(u64 i) const {
         return core::block_at<format::Block>(store_, changes_.places[i]);
     }
-    void copy_hidden(u64 i) const;
-    void show_inodes(u64 i) const;
     void copy_inode_lines(u64 i, u64 first, u64 count) const;
     void take_blocks(u64 begin, u64 end) const;
     void take_the_rest() const;

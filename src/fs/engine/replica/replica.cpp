@@ -119,7 +119,6 @@ Errc Replica::send_version(const Changer* changer, u64 blocks) {
     if (changer == nullptr) WARREN_TRY(or_no_memory(finish));
     is_complete_ = changed == Errc::ok;
     is_released_.store(false, std::memory_order_relaxed);
-    ++figures_.versions;
     return changed;
 }
 

@@ -22,7 +22,6 @@
 namespace warren {
 
 struct ReplicaFigures {
-    u64 versions = 0;
     u64 blocks_sent = 0;
     u64 complete_loads = 0;
 };

@@ -151,28 +151,28 @@ void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
     if (on_cpu(listed) != Errc::ok) return;
     sides_.start(Side::cpu, listed, 0, now_() - begin);
     // The first scan also takes memory for the next ones.
-    if (scan_image(call, Load::refused) != Errc::ok) return;
+    if (scan_image(call, false) != Errc::ok) return;
     begin = now_();
-    if (scan_image(call, Load::refused) == Errc::ok)
-        sides_.start(Side::replica, listed, 0, now_() - begin);
+    if (scan_image(call, false) == Errc::ok) sides_.start(Side::replica, listed, 0, now_() - begin);
 }
 
-SideChoice::Choice ReplicaQueries::choose(const Query& query, Load load) {
+SideChoice::Choice ReplicaQueries::choose(const Query& query, bool may_load) {
     if (!is_loaded() || is_given_up_.load(std::memory_order_relaxed)) return {Side::cpu, 0, false};
     const auto count_marked = [this] { return replica_.marked(); };
     if (only_) return {*only_, *only_ == Side::replica ? count_marked() : 0, false};
-    return sides_.choose(query, count_marked, load == Load::allowed);
+    return sides_.choose(query, count_marked, may_load);
 }
 
 /// Runs a query on the chosen side. Errc::not_supported from `on_replica()`: the CPU must run it.
 /// The sides may correct `query`.
 template <class OnReplica, class OnCpu>
 Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
-    const Load load = replica_.is_released() ? Load::allowed : Load::refused;
-    const SideChoice::Choice choice = choose(query, load);
+    // If the memory was released before the side is chosen, what loading takes is counted.
+    const bool may_load = replica_.is_released();
+    const SideChoice::Choice choice = choose(query, may_load);
     const double begin = now_();
     if (choice.side == Side::replica) {
-        const Errc code = on_replica(load);
+        const Errc code = on_replica(may_load);
         // What a query has used that ran while the memory was released is idle only now.
         if (replica_.is_released() && !has_failed_.load(std::memory_order_relaxed))
             reader_->drop_idle();
@@ -205,9 +205,9 @@ Errc ReplicaQueries::scan(const ScanCall& call, const CpuScan& on_cpu) {
         query.items = listed;
         query.is_known = true;
     };
-    const auto on_replica = [&](Load load) {
+    const auto on_replica = [&](bool may_load) {
         const u64 before = entries_of(call);
-        const Errc code = scan_image(call, load);
+        const Errc code = scan_image(call, may_load);
         if (code == Errc::ok) count(entries_of(call) - before);
         return code;
     };
@@ -226,9 +226,16 @@ void ReplicaQueries::look_up(u64 names, const core::Credentials& caller, const U
         by_cpu();
         return Errc::ok;
     };
-    const auto on_replica = [&](Load load) {
-        const Errc code = look_up_in_image(caller, by_stream, load);
-        return code == Errc::ok ? finish() : code;
+    const auto on_replica = [&](bool may_load) {
+        const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
+            return replica_.read(
+                [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); },
+                may_load);
+        };
+        const Errc code =
+            or_no_memory([&] { return reader_->look_up(caller, with_image, by_stream); });
+        give_up_after(code);
+        return code == Errc::ok ? finish() : Errc::not_supported;
     };
     static_cast<void>(run({QueryKind::look_up, names}, on_replica, finish));
 }
@@ -240,8 +247,8 @@ void ReplicaQueries::change_items(QueryKind kind, u64 items,
         by_cpu();
         return Errc::ok;
     };
-    const auto on_replica = [&](Load load) {
-        ImageRuns windows = runs(load);
+    const auto on_replica = [&](bool may_load) {
+        ImageRuns windows = runs(may_load);
         ReplicaBatches batches(windows, reader_->batch(0), reader_->batch(1), batch_turn_);
         by_batches(batches);
         give_up_after_runs(windows);
@@ -253,11 +260,11 @@ void ReplicaQueries::change_items(QueryKind kind, u64 items,
 Errc ReplicaQueries::rebuild(const core::Credentials& caller, Handle directory, u64 names,
                              u64 blocks, const std::function<Errc()>& commit,
                              const std::function<Errc()>& on_cpu) {
-    const auto on_replica = [&](Load load) {
+    const auto on_replica = [&](bool may_load) {
         // Not waited for: its holder may wait for the thread pool, in which the caller may be.
         const std::unique_lock turn(rebuild_turn_, std::try_to_lock);
         if (!turn) return Errc::not_supported;
-        ImageRuns windows = runs(load);
+        ImageRuns windows = runs(may_load);
         const Errc code = or_no_memory([&] {
             return rebuild_in_image(windows, reader_->rebuild(), caller, directory, blocks, commit);
         });
@@ -300,11 +307,6 @@ bool ReplicaQueries::give_up(const std::string& reason, bool is_reported) {
     return true;
 }
 
-std::string ReplicaQueries::reason() const {
-    const std::lock_guard lock(reason_mutex_);
-    return reason_;
-}
-
 Errc ReplicaQueries::release() {
     finish_loading();
     if (is_given_up_.load(std::memory_order_relaxed)) return Errc::no_device;
@@ -316,7 +318,7 @@ Errc ReplicaQueries::release() {
 }
 
 /// Errc::not_supported: the CPU must scan what is not in `call.visited`.
-Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
+Errc ReplicaQueries::scan_image(const ScanCall& call, bool may_load) {
     bool has_visited = false;
     std::vector<DirectoryUsage> before;
     if (call.usage != nullptr) before = *call.usage;
@@ -327,7 +329,7 @@ Errc ReplicaQueries::scan_image(const ScanCall& call, Load load) {
                 hold.unlock();
             });
         };
-        return replica_.read(reader, load == Load::allowed);
+        return replica_.read(reader, may_load);
     });
     // Behind the first visit only a device that fails leaves something to the CPU.
     const bool is_interrupted = call.visited != nullptr && call.visited->is_interrupted();
@@ -354,15 +356,15 @@ Errc ReplicaQueries::remove(Handle root,
         query.is_known = true;
         return Errc::ok;
     };
-    const auto on_replica = [&](Load load) {
-        return remove_listed(root, load, free_listed) ? finish() : Errc::not_supported;
+    const auto on_replica = [&](bool may_load) {
+        return remove_listed(root, may_load, free_listed) ? finish() : Errc::not_supported;
     };
     return run(query, on_replica, finish);
 }
 
 /// Whether the tree was freed.
 bool ReplicaQueries::remove_listed(
-    Handle root, Load load, const std::function<Errc(const bulk::ScanOutput&)>& free_listed) {
+    Handle root, bool may_load, const std::function<Errc(const bulk::ScanOutput&)>& free_listed) {
     constexpr u32 attempts_max = 3;
     ScanCall call{bulk::plan_scan(bulk::ScanPurpose::list, {}), root};
     Errc freed = Errc::retry;
@@ -373,22 +375,9 @@ bool ReplicaQueries::remove_listed(
     call.take_masks = &take;
     for (u32 attempt = 0; freed == Errc::retry && attempt < attempts_max; ++attempt) {
         freed = Errc::not_supported;  // if it is not called
-        static_cast<void>(scan_image(call, load));
+        static_cast<void>(scan_image(call, may_load));
     }
     return freed == Errc::ok;
-}
-
-/// Errc::not_supported: the CPU must look up what has no answer.
-Errc ReplicaQueries::look_up_in_image(const core::Credentials& caller, const UseStream& by_stream,
-                                      Load load) {
-    const auto with_image = [&](const std::function<Errc(const core::Store&)>& use) {
-        return replica_.read(
-            [&](const core::Store& image, std::shared_lock<FairLock>&) { return use(image); },
-            load == Load::allowed);
-    };
-    const Errc code = or_no_memory([&] { return reader_->look_up(caller, with_image, by_stream); });
-    give_up_after(code);
-    return code == Errc::ok ? code : Errc::not_supported;
 }
 
 ReplicaStatistics ReplicaQueries::statistics() const {
@@ -430,7 +419,8 @@ std::string ReplicaQueries::note() const {
     const bool is_there = is_loaded();  // before that the reader has no name
     const std::string name = is_there ? reader_->name() : "a GPU";
     if (!done.is_on) {
-        return name + " is not used " + (is_there ? "any more (" : "(") + reason() + "): " + counts;
+        const std::lock_guard lock(reason_mutex_);
+        return name + " is not used " + (is_there ? "any more (" : "(") + reason_ + "): " + counts;
     }
     const std::string state =
         !is_there ? " is not used yet; one is taken for " + work + "once the CPU has been slower: "

@@ -157,26 +157,20 @@ class ReplicaQueries {
     void use_windows_of(u64 items) { window_items_ = items; }
 
  private:
-    /// Allowed if the memory was released before the query chose its side: then what loading takes
-    /// was counted.
-    enum class Load : u8 { refused, allowed };
-
     void load_if_faster(const Query& query, double seconds);
     void load_behind();
     Errc load();
-    SideChoice::Choice choose(const Query& query, Load load);
+    SideChoice::Choice choose(const Query& query, bool may_load);
     template <class OnReplica, class OnCpu>
     Errc run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu);
-    Errc scan_image(const ScanCall& call, Load load);
-    bool remove_listed(Handle root, Load load,
+    Errc scan_image(const ScanCall& call, bool may_load);
+    bool remove_listed(Handle root, bool may_load,
                        const std::function<Errc(const bulk::ScanOutput&)>& free_listed);
-    Errc look_up_in_image(const core::Credentials& caller, const UseStream& by_stream, Load load);
-    ImageRuns runs(Load load) { return {store_, replica_, for_each_, load == Load::allowed}; }
+    ImageRuns runs(bool may_load) { return {store_, replica_, for_each_, may_load}; }
     void give_up_after_runs(const ImageRuns& runs);
     void give_up_after(Errc code);
     bool give_up(const std::string& reason, bool is_reported = true);
     void free_memory();
-    std::string reason() const;
 
     const core::Store& store_;
     const std::unique_ptr<ImageReader> reader_;  // outlives the image
