@@ -111,9 +111,6 @@ DiskAccess fastest_of(const std::array<AccessMeasure, 3>& measures) {
 
 AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 length_bytes) {
     AccessChoice choice;
-    choice.measures[0].access = DiskAccess::plain;
-    choice.measures[1].access = DiskAccess::ring;
-    choice.measures[2].access = DiskAccess::direct;
     // A file in memory has no access time to measure; a short range has too few blocks.
     if (disk.is_in_memory() || length_bytes < 2 * sample_blocks * block_size) return choice;
     Sample sample(disk, offset, length_bytes);
@@ -124,10 +121,8 @@ AccessChoice choose_access(FileDisk& disk, WriteHabit habit, u64 offset, u64 len
     for (u32 round = 0; round < rounds && watch.nanoseconds() < patience_ns; ++round) {
         for (AccessMeasure& measure : choice.measures) {
             if (!measure.refusal.empty()) continue;
-            Errc code = disk.use(measure.access, measure.refusal);
-            if (code != Errc::ok) continue;
-            code = sample.run(habit, measure);
-            if (code != Errc::ok) measure.refusal = "its requests fail";
+            if (disk.use(measure.access, measure.refusal) != Errc::ok) continue;
+            if (sample.run(habit, measure) != Errc::ok) measure.refusal = "its requests fail";
         }
     }
     choice.is_measured = true;

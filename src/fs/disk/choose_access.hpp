@@ -20,17 +20,18 @@ enum class WriteHabit : u8 { none, many, single };
 /// The measurement of one access method.
 struct AccessMeasure {
     DiskAccess access = DiskAccess::plain;
-    std::string refusal;  // why it cannot be used; empty if it can
-    u64 read_ns = 0;      // to read 32 scattered blocks that are not in the page cache
-    u64 durable_ns = 0;   // to write them at once and flush
-    u64 write_ns = 0;     // to write them one after the other, without a flush
+    std::string refusal = {};  // why it cannot be used; empty if it can
+    u64 read_ns = 0;           // to read 32 scattered blocks that are not in the page cache
+    u64 durable_ns = 0;        // to write them at once and flush
+    u64 write_ns = 0;          // to write them one after the other, without a flush
 
     u64 total_ns() const { return read_ns + durable_ns + write_ns; }
 };
 
 struct AccessChoice {
     DiskAccess access = DiskAccess::plain;
-    std::array<AccessMeasure, 3> measures;
+    std::array<AccessMeasure, 3> measures{
+        {{DiskAccess::plain}, {DiskAccess::ring}, {DiskAccess::direct}}};
     bool is_measured = false;
 
     /// One line for users: the access chosen, and the times of all.

@@ -98,9 +98,6 @@ struct RequestRing::Run {
     }
 };
 
-RequestRing::RequestRing(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
-RequestRing::~RequestRing() = default;
-
 std::unique_ptr<RequestRing> RequestRing::open(int& error) {
     auto queue = std::make_unique<Queue>();
     error = -::io_uring_queue_init(depth, &queue->ring, 0);
@@ -137,9 +134,6 @@ Errc RequestRing::run(int descriptor, std::span<const DiskRequest> requests,
 
 struct RequestRing::Queue {};
 
-RequestRing::RequestRing(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
-RequestRing::~RequestRing() = default;
-
 std::unique_ptr<RequestRing> RequestRing::open(int& error) {
     error = ENOSYS;  // this program was built without liburing
     return nullptr;
@@ -150,5 +144,8 @@ Errc RequestRing::run(int, std::span<const DiskRequest>, const RequestProbe&) {
 }
 
 #endif
+
+RequestRing::RequestRing(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
+RequestRing::~RequestRing() = default;
 
 }  // namespace warren
