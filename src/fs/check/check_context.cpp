@@ -60,18 +60,14 @@ Errc Context::write_inode(u32 ordinal, const Inode& inode, u64 transaction) {
 
 Inode Context::usable_inode(u32 ordinal) {
     Inode inode{};
-    if (ordinal == fresh) {
-        inode.mode = format::type_directory | 0700;
-        inode.area_kind = static_cast<u8>(format::AreaKind::tree);
-        return inode;
-    }
-    if (!read_inode(ordinal, inode)) inode = Inode{};
-    if (is_special(ordinal) && !format::is_directory(inode.mode)) {
+    const bool is_fresh = ordinal == fresh;
+    if (!is_fresh && !read_inode(ordinal, inode)) inode = Inode{};
+    if (is_fresh || (is_special(ordinal) && !format::is_directory(inode.mode))) {
         inode = Inode{};
         inode.mode = format::type_directory | (ordinal == root ? 0755u : 0700u);
         inode.area_kind = static_cast<u8>(format::AreaKind::tree);
         // A root with a height but no pairs is invalid, so the check will search for its leaves.
-        inode.height = 1;
+        inode.height = is_fresh ? 0 : 1;
     }
     return inode;
 }

@@ -14,10 +14,12 @@
 
 namespace warren::check {
 
-/// A leaf that a search of all blocks has found, because the tree no longer leads to it.
-struct FoundLeaf {
+/// A leaf, and the inode to whose tree it belongs.
+struct OwnedLeaf {
     u32 owner;  // ordinal
     u64 place;
+
+    auto operator<=>(const OwnedLeaf&) const = default;
 };
 
 /// The entries of a damaged directory leaf that are accepted, by slot.
@@ -51,8 +53,8 @@ struct Context {
     u32 orphans = nobody;
     u32 fresh = nobody;  // the directory lost+found, if a repair makes it
 
-    std::vector<u32> lost;                                // inodes without a name
-    std::vector<FoundLeaf> found_leaves;                  // sorted by owner
+    std::vector<u32> lost;                // inodes without a name
+    std::vector<OwnedLeaf> found_leaves;  // by search, since no tree leads there; sorted
     std::unordered_map<u64, KeptEntries> damaged_leaves;  // by place
     std::unordered_map<u32, InodePlan> plans;             // by ordinal
 

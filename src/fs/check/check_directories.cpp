@@ -29,11 +29,6 @@ struct Stray {
     EntryPlace place;
 };
 
-struct DamagedLeaf {
-    u32 directory;
-    u64 place;
-};
-
 /// What is wrong with an entry by itself, or null.
 const char* find_entry_flaw(const Context& context, u32 directory, const EntryView& entry) {
     const u32 target = context.inodes.ordinal_of(entry.inode);
@@ -59,10 +54,10 @@ class DirectoryScan {
         }
         std::ranges::sort(broken_);
         find_leaves(context_, broken_);
-        for (const FoundLeaf& found : context_.found_leaves)
+        for (const OwnedLeaf& found : context_.found_leaves)
             scan_found(found);
         scan_waiting();
-        for (const DamagedLeaf& damaged : damaged_)
+        for (const OwnedLeaf& damaged : damaged_)
             believe(damaged);
         scan_waiting();
         // A name in the orphan directory counts only if there is no other.
@@ -106,11 +101,11 @@ class DirectoryScan {
     void scan(u32 directory);
     void compare_counts(u32 directory, const Inode& inode, const Visitor& visitor, u64 attributes);
     void scan_waiting();
-    void scan_found(const FoundLeaf& found);
+    void scan_found(const OwnedLeaf& found);
     void scan_leaf(u32 directory, u64 place, const DirectoryLeaf& leaf, u64& entries);
     bool scan_entry(u32 directory, const EntryView& entry, EntryPlace place);
     bool is_repeated(const EntryView& entry);
-    void believe(const DamagedLeaf& damaged);
+    void believe(const OwnedLeaf& damaged);
     bool is_believable(u32 directory, const EntryView& entry);
     void meet(u32 directory, u32 target, EntryPlace place);
     void place_stray(const Stray& stray);
@@ -126,7 +121,7 @@ class DirectoryScan {
     SameHash same_;
     std::vector<u32> waiting_;  // to be scanned: directories with a damaged bitmap that have a name
     std::vector<u32> broken_;
-    std::vector<DamagedLeaf> damaged_;
+    std::vector<OwnedLeaf> damaged_;
     std::vector<Stray> strays_;
 };
 
@@ -143,11 +138,9 @@ void DirectoryScan::Visitor::leaf(const TreeLeaf& leaf) {
     if (scan_.context_.trust(directory_) == Trust::little) {
         scan_.context_.plans[directory_].generation = content.header.owner_generation;
     }
-    LeafEntries read;
-    read_entries(content, read);
     bool is_ordered = true;
     u64 next = std::max(next_key_, leaf.low);
-    for (const EntryView& entry : read) {
+    for (const EntryView& entry : read_entries(content)) {
         is_ordered = is_ordered && entry.key >= next && entry.key < leaf.high;
         next = entry.key + 1;
     }
@@ -158,10 +151,9 @@ void DirectoryScan::Visitor::leaf(const TreeLeaf& leaf) {
 
 void DirectoryScan::scan(u32 directory) {
     const Inode inode = context_.usable_inode(directory);
-    const TreeOwner owner = tree_owner(context_, directory, inode);
     same_ = {};
     Visitor visitor(*this, directory);
-    walk_tree(context_, owner, inode, visitor);
+    walk_tree(context_, directory, inode, visitor);
     if (inodes_.has(directory, mark_broken)) broken_.push_back(directory);
     const u64 attributes = check_attributes(context_, directory, inode);
     compare_counts(directory, inode, visitor, attributes);
@@ -196,7 +188,7 @@ void DirectoryScan::scan_waiting() {
     }
 }
 
-void DirectoryScan::scan_found(const FoundLeaf& found) {
+void DirectoryScan::scan_found(const OwnedLeaf& found) {
     Block block;
     if (!context_.read(found.place, block)) return;
     u64 entries = 0;
@@ -205,12 +197,10 @@ void DirectoryScan::scan_found(const FoundLeaf& found) {
 }
 
 void DirectoryScan::scan_leaf(u32 directory, u64 place, const DirectoryLeaf& leaf, u64& entries) {
-    LeafEntries read;
-    read_entries(leaf, read);
-    if (!read.is_consistent) {
+    if (!format::directory_leaf_is_sound(leaf)) {
         spoil(directory, "the directory leaf at " + std::to_string(place) + " contradicts itself");
     }
-    for (const EntryView& entry : read) {
+    for (const EntryView& entry : read_entries(leaf)) {
         if (scan_entry(directory, entry, {place, entry.slot})) ++entries;
     }
 }
@@ -299,20 +289,18 @@ void DirectoryScan::place_stray(const Stray& stray) {
 }
 
 /// Accepts the plausible entries of a damaged leaf.
-void DirectoryScan::believe(const DamagedLeaf& damaged) {
+void DirectoryScan::believe(const OwnedLeaf& damaged) {
     Block block;
     if (context_.damaged_leaves.contains(damaged.place) ||
         context_.frames.is_owned(damaged.place) || !context_.read(damaged.place, block)) {
         return;
     }
     KeptEntries& kept = context_.damaged_leaves[damaged.place];
-    LeafEntries read;
-    read_entries(reinterpret_cast<const DirectoryLeaf&>(block), read);
     same_ = {};
-    for (const EntryView& entry : read) {
-        if (is_repeated(entry) || !is_believable(damaged.directory, entry)) continue;
+    for (const EntryView& entry : read_entries(reinterpret_cast<const DirectoryLeaf&>(block))) {
+        if (is_repeated(entry) || !is_believable(damaged.owner, entry)) continue;
         kept.set(entry.slot);
-        meet(damaged.directory, inodes_.ordinal_of(entry.inode), {damaged.place, entry.slot});
+        meet(damaged.owner, inodes_.ordinal_of(entry.inode), {damaged.place, entry.slot});
     }
 }
 

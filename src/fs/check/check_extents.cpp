@@ -35,7 +35,7 @@ class ExtentReader : public TreeVisitor {
         end_of_file_ = (size + block_size - 1) / block_size;
         const auto kind = static_cast<format::AreaKind>(inode.area_kind);
         if (kind == format::AreaKind::tree) {
-            walk_tree(context_, tree_owner(context_, ordinal_, inode), inode, *this);
+            walk_tree(context_, ordinal_, inode, *this);
         } else if (kind == format::AreaKind::extents &&
                    inode.area_count <= format::inline_extents_max) {
             hand_out(inode.area.extents, inode.area_count, 0, key_end);
@@ -202,7 +202,7 @@ void release_extents(Context& context, u32 ordinal, const Inode& inode, u64 coun
 std::vector<Extent> save_extents(Context& context, u32 ordinal, const Inode& inode) {
     Saving saving(context, ordinal);
     saving.run(inode);
-    for (const FoundLeaf& found : found_leaves_of(context, ordinal)) {
+    for (const OwnedLeaf& found : found_leaves_of(context, ordinal)) {
         Block block;
         if (!context.read(found.place, block)) continue;
         saving.leaf({found.place, 0, key_end, true, &block});

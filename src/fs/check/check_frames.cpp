@@ -192,22 +192,21 @@ bool FrameMap::adopt(Group& group, u64 frame, FrameKind kind, Trust trust) {
 }
 
 u32 FrameMap::claim_in_frame(u64 frame, u32 first, u32 count, FrameKind kind, Trust trust) {
-    Group* group = find(frame);
-    if (group == nullptr && trust == Trust::little) return 0;
-    if (group == nullptr) group = &find_or_add(frame);
-    if (!adopt(*group, frame, kind, trust)) return 0;
+    if (trust == Trust::little && find(frame) == nullptr) return 0;
+    Group& group = find_or_add(frame);
+    if (!adopt(group, frame, kind, trust)) return 0;
     const u32 entry = static_cast<u32>(frame % frames_per_table_block);
-    const bool needs_used = trust == Trust::little && !group->is_damaged;
+    const bool needs_used = trust == Trust::little && !group.is_damaged;
     for (u32 word = first / 64; word * 64 < first + count; ++word) {
         const u64 mask = core::run_mask(word, first, count);
-        u64 bad = group->owned[entry][word] & mask;
-        if (needs_used) bad |= ~group->entries[entry].used[word] & mask;
+        u64 bad = group.owned[entry][word] & mask;
+        if (needs_used) bad |= ~group.entries[entry].used[word] & mask;
         if (bad == 0) {
-            group->owned[entry][word] |= mask;
+            group.owned[entry][word] |= mask;
             continue;
         }
         const u32 stop = word * 64 + static_cast<u32>(std::countr_zero(bad));
-        group->owned[entry][word] |= core::run_mask(word, first, stop - first);
+        group.owned[entry][word] |= core::run_mask(word, first, stop - first);
         return stop - first;
     }
     return count;
@@ -319,8 +318,7 @@ void FrameMap::fill(format::Superblock& superblock) const {
     u64& metadata_end = superblock.metadata_frames_end;
     for_each_entry([&](u64 frame, const Group& group, u32 entry) {
         const auto kind = static_cast<FrameKind>(group.entries[entry].kind);
-        const bool is_metadata = kind == FrameKind::metadata || kind == FrameKind::inodes;
-        if (is_metadata) metadata_end = std::max(metadata_end, frame + 1);
+        if (format::holds_metadata(kind)) metadata_end = std::max(metadata_end, frame + 1);
     });
     u64& data_begin = superblock.data_frames_begin;
     data_begin = superblock.frame_count;

@@ -143,10 +143,8 @@ class InodeScan {
         const char* hopeless = find_hopeless(inode);
         inodes_.types[ordinal] = format::entry_type(inode.mode);
         if (!is_certain) {
-            if (has_crc && hopeless == nullptr)
-                inodes_.statuses[ordinal] = Status::doubtful;
-            else
-                return;
+            if (!has_crc || hopeless != nullptr) return;
+            inodes_.statuses[ordinal] = Status::doubtful;
         } else if (hopeless != nullptr) {
             context_.problem(ordinal,
                              has_crc ? hopeless : std::string("is damaged and ") + hopeless);

@@ -20,6 +20,40 @@ using format::TreePair;
 
 namespace {
 
+/// The owner of the tree, and the identity that its blocks must have.
+struct TreeOwner {
+    u64 number = 0;
+    u32 generation = 0;
+    bool takes_any_generation = false;  // the inode is damaged
+    bool is_dying = false;              // a directory that is being deleted
+    format::BlockKind leaf = format::BlockKind::directory_leaf;
+    format::BlockKind node = format::BlockKind::directory_node;
+};
+
+TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {
+    TreeOwner owner;
+    owner.number = context.inodes.number_of(ordinal);
+    owner.generation = inode.generation;
+    owner.takes_any_generation = context.inodes.statuses[ordinal] == Status::damaged;
+    if (context.inodes.is_directory(ordinal)) {
+        owner.is_dying = (inode.entries & format::entries_dying) != 0;
+    } else {
+        owner.leaf = format::BlockKind::extent_leaf;
+        owner.node = format::BlockKind::extent_node;
+    }
+    return owner;
+}
+
+/// Whether the block has this kind, owner and place and a right CRC.
+bool is_sound_block(const Context& context, const Block& block, format::BlockKind kind,
+                    const TreeOwner& owner, u64 place) {
+    const auto& header = reinterpret_cast<const format::BlockHeader&>(block);
+    const u32 generation = owner.takes_any_generation ? header.owner_generation : owner.generation;
+    const format::BlockIdentity expected{kind, generation, owner.number};
+    return expected.agrees(header) &&
+           format::check_block(block, kind, context.volume(), place) == Errc::ok;
+}
+
 struct Level {
     u32 count = 0;
     u32 next = 0;
@@ -78,7 +112,7 @@ class Walk {
 
     void go_down(TreePair pair, u64 high, u32 height) {
         const u64 place = pair.child.offset();
-        if (!is_good_pointer(context_, pair.child, height > 1)) {
+        if (!format::pointer_is_sound(pair.child, height > 1, context_.superblock.size_bytes)) {
             visitor_.flaw("a pointer in its tree leads nowhere", true);
             return;
         }
@@ -113,35 +147,23 @@ class Walk {
     }
 
     Context& context_;
-    const TreeOwner& owner_;
+    const TreeOwner owner_;
     TreeVisitor& visitor_;
     std::vector<std::unique_ptr<Level>> levels_;
 };
 
 }  // namespace
 
-void walk_tree(Context& context, const TreeOwner& owner, const Inode& inode, TreeVisitor& visitor) {
-    Walk(context, owner, visitor).run(inode);
-}
-
-bool is_sound_block(const Context& context, const Block& block, format::BlockKind kind,
-                    const TreeOwner& owner, u64 place) {
-    const auto& header = reinterpret_cast<const format::BlockHeader&>(block);
-    const u32 generation = owner.takes_any_generation ? header.owner_generation : owner.generation;
-    const format::BlockIdentity expected{kind, generation, owner.number};
-    return expected.agrees(header) &&
-           format::check_block(block, kind, context.volume(), place) == Errc::ok;
-}
-
-bool is_good_pointer(const Context& context, BlockPointer pointer, bool is_indirect) {
-    return format::pointer_is_sound(pointer, is_indirect, context.superblock.size_bytes);
+void walk_tree(Context& context, u32 ordinal, const Inode& inode, TreeVisitor& visitor) {
+    Walk(context, tree_owner(context, ordinal, inode), visitor).run(inode);
 }
 
 bool claim_own_block(Context& context, u32 ordinal, const Inode& inode, BlockPointer pointer,
                      format::BlockKind kind, const std::function<bool(const Block&)>& is_right) {
     const u64 place = pointer.offset();
     Block block;
-    return is_good_pointer(context, pointer, false) && context.read(place, block) &&
+    return format::pointer_is_sound(pointer, false, context.superblock.size_bytes) &&
+           context.read(place, block) &&
            is_sound_block(context, block, kind, tree_owner(context, ordinal, inode), place) &&
            is_right(block) &&
            context.frames.claim(place, 1, FrameKind::metadata, context.trust(ordinal)) == 1;
@@ -159,23 +181,9 @@ u64 check_attributes(Context& context, u32 ordinal, const Inode& inode) {
     return 0;
 }
 
-TreeOwner tree_owner(const Context& context, u32 ordinal, const Inode& inode) {
-    TreeOwner owner;
-    owner.number = context.inodes.number_of(ordinal);
-    owner.generation = inode.generation;
-    owner.takes_any_generation = context.inodes.statuses[ordinal] == Status::damaged;
-    if (context.inodes.is_directory(ordinal)) {
-        owner.is_dying = (inode.entries & format::entries_dying) != 0;
-    } else {
-        owner.leaf = format::BlockKind::extent_leaf;
-        owner.node = format::BlockKind::extent_node;
-    }
-    return owner;
-}
-
 void find_leaves(Context& context, const std::vector<u32>& owners) {
     if (owners.empty()) return;
-    std::vector<FoundLeaf> found;
+    std::vector<OwnedLeaf> found;
     context.frames.for_each_unowned_metadata([&](u64 place) {
         Block block;
         if (!context.read(place, block)) return;
@@ -187,19 +195,17 @@ void find_leaves(Context& context, const std::vector<u32>& owners) {
             found.push_back({ordinal, place});
         }
     });
-    for (const FoundLeaf& leaf : found) {
+    for (const OwnedLeaf& leaf : found) {
         if (context.frames.claim(leaf.place, 1, FrameKind::metadata, Trust::full) == 1) {
             context.found_leaves.push_back(leaf);
         }
     }
-    std::ranges::sort(context.found_leaves, [](const FoundLeaf& a, const FoundLeaf& b) {
-        return a.owner != b.owner ? a.owner < b.owner : a.place < b.place;
-    });
+    std::ranges::sort(context.found_leaves);
 }
 
-std::span<const FoundLeaf> found_leaves_of(const Context& context, u32 ordinal) {
+std::span<const OwnedLeaf> found_leaves_of(const Context& context, u32 ordinal) {
     const auto range =
-        std::ranges::equal_range(context.found_leaves, ordinal, {}, &FoundLeaf::owner);
+        std::ranges::equal_range(context.found_leaves, ordinal, {}, &OwnedLeaf::owner);
     return {range.begin(), range.end()};
 }
 

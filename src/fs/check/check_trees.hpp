@@ -19,16 +19,6 @@ namespace warren::check {
 /// Behind all keys of a tree.
 inline constexpr u64 key_end = ~u64{0};
 
-/// The owner of the tree, and the identity that its blocks must have.
-struct TreeOwner {
-    u64 number = 0;
-    u32 generation = 0;
-    bool takes_any_generation = false;  // the inode is damaged
-    bool is_dying = false;              // a directory that is being deleted
-    format::BlockKind leaf = format::BlockKind::directory_leaf;
-    format::BlockKind node = format::BlockKind::directory_node;
-};
-
 /// A leaf on the walk; its keys must lie in [low, high). `block` is null if it could not be read,
 /// and may contain any bytes if `is_sound` is false.
 struct TreeLeaf {
@@ -57,15 +47,7 @@ class TreeVisitor {
 };
 
 /// Walks the tree whose root is in `inode`.
-void walk_tree(Context& context, const TreeOwner& owner, const format::Inode& inode,
-               TreeVisitor& visitor);
-
-/// Whether the block has this kind, owner and place and a right CRC.
-bool is_sound_block(const Context& context, const format::Block& block, format::BlockKind kind,
-                    const TreeOwner& owner, u64 place);
-
-/// Whether a pointer can lead to a block of the volume.
-bool is_good_pointer(const Context& context, format::BlockPointer pointer, bool is_indirect);
+void walk_tree(Context& context, u32 ordinal, const format::Inode& inode, TreeVisitor& visitor);
 
 /// Claims the block of an inode that `pointer` leads to. False if the block does not have this
 /// kind, is not sound or not right(block), or has another owner.
@@ -78,14 +60,11 @@ bool claim_own_block(Context& context, u32 ordinal, const format::Inode& inode,
 /// list is worse than none.
 u64 check_attributes(Context& context, u32 ordinal, const format::Inode& inode);
 
-/// The TreeOwner for the tree of `inode`.
-TreeOwner tree_owner(const Context& context, u32 ordinal, const format::Inode& inode);
-
 /// Searches all metadata blocks without an owner for leaves of the inodes in `owners` (ordinals,
 /// rising), claims them and adds them to context.found_leaves.
 void find_leaves(Context& context, const std::vector<u32>& owners);
 
 /// The leaves that find_leaves() found for one inode.
-std::span<const FoundLeaf> found_leaves_of(const Context& context, u32 ordinal);
+std::span<const OwnedLeaf> found_leaves_of(const Context& context, u32 ordinal);
 
 }  // namespace warren::check

@@ -4,6 +4,7 @@
 #include "fs/check/directory_entries.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "fs/format/check_structure.hpp"
 
@@ -12,17 +13,14 @@ namespace warren::check {
 using format::DirectoryLeaf;
 using format::leaf_entries_max;
 
-void read_entries(const DirectoryLeaf& leaf, LeafEntries& out) {
-    out.count = 0;
+LeafEntries read_entries(const DirectoryLeaf& leaf) {
+    LeafEntries out;
     for (u32 i = 0; i < leaf_entries_max; ++i) {
         if (leaf.slots[i].inode() == 0 || !format::entry_is_readable(leaf, i)) continue;
         out.entries[out.count++] = view_of(leaf, i);
     }
-    out.is_consistent = format::directory_leaf_is_sound(leaf);
-    std::sort(out.entries.begin(), out.entries.begin() + out.count,
-              [](const EntryView& a, const EntryView& b) {
-                  return a.key != b.key ? a.key < b.key : a.slot < b.slot;
-              });
+    std::ranges::stable_sort(std::span(out.entries).first(out.count), {}, &EntryView::key);
+    return out;
 }
 
 }  // namespace warren::check

@@ -56,13 +56,12 @@ namespace warren::check {
 struct LeafEntries {
     std::array<EntryView, format::leaf_entries_max> entries;
     u32 count = 0;
-    bool is_consistent = true;  // format::directory_leaf_is_sound()
 
     const EntryView* begin() const { return entries.data(); }
     const EntryView* end() const { return entries.data() + count; }
 };
 
-/// Reads `leaf`, which may contain any bytes and must outlive `entries`.
-void read_entries(const format::DirectoryLeaf& leaf, LeafEntries& entries);
+/// Reads `leaf`, which may contain any bytes and must outlive the result.
+LeafEntries read_entries(const format::DirectoryLeaf& leaf);
 
 }  // namespace warren::check

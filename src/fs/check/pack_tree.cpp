@@ -22,14 +22,14 @@ namespace {
 
 class Packing {
  public:
-    Packing(PackedOwner owner, BlockSink& sink, PackedTree& tree)
+    Packing(Handle owner, BlockSink& sink, PackedTree& tree)
         : owner_(owner), sink_(sink), tree_(tree) {}
 
     /// Finishes a leaf or node: allocates its place and adds its pair to `level`.
     Errc put(Block& block, BlockKind kind, u64 key, std::vector<TreePair>& level) {
         WARREN_LET(place, sink_.allocate());
         core::start_header(reinterpret_cast<format::BlockHeader&>(block),
-                           {kind, owner_.generation, owner_.number});
+                           {kind, owner_.generation, owner_.inode});
         const bool is_node = kind == BlockKind::directory_node || kind == BlockKind::extent_node;
         // The first pair of a level has key 0, so keys below the first entry lead to it as well.
         level.push_back({level.empty() ? 0 : key, BlockPointer::to(*place, is_node)});
@@ -61,14 +61,14 @@ class Packing {
     }
 
  private:
-    const PackedOwner owner_;
+    const Handle owner_;
     BlockSink& sink_;
     PackedTree& tree_;
 };
 
 }  // namespace
 
-Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
+Errc pack_directory(std::span<const PackedEntry> entries, Handle owner, BlockSink& sink,
                     PackedTree& tree, const PackLimits& limits) {
     Packing packing(owner, sink, tree);
     std::vector<TreePair> level;
@@ -87,8 +87,8 @@ Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, Blo
     return packing.build(std::move(level), BlockKind::directory_node, limits);
 }
 
-Errc pack_extents(std::span<const Extent> extents, PackedOwner owner, BlockSink& sink,
-                  PackedTree& tree, const PackLimits& limits) {
+Errc pack_extents(std::span<const Extent> extents, Handle owner, BlockSink& sink, PackedTree& tree,
+                  const PackLimits& limits) {
     Packing packing(owner, sink, tree);
     std::vector<TreePair> level;
     for (std::size_t first = 0; first < extents.size(); first += limits.leaf_extents) {
@@ -103,12 +103,16 @@ Errc pack_extents(std::span<const Extent> extents, PackedOwner owner, BlockSink&
     return packing.build(std::move(level), BlockKind::extent_node, limits);
 }
 
-void set_root(format::Inode& inode, const PackedTree& tree) {
+void start_area(format::Inode& inode, format::AreaKind kind, u64 count, u32 height) {
     std::ranges::fill(inode.area.words, 0);
+    inode.area_kind = static_cast<u8>(kind);
+    inode.area_count = static_cast<u16>(count);
+    inode.height = static_cast<u8>(height);
+}
+
+void set_root(format::Inode& inode, const PackedTree& tree) {
+    start_area(inode, format::AreaKind::tree, tree.count, tree.height);
     std::ranges::copy(tree.pairs, inode.area.pairs);
-    inode.area_kind = static_cast<u8>(format::AreaKind::tree);
-    inode.area_count = static_cast<u16>(tree.count);
-    inode.height = static_cast<u8>(tree.height);
 }
 
 }  // namespace warren::check

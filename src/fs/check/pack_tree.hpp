@@ -12,6 +12,7 @@
 #include "fs/format/inode.hpp"
 #include "fs/format/layout.hpp"
 #include "warren/result.hpp"
+#include "warren/volume.hpp"
 
 namespace warren::check {
 
@@ -34,11 +35,6 @@ struct PackLimits {
     u32 root_pairs = format::root_pairs_max;
 };
 
-struct PackedOwner {
-    u64 number = 0;
-    u32 generation = 0;
-};
-
 struct PackedTree {
     format::TreePair pairs[format::root_pairs_max] = {};
     u32 count = 0;
@@ -54,12 +50,15 @@ struct PackedEntry {
 };
 
 /// Packs a directory. Requires: keys rise strictly.
-Errc pack_directory(std::span<const PackedEntry> entries, PackedOwner owner, BlockSink& sink,
+Errc pack_directory(std::span<const PackedEntry> entries, Handle owner, BlockSink& sink,
                     PackedTree& tree, const PackLimits& limits = {});
 
 /// Packs the extents of a file. Requires: they are in order and do not overlap.
-Errc pack_extents(std::span<const format::Extent> extents, PackedOwner owner, BlockSink& sink,
+Errc pack_extents(std::span<const format::Extent> extents, Handle owner, BlockSink& sink,
                   PackedTree& tree, const PackLimits& limits = {});
+
+/// Makes the area of an inode one of this kind, all zeros, with `count` pairs or extents.
+void start_area(format::Inode& inode, format::AreaKind kind, u64 count = 0, u32 height = 0);
 
 /// Puts the root of a tree into an inode.
 void set_root(format::Inode& inode, const PackedTree& tree);

@@ -21,14 +21,6 @@ namespace {
 
 constexpr char lost_and_found_name[] = "lost+found";
 
-/// Makes the area an empty one of kind AreaKind::bytes.
-void clear_area(Inode& inode) {
-    std::ranges::fill(inode.area.words, 0);
-    inode.area_kind = static_cast<u8>(AreaKind::bytes);
-    inode.area_count = 0;
-    inode.height = 0;
-}
-
 }  // namespace
 
 Errc Repair::run(format::Superblock& superblock) {
@@ -122,7 +114,7 @@ Errc Repair::rebuild_directory(u32 ordinal) {
     const std::vector<u64> old_blocks = tree_blocks_of(context_, ordinal, inode);
     TreeWriter writer(context_, transaction_);
     PackedTree tree;
-    const PackedOwner owner{inodes_.number_of(ordinal), inode.generation};
+    const Handle owner{inodes_.number_of(ordinal), inode.generation};
     WARREN_TRY(pack_directory(entries, owner, writer, tree));
     WARREN_TRY(writer.finish());
     set_root(inode, tree);
@@ -159,14 +151,11 @@ Errc Repair::rebuild_file(u32 ordinal, const InodePlan& plan) {
         inode.blocks += extent.length;
     TreeWriter writer(context_, transaction_);
     if (plan.extents.size() <= format::inline_extents_max) {
-        std::ranges::fill(inode.area.words, 0);
+        start_area(inode, AreaKind::extents, plan.extents.size());
         std::ranges::copy(plan.extents, inode.area.extents);
-        inode.area_kind = static_cast<u8>(AreaKind::extents);
-        inode.area_count = static_cast<u16>(plan.extents.size());
-        inode.height = 0;
     } else {
         PackedTree tree;
-        const PackedOwner owner{inodes_.number_of(ordinal), inode.generation};
+        const Handle owner{inodes_.number_of(ordinal), inode.generation};
         WARREN_TRY(pack_extents(plan.extents, owner, writer, tree));
         set_root(inode, tree);
         inode.blocks += tree.blocks;
@@ -204,13 +193,13 @@ Inode Repair::fixed_inode(u32 ordinal) {
         const bool has_bytes = inode.area_kind == static_cast<u8>(AreaKind::bytes);
         inode.size = std::min(inode.size, has_bytes ? format::area_bytes : format::file_size_max);
     } else if (!format::is_symlink(inode.mode)) {
-        clear_area(inode);
+        start_area(inode, AreaKind::bytes);
         inode.size = 0;
     } else if (plan != context_.plans.end() && plan->second.target_bytes != 0) {
         const format::TargetHead head = format::target_head(inode);
         u8 kept[format::area_bytes];
         std::memcpy(kept, head.bytes, plan->second.target_bytes);
-        clear_area(inode);
+        start_area(inode, AreaKind::bytes);
         inode.size = plan->second.target_bytes;
         std::memcpy(inode.area.words, kept, inode.size);
     }

@@ -43,10 +43,11 @@ class Collecting final : public TreeVisitor {
     }
 
     void read(u64 place, const Block& block) {
-        LeafEntries entries;
-        read_entries(reinterpret_cast<const DirectoryLeaf&>(block), entries);
-        for (const EntryView& entry : entries) {
-            if (survives(context_, directory_, entry, {place, entry.slot})) keep(entry);
+        for (const EntryView& entry : read_entries(reinterpret_cast<const DirectoryLeaf&>(block))) {
+            if (!survives(context_, directory_, entry, {place, entry.slot})) continue;
+            const bool is_filed_well = entry.hash() == hash_of(context_, entry.name);
+            add(entry.name, context_.inodes.ordinal_of(entry.inode),
+                is_filed_well ? static_cast<u32>(entry.key & 0xff) : numbers_per_hash);
         }
     }
 
@@ -64,12 +65,6 @@ class Collecting final : public TreeVisitor {
     std::vector<KeptName> names;
 
  private:
-    void keep(const EntryView& entry) {
-        const bool is_filed_well = entry.hash() == hash_of(context_, entry.name);
-        add(entry.name, context_.inodes.ordinal_of(entry.inode),
-            is_filed_well ? static_cast<u32>(entry.key & 0xff) : numbers_per_hash);
-    }
-
     Context& context_;
     const u32 directory_;
     std::string& arena_;
@@ -167,8 +162,8 @@ std::vector<PackedEntry> collect_names(Context& context, u32 directory,
                                        const std::vector<NewName>& more, std::string& arena) {
     Collecting names(context, directory, arena);
     const Inode inode = context.usable_inode(directory);
-    walk_tree(context, tree_owner(context, directory, inode), inode, names);
-    for (const FoundLeaf& found : found_leaves_of(context, directory)) {
+    walk_tree(context, directory, inode, names);
+    for (const OwnedLeaf& found : found_leaves_of(context, directory)) {
         Block block;
         if (context.read(found.place, block)) names.read(found.place, block);
     }
@@ -190,9 +185,9 @@ std::vector<PackedEntry> collect_names(Context& context, u32 directory,
 std::vector<u64> tree_blocks_of(Context& context, u32 ordinal, const Inode& inode) {
     BlockList list(context);
     if (inode.area_kind == static_cast<u8>(format::AreaKind::tree)) {
-        walk_tree(context, tree_owner(context, ordinal, inode), inode, list);
+        walk_tree(context, ordinal, inode, list);
     }
-    for (const FoundLeaf& found : found_leaves_of(context, ordinal)) {
+    for (const OwnedLeaf& found : found_leaves_of(context, ordinal)) {
         list.places.push_back(found.place);
     }
     return list.places;
