@@ -84,14 +84,13 @@ Errc TakenRoom::take_blocks(u64 count) {
         runs_.emplace_back();  // so that nothing fails once it is reserved
         const Result<core::Run> run =
             core::reserve_run(store_, ThreadTeam{}.worker, FrameKind::metadata, 0, most);
-        if (run) {
-            runs_.back() = *run;
-        } else {
+        if (!run) {
             runs_.pop_back();
             if (run.code() != Errc::retry || ++retries > retries_max) return Errc::not_supported;
             wait_to_retry(*store_.state);
             continue;
         }
+        runs_.back() = *run;
         count -= run->blocks;
         const u64 frame = run->place / format::frame_size;
         std::array<u64, 8>& bits = by_frame_[frame];
