@@ -46,11 +46,10 @@ bool is_same_volume(const Superblock& a, const Superblock& b) {
 
 class Checker {
  public:
-    /// Without a repair, `disk` reads through `overlay`.
-    Checker(GuardedDisk& disk, OverlayDisk& overlay, const std::string& path,
-            const CheckOptions& options, CheckResult& result, u64 hash_mask)
-        : disk_(disk),
-          overlay_(overlay),
+    Checker(Disk& disk, const std::string& path, const CheckOptions& options, CheckResult& result,
+            u64 hash_mask)
+        : overlay_(disk),
+          disk_(options.repair ? disk : overlay_),
           path_(path),
           options_(options),
           result_(result),
@@ -198,8 +197,8 @@ class Checker {
         return {};
     }
 
-    GuardedDisk& disk_;
-    OverlayDisk& overlay_;
+    OverlayDisk overlay_;  // shows the blocks of the journal; without a repair, below `disk_`
+    GuardedDisk disk_;
     const std::string& path_;
     const CheckOptions& options_;
     CheckResult& result_;
@@ -212,9 +211,7 @@ class Checker {
 
 Failure check_disk(Disk& disk, const std::string& path, const CheckOptions& options,
                    CheckResult& result, u64 hash_mask) {
-    OverlayDisk overlay(disk);
-    GuardedDisk guarded(options.repair ? disk : overlay);
-    return Checker(guarded, overlay, path, options, result, hash_mask).run();
+    return Checker(disk, path, options, result, hash_mask).run();
 }
 
 Failure check_volume(const std::string& path, const CheckOptions& options, CheckResult& result) {

@@ -68,7 +68,10 @@ class Walk {
         : context_(context), owner_(owner), visitor_(visitor) {}
 
     void run(const Inode& inode) {
-        if (!enter_root(inode)) return;
+        const bool is_good = format::can_be_root(inode.area_kind, inode.area_count, inode.height) &&
+                             (inode.height == 0 || inode.area_count > 0);
+        if (!is_good) return visitor_.flaw("the root of its tree makes no sense", true);
+        enter(inode.area.pairs, inode.area_count, inode.height, 0, key_end);
         while (!levels_.empty() && !visitor_.is_done()) {
             Level& level = *levels_.back();
             if (level.next == level.count) {
@@ -82,17 +85,6 @@ class Walk {
     }
 
  private:
-    bool enter_root(const Inode& inode) {
-        const bool is_good = format::can_be_root(inode.area_kind, inode.area_count, inode.height) &&
-                             (inode.height == 0 || inode.area_count > 0);
-        if (!is_good) {
-            visitor_.flaw("the root of its tree makes no sense", true);
-            return false;
-        }
-        enter(inode.area.pairs, inode.area_count, inode.height, 0, key_end);
-        return true;
-    }
-
     void enter(const TreePair* pairs, u32 count, u32 height, u64 low, u64 high) {
         auto level = std::make_unique<Level>();
         level->count = count;
@@ -113,15 +105,11 @@ class Walk {
     void go_down(TreePair pair, u64 high, u32 height) {
         const u64 place = pair.child.offset();
         if (!format::pointer_is_sound(pair.child, height > 1, context_.superblock.size_bytes)) {
-            visitor_.flaw("a pointer in its tree leads nowhere", true);
-            return;
+            return visitor_.flaw("a pointer in its tree leads nowhere", true);
         }
         Block block;
         const bool is_read = context_.read(place, block);
-        if (height == 1) {
-            go_to_leaf(pair.key, high, place, is_read ? &block : nullptr);
-            return;
-        }
+        if (height == 1) return go_to_leaf(pair.key, high, place, is_read ? &block : nullptr);
         const auto& node = reinterpret_cast<const TreeNode&>(block);
         const bool is_good =
             is_read && is_sound_block(context_, block, owner_.node, owner_, place) &&
@@ -141,9 +129,9 @@ class Walk {
             block != nullptr && is_sound_block(context_, *block, owner_.leaf, owner_, place);
         if (leaf.is_sound && !visitor_.take(place)) {
             visitor_.flaw("the leaf at " + std::to_string(place) + " is not its own", true);
-            return;
+        } else {
+            visitor_.leaf(leaf);
         }
-        visitor_.leaf(leaf);
     }
 
     Context& context_;
