@@ -273,31 +273,20 @@ void Committer::note_rest() {
     fresh_data_ = comes_first ? FreshData::yes : FreshData::no;
 }
 
-/// Makes room for `blocks` copies. It reserves address space for a whole transaction at once, which
-/// takes no memory until it is used.
-Errc Committer::make_room(u64 blocks) {
-    const u64 capacity = journal_.capacity_blocks();
-    if (area_blocks_ == 0) {
-        area_ = ReservedRange(capacity * format::block_size);
-        if (area_.data() == nullptr) return Errc::no_memory;
-        places_.resize(capacity);
-        area_blocks_ = capacity;
-    }
-    // Journal credits keep a snapshot from being larger.
-    return blocks <= area_blocks_ ? Errc::ok : Errc::no_space;
-}
-
-/// Allocates the memory that a commit needs, or its addresses, because after the snapshot a failed
-/// allocation could not be undone.
+/// Allocates the memory that a commit needs, because after the snapshot a failed allocation could
+/// not be undone. For copies it reserves the addresses of a whole transaction, which take no memory
+/// until they are used.
 Errc Committer::take_memory() {
     return or_no_memory([this] {
-        WARREN_TRY(make_room(0));
-        publisher_.take_memory();
+        const auto reserve = [](ReservedRange& area, u64 blocks) {
+            if (area.data() == nullptr) area = ReservedRange(blocks * format::block_size);
+            return area.data() != nullptr;
+        };
         const u64 data = logs_data() ? area_blocks_ : 0;
-        if (data != 0 && data_area_.data() == nullptr) {
-            data_area_ = ReservedRange(data * format::block_size);
-            if (data_area_.data() == nullptr) return Errc::no_memory;
-        }
+        if (!reserve(area_, area_blocks_)) return Errc::no_memory;
+        if (data != 0 && !reserve(data_area_, data)) return Errc::no_memory;
+        publisher_.take_memory();
+        places_.resize(area_blocks_);
         copies_.reserve(area_blocks_);
         data_copies_.reserve(data);
         sealed_.reserve(area_blocks_ + data + 1);
@@ -348,7 +337,8 @@ Errc Committer::take_copies_here() {
         const std::lock_guard lock(figures_mutex_);
         figures_.held_ns = held.nanoseconds();
     }
-    WARREN_TRY(make_room(header.count));
+    // Journal credits keep a snapshot from being larger.
+    if (header.count > area_blocks_) return Errc::no_space;
     return note_copies(header.counters, header.count);
 }
 

@@ -131,7 +131,6 @@ class Committer {
     Errc take_copies();
     Errc take_copies_here();
     Errc take_copies_of(EngineMemory& engine);
-    Errc make_room(u64 blocks);
     Errc take_memory();
     u64 with_margin(u64 blocks) const { return std::min(blocks + blocks / 8 + 64, area_blocks_); }
     void expect_copies();
@@ -170,8 +169,8 @@ class Committer {
     EngineMemory* engine_ = nullptr;  // null: the engine works on the host's Store
     WithoutPieces without_pieces_;
     std::function<void(Errc error)> end_changes_;
-    ReservedRange area_;   // the copies of metadata: room for a whole transaction
-    u64 area_blocks_ = 0;  // the most of a transaction
+    ReservedRange area_;  // the copies of metadata: room for a whole transaction
+    const u64 area_blocks_ = journal_.capacity_blocks();  // the most of a transaction
     Gatherers gatherers_;
     std::vector<u64> places_;
     std::vector<CommitCopy> copies_;  // by place
