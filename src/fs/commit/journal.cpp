@@ -33,6 +33,21 @@ std::span<const std::byte> bytes_of(const Block* blocks, u64 count) {
     return {reinterpret_cast<const std::byte*>(blocks), count * block_size};
 }
 
+/// Writes at most Journal::staging_blocks blocks to their home locations, block i to place_of(i),
+/// by one request for each run that is contiguous there.
+template <class PlaceOf>
+Errc write_home(Disk& disk, const Block* blocks, u64 count, const PlaceOf& place_of) {
+    DiskWrite runs[Journal::staging_blocks];
+    u64 run_count = 0;
+    for (u64 i = 0; i < count; ++i) {
+        const bool goes_on = i > 0 && place_of(i) == place_of(i - 1) + block_size;
+        if (!goes_on) runs[run_count++] = {place_of(i), bytes_of(&blocks[i], 0)};
+        DiskWrite& run = runs[run_count - 1];
+        run.source = {run.source.data(), run.source.size() + block_size};
+    }
+    return disk.write_many(std::span(runs).first(run_count));
+}
+
 /// One half of the journal, as described by its first descriptor.
 struct Half {
     u64 offset = 0;
@@ -88,7 +103,8 @@ class Reader {
             for (u64 done = 0; done < descriptor().count;) {
                 const u64 count = std::min(descriptor().count - done, chunk_blocks);
                 WARREN_TRY(read_chunk(from + done * block_size, count));
-                WARREN_TRY(write_chunk(descriptor().places + done, count));
+                const u64* const places = descriptor().places + done;
+                WARREN_TRY(write_home(disk_, chunk_, count, [&](u64 i) { return places[i]; }));
                 done += count;
             }
             return Errc::ok;
@@ -155,18 +171,6 @@ class Reader {
 
     Errc read_chunk(u64 offset, u64 count) {
         return disk_.read(offset, std::as_writable_bytes(std::span(chunk_, count)));
-    }
-
-    Errc write_chunk(const u64* places, u64 count) {
-        for (u64 first = 0; first < count;) {
-            u64 run = 1;
-            while (first + run < count && places[first + run] == places[first] + run * block_size) {
-                ++run;
-            }
-            WARREN_TRY(disk_.write(places[first], bytes_of(chunk_ + first, run)));
-            first += run;
-        }
-        return Errc::ok;
     }
 
     Disk& disk_;
@@ -287,27 +291,14 @@ Errc Journal::write_places(std::span<const SealedBlock> blocks) {
     Errc code = Errc::ok;
     for (u64 first = 0; first < blocks.size() && code == Errc::ok;) {
         const auto some = blocks.subspan(first, std::min(staging_blocks, blocks.size() - first));
-        code = write_runs(some);
+        for (u64 i = 0; i < some.size(); ++i)
+            std::memcpy(&staging_[i], some[i].block, sizeof(Block));
+        code = write_home(disk_, staging_, some.size(), [&](u64 i) { return some[i].place; });
         first += some.size();
     }
     has_failed_ = code != Errc::ok;
     awaits_places_ = false;
     return code;
-}
-
-/// Writes at most staging_blocks blocks to their home locations, as one request for each
-/// contiguous run.
-Errc Journal::write_runs(std::span<const SealedBlock> blocks) {
-    DiskWrite runs[staging_blocks];
-    u64 count = 0;
-    for (u64 i = 0; i < blocks.size(); ++i) {
-        std::memcpy(&staging_[i], blocks[i].block, sizeof(Block));
-        const bool goes_on = i > 0 && blocks[i].place == blocks[i - 1].place + block_size;
-        if (!goes_on) runs[count++] = {blocks[i].place, bytes_of(&staging_[i], 0)};
-        DiskWrite& run = runs[count - 1];
-        run.source = {run.source.data(), run.source.size() + block_size};
-    }
-    return disk_.write_many(std::span(runs).first(count));
 }
 
 Result<u64> Journal::replay(Disk& disk, const format::Superblock& superblock) {

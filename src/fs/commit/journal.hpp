@@ -85,15 +85,13 @@ class Journal {
                    ? 0
                    : half_blocks - 1 - (half_blocks - 1 + per_descriptor - 1) / per_descriptor;
     }
-
- private:
-    // So many blocks are written at once, so that several requests can be in flight.
+    /// So many blocks are written at once, so that several requests can be in flight.
     static constexpr u64 staging_blocks = 256;
 
+ private:
     Errc write_transaction(u64 transaction, std::span<const SealedBlock> blocks,
                            FreshData fresh_data);
     Errc write_staged(u64 offset, u64 count);
-    Errc write_runs(std::span<const SealedBlock> blocks);
 
     Disk& disk_;
     const u64 volume_;
