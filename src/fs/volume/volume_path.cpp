@@ -148,10 +148,10 @@ class Directories {
     Directories(Volume& volume, const Caller& caller, Handle from)
         : volume_(volume), caller_(caller), from_(from) {}
 
-    /// The directory of a path that is empty or ends with '/'.
+    /// The directory to which a path leads; `from` for an empty path.
     Result<Handle> find(std::string_view path) {
         if (path.empty()) return from_;
-        if (has_last_ && path == last_) return last_found_;
+        if (path == last_) return last_found_;
         const auto [entry, is_new] = found_.try_emplace(path, Errc::io);
         if (is_new) {
             const auto attributes = PathWalker(volume_, caller_).find(from_, path, Follow::yes);
@@ -159,7 +159,6 @@ class Directories {
         }
         last_ = path;
         last_found_ = entry->second;
-        has_last_ = true;
         return last_found_;
     }
 
@@ -170,7 +169,6 @@ class Directories {
     std::unordered_map<std::string_view, Result<Handle>> found_;
     std::string_view last_;  // most paths have the same directory as the one before
     Result<Handle> last_found_ = Errc::io;
-    bool has_last_ = false;
 };
 
 /// The length of `path` up to its last slash. string_view::rfind() looks at one byte at a time.
@@ -193,13 +191,7 @@ void locate_many(Volume& volume, const Caller& caller, Handle from,
         name.remove_prefix(before);
         // The path names a directory itself, without a last name.
         const bool is_directory = name.empty() || name == "." || name == "..";
-        Result<Handle> found = Errc::io;
-        if (is_directory && !path.empty() && !path.ends_with('/')) {
-            const auto attributes = PathWalker(volume, caller).find(from, path, Follow::yes);
-            found = attributes ? Result<Handle>(attributes->handle) : attributes.code();
-        } else {
-            found = directories.find(is_directory ? path : path.substr(0, before));
-        }
+        const Result<Handle> found = directories.find(is_directory ? path : path.substr(0, before));
         located[i] = {*found, is_directory ? std::string_view() : name, found.code()};
         if (found && !is_directory && path.ends_with('/'))
             located[i].code = check_slash(volume, caller, *found, name, slash);
