@@ -130,16 +130,13 @@ void LookupSegments::answer(u32 slot) {
             answers_[segment.begin + i] = memory.attributes[i];
         } else {
             answers_[segment.begin + i] = code;
-            if (code == Errc::retry) note_left(segment.begin + i);
+            if (code != Errc::retry) continue;
+            const std::lock_guard lock(mutex_);
+            left_.push_back(segment.begin + i);
         }
     }
     open_.fetch_sub(segment.items, std::memory_order_relaxed);
     put(free_, slot);  // from here on another worker may take the slot
-}
-
-void LookupSegments::note_left(u64 item) {
-    const std::lock_guard lock(mutex_);
-    left_.push_back(item);
 }
 
 /// Announces a change of a list. Requires: the caller holds mutex_.

@@ -50,7 +50,6 @@ class LookupSegments {
     bool take_packed(u32& slot);
     void pack(u32 slot, Range range);
     void answer(u32 slot);
-    void note_left(u64 item);
     void put(std::vector<u32>& list, u32 slot);
     Served serve();
     bool serve_once();
