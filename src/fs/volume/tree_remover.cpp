@@ -116,12 +116,10 @@ Errc TreeRemover::change_in_step(const ThreadTeam& team, Errc what, u64 inode, u
 Errc TreeRemover::remove(u64 root, Removal& removal) {
     tallies_.assign(volume_.thread_pool().width(), {});
     rooted_ = {root};
-    const u64 blocks_before = relaxed_load(volume_.store().state->blocks_used);
-    WARREN_TRY(remove_in_steps());
+    WARREN_TRY(volume_.count_freed(total_, [this] { return remove_in_steps(); }));
     removal.files += total_.files;
     removal.directories += total_.directories;
-    const u64 blocks_after = relaxed_load(volume_.store().state->blocks_used);
-    removal.blocks += blocks_before > blocks_after ? blocks_before - blocks_after : 0;
+    removal.blocks += total_.blocks;
     return Errc::ok;
 }
 
@@ -174,10 +172,7 @@ Errc TreeRemover::remove_some_by_names() {
     while (orphan_room_.give_back()) {
     }
     for (u32 i = 0; i < named_at_once && !rooted_.empty(); ++i) {
-        Removal removal;
-        WARREN_TRY(volume_.remove_by_names(rooted_.back(), removal));
-        total_.files += removal.files;
-        total_.directories += removal.directories;
+        WARREN_TRY(volume_.remove_by_names(rooted_.back(), total_));
         rooted_.pop_back();
     }
     return Errc::ok;
@@ -325,10 +320,7 @@ Errc TreeRemover::prepare_next_step() {
     rooted_.clear();
     for (const Unfinished& one : std::exchange(unfinished_, {})) {
         rooted_.push_back(one.directory);
-        if (!one.has_leftovers) continue;
-        u64 files = 0;
-        WARREN_TRY(volume_.remove_leftovers(one.directory, files));
-        total_.files += files;
+        if (one.has_leftovers) WARREN_TRY(volume_.remove_leftovers(one.directory, total_.files));
     }
     return Errc::ok;
 }
