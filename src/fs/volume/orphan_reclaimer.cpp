@@ -50,12 +50,11 @@ Errc OrphanReclaimer::list() {
     const Result<Handle> directory = volume_.handle_of(volume_.store().orphan_directory);
     if (!directory) return directory.code() == Errc::stale ? Errc::corrupt : directory.code();
     directory_ = *directory;
-    const Errc visited = volume_.visit_orphans([this](const format::DirectorySlot& slot) {
-        if (orphans_.size() == orphans_max) return Errc::overflow;
-        orphans_.push_back({slot.inode(), slot.type() == format::directory_entry});
-        return Errc::ok;
+    return volume_.read_directory(directory_, 0, [this](const DirectoryEntry& entry) {
+        if (orphans_.size() == orphans_max) return false;
+        orphans_.push_back({entry.inode, entry.type == format::directory_entry});
+        return true;
     });
-    return visited == Errc::overflow ? Errc::ok : visited;
 }
 
 void OrphanReclaimer::stop() {
@@ -147,18 +146,12 @@ Errc OrphanReclaimer::reclaim(const Orphan& orphan) {
     if (handle) return volume_.reclaim(*handle);
     if (handle.code() != Errc::stale) return handle.code();
     // Invalid numbers are skipped. An orphan that another thread has freed no longer has a name.
-    WARREN_LET(named, has_name(orphan.inode));
-    return *named ? Errc::corrupt : Errc::ok;
-}
-
-/// Whether the orphan directory has an entry for the inode.
-Result<bool> OrphanReclaimer::has_name(u64 inode) {
-    const format::OrphanName name(inode);
+    const format::OrphanName name(orphan.inode);
     ops::Command look = command_on(directory_);
     set_name(look, name.view());
-    const Errc code = volume_.ask<Verb::lookup>(look).code();
-    if (code == Errc::ok || code == Errc::stale || code == Errc::corrupt) return true;
-    return code == Errc::no_entry ? Result<bool>(false) : code;
+    const Errc named = volume_.ask<Verb::lookup>(look).code();
+    if (named == Errc::ok || named == Errc::stale) return Errc::corrupt;
+    return named == Errc::no_entry ? Errc::ok : named;
 }
 
 /// Counts freed orphans and reports damaged ones. Returns an error that ends the thread.

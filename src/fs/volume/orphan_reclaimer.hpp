@@ -58,7 +58,6 @@ class OrphanReclaimer {
     void begin_dying();
     Result<Handle> find(const Orphan& orphan);
     Errc reclaim(const Orphan& orphan);
-    Result<bool> has_name(u64 inode);
     Errc note(const Orphan& orphan, Errc code);
     void tell(const std::string& what);
 

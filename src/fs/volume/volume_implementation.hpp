@@ -112,8 +112,6 @@ class VolumeImplementation {
     InlineDedup* dedup() { return dedup_.get(); }
     /// Makes the options `errors` and `refused` effective. Requires: no operation runs.
     void watch_disk();
-    /// Calls `visit(slot)` for each entry of the orphan directory, which must not change meanwhile.
-    Errc visit_orphans(const std::function<Errc(const format::DirectorySlot&)>& visit);
     /// Starts the OrphanReclaimer; `name` is the volume's, for messages. Requires: nothing else
     /// uses the volume yet.
     void start_reclaimer(const std::string& name);

@@ -148,30 +148,14 @@ Errc VolumeImplementation::remove_leftovers(u64 directory, u64& files) {
     });
 }
 
-Errc VolumeImplementation::visit_orphans(
-    const std::function<Errc(const format::DirectorySlot&)>& visit) {
-    WARREN_LET(directory, handle_of(store().orphan_directory));
-    const auto leaf = std::make_unique<format::DirectoryLeaf>();
-    ops::Command read = command_on(*directory);
-    read.buffer = leaf.get();
-    read.buffer_bytes = sizeof *leaf;
-    while (read.from != core::key_end) {
-        WARREN_LET(next, ask<Verb::read_leaf>(read));
-        for (const format::DirectorySlot& slot : leaf->slots) {
-            if (slot.inode() != 0) WARREN_TRY(visit(slot));
-        }
-        read.from = *next;
-    }
-    return Errc::ok;
-}
-
 void VolumeImplementation::reclaim_at_close() {
     const Clock::time_point deadline = Clock::now() + closing_reclaim_time;
     static_cast<void>(or_no_memory([&] {
+        WARREN_LET(directory, handle_of(store().orphan_directory));
         std::vector<u64> orphans;
-        WARREN_TRY(visit_orphans([&](const format::DirectorySlot& slot) {
-            orphans.push_back(slot.inode());
-            return Errc::ok;
+        WARREN_TRY(read_directory(*directory, 0, [&](const DirectoryEntry& entry) {
+            orphans.push_back(entry.inode);
+            return true;
         }));
         for (const u64 orphan : orphans) {
             const Result<Attributes> found = attributes_of(orphan);
