@@ -133,14 +133,6 @@ bool VolumeImplementation::still_maps(Handle file, u64 block, u64 place, u64 blo
            now->blocks >= blocks;
 }
 
-Errc VolumeImplementation::resize_file(Handle file, u64 size, i64 now) {
-    return or_no_memory([&]() -> Errc {
-        if (size > format::file_size_max) return Errc::file_too_big;
-        std::unique_lock lock(data_lock(file.inode));
-        return resize_locked(file, size, now);
-    });
-}
-
 Errc VolumeImplementation::resize_locked(Handle file, u64 size, i64 now) {
     WARREN_TRY(zero_tail(*this, file, size));
     const Errc code = set_size(*this, file, size, now);

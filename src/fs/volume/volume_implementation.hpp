@@ -245,10 +245,8 @@ class VolumeImplementation {
     /// the rights that rm(1) needs, or rights keep changing.
     Result<Handle> detach_permitted(ops::Command detach);
 
-    /// Sets the size of a file and frees the blocks beyond it. `now` = 0 keeps the times.
-    Errc resize_file(Handle file, u64 size, i64 now);
-
     // Contents. Requires: the file's data lock.
+    /// Sets the size of a file and frees the blocks beyond it. `now` = 0 keeps the times.
     Errc resize_locked(Handle file, u64 size, i64 now);
     /// Extends the file to at least this size.
     Errc grow_locked(Handle file, u64 size, i64 now);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public calls on inodes: attributes, extended attributes, references.
+#include "base/out_of_memory.hpp"
 #include "fs/core/permission.hpp"
 #include "fs/volume/volume_implementation.hpp"
 
@@ -34,7 +35,10 @@ Result<Attributes> Volume::set_attributes(const Caller& caller, Handle handle,
     });
     if (!changed || !resizes) return changed;
     const bool sets_time = (rest & AttributeChange::modified) != 0;
-    WARREN_TRY(volume.resize_file(handle, change.new_size, sets_time ? 0 : now));
+    WARREN_TRY(or_no_memory([&] {
+        const std::unique_lock lock(volume.data_lock(handle.inode));
+        return volume.resize_locked(handle, change.new_size, sets_time ? 0 : now);
+    }));
     return attributes(handle);
 }
 
@@ -59,10 +63,7 @@ Errc Volume::check_access(const Caller& caller, Handle handle, u32 mask) {
 
 Errc Volume::open_file(Handle handle) {
     VolumeImplementation& volume = *implementation_;
-    if (volume.is_read_only()) {
-        const Result<Attributes> exists = attributes(handle);
-        return exists.code();
-    }
+    if (volume.is_read_only()) return attributes(handle).code();
     return volume.ask<Verb::open_file>([&](ops::Command& command) { command.handle = handle; });
 }
 
