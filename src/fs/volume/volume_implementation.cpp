@@ -24,6 +24,47 @@ namespace warren {
 
 using format::FrameKind;
 
+namespace {
+
+constexpr u32 crowded_max = 64;
+
+/// Adds a frame to the allocator's side tables.
+void adopt_frame(const core::Store& store, u64 frame) {
+    FrameKind kind = core::kind_of(store, frame);
+    if (kind == FrameKind::inodes) {
+        store.state->inode_slots += format::inode_slots_per_frame;
+    } else if (kind == FrameKind::metadata || kind == FrameKind::data) {
+        const auto& used = store.frame(frame).used;
+        std::memcpy(store.overlays[frame].committed, used, sizeof used);
+        // The commit that emptied it was the last one, so the frame was not freed on disk.
+        if (!core::has_bit(used)) kind = FrameKind::free;
+        relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
+    }
+    if (kind == FrameKind::free) {
+        core::set_bit(store.frames_free, frame);
+        ++store.state->free_frames;
+    } else if (kind != FrameKind::system) {
+        core::set_bit(core::space_hints(store, kind), frame);
+    }
+}
+
+/// After a failed write of a piece: makes its blocks read as zeros, then stops all changes.
+void hide_piece(VolumeImplementation& volume, const ops::Command& command, const ops::Piece& piece,
+                Errc error) {
+    if (!piece.keeps_rest) {
+        ops::Command hide = command_on(command.handle);
+        hide.verb = ops::Verb::allocate;
+        hide.how = static_cast<u8>(Allocate::zero_range_keep_size);
+        hide.from = piece.file_block * format::block_size;
+        hide.length = piece.blocks * format::block_size;
+        ops::Reply reply;
+        static_cast<void>(volume.execute(hide, reply));
+    }
+    volume.end_changes(error);
+}
+
+}  // namespace
+
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
                                            const format::Superblock& superblock,
                                            const OpenOptions& options, u64 hash_mask)
@@ -113,54 +154,17 @@ Errc VolumeImplementation::load_frame_table() {
         }
     }
     for (u64 frame = 0; frame < store.frame_count; ++frame) {
-        if (frame >= low && frame < high) {
-            // Frames that no commit has touched: mark whole words of them at once.
-            if (frame % 64 == 0 && frame + 64 <= high) {
-                store.frames_free[frame / 64] = ~u64{0};
-                store.state->free_frames += 64;
-                frame += 63;
-                continue;
-            }
+        // Frames that no commit has touched: mark whole words of them at once.
+        if (frame >= low && frame % 64 == 0 && frame + 64 <= high) {
+            store.frames_free[frame / 64] = ~u64{0};
+            store.state->free_frames += 64;
+            frame += 63;
+        } else {
+            adopt_frame(store, frame);
         }
-        adopt_frame(frame);
     }
     return Errc::ok;
 }
-
-/// Adds a frame to the allocator's side tables.
-void VolumeImplementation::adopt_frame(u64 frame) {
-    core::Store& store = memory_.store();
-    FrameKind kind = core::kind_of(store, frame);
-    if (kind == FrameKind::metadata || kind == FrameKind::data) {
-        // The commit that emptied it was the last one, so the frame was not freed on disk.
-        if (!core::has_bit(store.frame(frame).used)) kind = FrameKind::free;
-        relaxed_store(store.frame(frame).kind, static_cast<u64>(kind));
-    }
-    switch (kind) {
-        case FrameKind::free:
-            core::set_bit(store.frames_free, frame);
-            ++store.state->free_frames;
-            break;
-        case FrameKind::inodes:
-            store.state->inode_slots += format::inode_slots_per_frame;
-            core::set_bit(core::space_hints(store, kind), frame);
-            break;
-        case FrameKind::metadata:
-        case FrameKind::data:
-            std::memcpy(store.overlays[frame].committed, store.frame(frame).used,
-                        sizeof store.overlays[frame].committed);
-            core::set_bit(core::space_hints(store, kind), frame);
-            break;
-        default:
-            break;
-    }
-}
-
-namespace {
-
-constexpr u32 crowded_max = 64;
-
-}  // namespace
 
 /// Whether a commit may free the space that an operation lacks: the first commit may, and each one
 /// after orphans were freed, for which this waits.
@@ -314,23 +318,8 @@ Errc VolumeImplementation::execute_contents(const ops::Command& command, ops::Re
         // The file's new blocks hold other files' old bytes: no commit may contain that.
         if (failed && committer_ != nullptr) committer_->forbid(reply.code);
     });
-    if (failed && committer_ != nullptr) hide_piece(command, reply.piece, answer);
+    if (failed && committer_ != nullptr) hide_piece(*this, command, reply.piece, answer);
     return answer;
-}
-
-/// After a failed write of a piece: makes its blocks read as zeros, then stops all changes.
-void VolumeImplementation::hide_piece(const ops::Command& command, const ops::Piece& piece,
-                                      Errc error) {
-    if (!piece.keeps_rest) {
-        ops::Command hide = command_on(command.handle);
-        hide.verb = ops::Verb::allocate;
-        hide.how = static_cast<u8>(Allocate::zero_range_keep_size);
-        hide.from = piece.file_block * format::block_size;
-        hide.length = piece.blocks * format::block_size;
-        ops::Reply reply;
-        static_cast<void>(execute(hide, reply));
-    }
-    end_changes(error);
 }
 
 Errc VolumeImplementation::commit() {

@@ -417,18 +417,13 @@ class VolumeImplementation {
         return engine_memory_->add_frames();
     }
     Errc add_inode_frame();
-    Errc remove_in_turn(Handle root, Removal& removal, const ProgressCallback& progress);
-    void load_metadata();
     Errc start_engine();
     Errc start_cuda_engine();
+    void load_metadata();
     void start_replica();
     Errc add_replica(bool is_loaded, std::string& failure);
-    void hide_piece(const ops::Command& command, const ops::Piece& piece, Errc error);
-    Errc fill_mapping(FileMapping& mapping, u64 length);
-    Errc write_all(FileMapping& mapping, u64 offset, std::span<const std::byte> bytes);
     Errc load_frame_table();
     void make_file_buffer();
-    void adopt_frame(u64 frame);
 
     VolumeDisk disk_;
     format::Superblock superblock_;

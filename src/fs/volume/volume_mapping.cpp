@@ -48,6 +48,29 @@ Errc find_range(const MapOptions& options, u64 size, FileView& view) {
     return format::fits_in_file(options.offset, view.bytes) ? Errc::ok : Errc::file_too_big;
 }
 
+/// Fills the first `length` bytes of a mapping. Requires: the mapping is in mapped_files().
+Errc fill_mapping(VolumeImplementation& volume, FileMapping& mapping, u64 length) {
+    Workers workers(workers_for((length + slice_bytes - 1) / slice_bytes));
+    return in_slices(workers, 0, length, [&](u64 begin, u64 end) {
+        const std::shared_lock lock(volume.data_lock(mapping.file.inode));
+        return volume.load_mapping(mapping, begin, end - begin);
+    });
+}
+
+/// Writes all of `bytes`, which come from `mapping`. Requires: the exclusive data lock.
+Errc write_all(VolumeImplementation& volume, const FileMapping& mapping, u64 offset,
+               std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        DedupStep step;
+        DedupStep* const found = volume.look_up(mapping.file, offset, bytes, Awaited::no, step);
+        WARREN_LET(put, volume.write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping,
+                                           found));
+        offset += *put;
+        bytes = bytes.subspan(*put);
+    }
+    return Errc::ok;
+}
+
 }  // namespace
 
 /// Fills [at, at + length) of a mapping from the file. Requires: the data lock.
@@ -56,15 +79,6 @@ Errc VolumeImplementation::load_mapping(FileMapping& mapping, u64 at, u64 length
         WARREN_LET(got, read_contents(mapping.file, mapping.view.offset + at + done, piece));
         std::memset(piece.data() + *got, 0, piece.size() - *got);
         return Errc::ok;
-    });
-}
-
-/// Fills the first `length` bytes of a mapping. Requires: the mapping is in mapped_files().
-Errc VolumeImplementation::fill_mapping(FileMapping& mapping, u64 length) {
-    Workers workers(workers_for((length + slice_bytes - 1) / slice_bytes));
-    return in_slices(workers, 0, length, [&](u64 begin, u64 end) {
-        const std::shared_lock lock(data_lock(mapping.file.inode));
-        return load_mapping(mapping, begin, end - begin);
     });
 }
 
@@ -84,7 +98,7 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
         }
         mapped_files_.add(mapping);
     }
-    const Errc filled = or_no_memory([&] { return fill_mapping(mapping, held_bytes); });
+    const Errc filled = or_no_memory([&] { return fill_mapping(*this, mapping, held_bytes); });
     if (filled != Errc::ok) forget_mapping(mapping);
     return filled;
 }
@@ -92,19 +106,6 @@ Errc VolumeImplementation::map_contents(const MapOptions& options, FileMapping& 
 void VolumeImplementation::forget_mapping(FileMapping& mapping) {
     const std::unique_lock lock(data_lock(mapping.file.inode));
     mapped_files_.remove(mapping);
-}
-
-/// Writes all of `bytes`, which come from `mapping`. Requires: the exclusive data lock.
-Errc VolumeImplementation::write_all(FileMapping& mapping, u64 offset,
-                                     std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        DedupStep step;
-        WARREN_LET(put, write_alone(mapping.file, offset, bytes, now_nanoseconds(), &mapping,
-                                    look_up(mapping.file, offset, bytes, Awaited::no, step)));
-        offset += *put;
-        bytes = bytes.subspan(*put);
-    }
-    return Errc::ok;
 }
 
 /// Writes [offset, offset + length) of the file from what its mapping has there. The slices of a
@@ -121,7 +122,8 @@ Errc VolumeImplementation::write_mapping(FileMapping& mapping, u64 offset, u64 l
             WARREN_TRY(in_slices(workers, begin, end, [&](u64 from, u64 to) {
                 return mapping.memory->get(from - mapping.view.offset, to - from,
                                            [&](u64 behind, std::span<const std::byte> piece) {
-                                               return write_all(mapping, from + behind, piece);
+                                               return write_all(*this, mapping, from + behind,
+                                                                piece);
                                            });
             }));
         }

@@ -29,6 +29,23 @@ Errc reclaim_inode(VolumeImplementation& volume, Handle handle, const Remove& re
     return format::is_directory(found->mode) ? remove_directory() : volume.reclaim_by_steps(handle);
 }
 
+/// Frees a directory in the orphan directory. Requires: the caller has the turn for it.
+Errc remove_in_turn(VolumeImplementation& volume, Handle root, Removal& removal,
+                    const ProgressCallback& progress) {
+    if (BulkCommands* const bulk = volume.engine().bulk()) {
+        const Errc removed = bulk->remove_tree(root.inode, removal);
+        if (removed != Errc::not_supported) return removed;
+    }
+    if (volume.works_on_host() && volume.store().heads == nullptr) {
+        const auto on_cpu = [&] {
+            return TreeRemover(volume, progress).remove(root.inode, removal);
+        };
+        return volume.replica() == nullptr ? on_cpu()
+                                           : remove_listed_tree(volume, root, removal, on_cpu);
+    }
+    return volume.remove_by_commands(root.inode, removal);
+}
+
 }  // namespace
 
 Errc VolumeImplementation::settle(const ops::Removed& removed) {
@@ -91,7 +108,7 @@ Errc VolumeImplementation::remove_detached(Handle root, Removal& removal,
         const RemovalTurns::Turn turn(removal_turns_, root);
         const Result<Attributes> found = attributes(root);
         if (!found) return found.code() == Errc::stale ? Errc::ok : found.code();
-        return remove_in_turn(root, removal, progress);
+        return remove_in_turn(*this, root, removal, progress);
     });
 }
 
@@ -100,21 +117,6 @@ Errc VolumeImplementation::reclaim_unless_taken(Handle directory, bool although_
         const RemovalTurns::Turn turn(removal_turns_, directory, std::try_to_lock);
         return turn.is_taken() ? reclaim_by_steps(directory, although_open) : Errc::ok;
     });
-}
-
-Errc VolumeImplementation::remove_in_turn(Handle root, Removal& removal,
-                                          const ProgressCallback& progress) {
-    if (BulkCommands* const bulk = engine_->bulk()) {
-        const Errc removed = bulk->remove_tree(root.inode, removal);
-        if (removed != Errc::not_supported) return removed;
-    }
-    if (works_on_host() && store().heads == nullptr) {
-        const auto on_cpu = [&] {
-            return TreeRemover(*this, progress).remove(root.inode, removal);
-        };
-        return replica_ == nullptr ? on_cpu() : remove_listed_tree(*this, root, removal, on_cpu);
-    }
-    return remove_by_commands(root.inode, removal);
 }
 
 Errc VolumeImplementation::remove_by_commands(u64 directory, Removal& removal) {
