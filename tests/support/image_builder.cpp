@@ -83,7 +83,7 @@ void ImageBuilder::be_the_same_always() {
     superblock.hash_key[1] = 0xfedcba9876543210;
     superblock.created = birth;
     std::memcpy(&superblock.header.volume, superblock.uuid, sizeof superblock.header.volume);
-    ASSERT_EQ(write_superblock(*disk_, superblock, transaction, Copies::both), Errc::ok);
+    ASSERT_EQ(write_superblock(*disk_, superblock, transaction), Errc::ok);
 }
 
 u64 ImageBuilder::add_inode(u64 parent, const std::string& name, u32 mode) {
@@ -390,7 +390,7 @@ void ImageBuilder::write_table() {
         table.header.kind = static_cast<u16>(BlockKind::frame_table);
         write_block(superblock.frame_table_offset + index * block_size, block);
     }
-    ASSERT_EQ(write_superblock(*disk_, superblock, transaction, Copies::both), Errc::ok);
+    ASSERT_EQ(write_superblock(*disk_, superblock, transaction), Errc::ok);
 }
 
 ImageEditor::ImageEditor(Disk& disk) : disk_(disk) {

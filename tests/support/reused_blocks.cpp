@@ -162,8 +162,7 @@ void fill_frames(Volume& volume) {
 void fix_hash_key(MemoryDisk& disk, u64 seed) {
     format::Superblock superblock = test::ImageEditor(disk).superblock();
     std::ranges::fill(superblock.hash_key, seed);
-    EXPECT_EQ(write_superblock(disk, superblock, superblock.header.transaction, Copies::both),
-              Errc::ok);
+    EXPECT_EQ(write_superblock(disk, superblock, superblock.header.transaction), Errc::ok);
 }
 
 }  // namespace

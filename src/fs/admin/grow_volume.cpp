@@ -151,7 +151,7 @@ Errc grow(Disk& disk, const Superblock& old, Superblock& grown, u64 transaction)
         WARREN_TRY(disk.zero(grown.frame_table_offset, move.new_count() * frame_size));
         WARREN_TRY(move.run(transaction));
     }
-    return write_superblock(disk, grown, transaction, Copies::both);
+    return write_superblock(disk, grown, transaction);
 }
 
 Failure check_growth(const std::string& path, const Superblock& old, u64 size_bytes) {

@@ -225,7 +225,7 @@ Errc write_volume(Disk& disk, Superblock& superblock, u64 system_frames) {
     WARREN_TRY(disk.zero(inode_frame * frame_size, frame_size));
     WARREN_TRY(write_frame_table(disk, superblock, inode_frame + 1));
     WARREN_TRY(write_inodes(disk, superblock, inode_frame * frame_size));
-    return write_superblock(disk, superblock, first_transaction, Copies::both);
+    return write_superblock(disk, superblock, first_transaction);
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ class Checker {
     Failure mark_closed() {
         if (superblock_.clean == 1) return {};
         superblock_.clean = 1;
-        const Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        const Errc code = write_superblock(disk_, superblock_, ++transaction_);
         return code == Errc::ok ? Failure{} : check_failure(path_, code);
     }
 
@@ -177,7 +177,7 @@ class Checker {
 
     Failure repair(Context& context) {
         superblock_.clean = 0;
-        Errc code = write_superblock(disk_, superblock_, ++transaction_, Copies::both);
+        Errc code = write_superblock(disk_, superblock_, ++transaction_);
         if (code == Errc::ok) code = check::Repair(context, transaction_).run(superblock_);
         return code == Errc::ok ? mark_closed() : check_failure(path_, code);
     }

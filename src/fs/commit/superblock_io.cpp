@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "fs/disk/block_io.hpp"
 #include "fs/format/frame.hpp"
@@ -196,22 +197,18 @@ void raise_generation(Superblock& superblock, u64 last) {
     if (superblock.generation < last + ahead_min) superblock.generation = last + 2 * ahead_min;
 }
 
-Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction, Copies copies) {
+Errc write_superblock(Disk& disk, Superblock& superblock, u64 transaction) {
     // With this number on disk, earlier transactions are not replayed, so they must be durable at
     // their home locations before.
     WARREN_TRY(disk.flush());
-    if (copies == Copies::both) {
-        // The second copy is written first, unless it is the only sound one.
-        Superblock present;
-        const bool is_first_sound =
-            read_superblock_copy(disk, format::superblock_offset, present) == Errc::ok;
-        if (!is_first_sound) {
-            WARREN_TRY(write_copy(disk, superblock, format::superblock_offset, transaction));
-        }
-        WARREN_TRY(write_copy(disk, superblock, format::superblock_copy_offset, transaction));
-        if (!is_first_sound) return Errc::ok;
-    }
-    return write_copy(disk, superblock, format::superblock_offset, transaction);
+    // The second copy is written first, unless it is the only sound one.
+    Superblock present;
+    const bool is_first_sound =
+        read_superblock_copy(disk, format::superblock_offset, present) == Errc::ok;
+    u64 places[] = {format::superblock_copy_offset, format::superblock_offset};
+    if (!is_first_sound) std::swap(places[0], places[1]);
+    WARREN_TRY(write_copy(disk, superblock, places[0], transaction));
+    return write_copy(disk, superblock, places[1], transaction);
 }
 
 }  // namespace warren

@@ -26,12 +26,10 @@ inline bool must_stay_read_only(const format::Superblock& superblock) {
     return (superblock.features_read_only_compatible & ~format::read_only_compatible_known) != 0;
 }
 
-enum class Copies : u8 { first, both };
-
-/// Makes all earlier writes durable, then the superblock with the number `transaction`. Requires:
-/// the number is above that of every transaction in the journal (see fs/commit/journal.hpp).
-/// Opening for writing and closing write both copies, so both always have the current layout.
-Errc write_superblock(Disk& disk, format::Superblock& superblock, u64 transaction, Copies copies);
+/// Makes all earlier writes durable, then both copies of the superblock with the number
+/// `transaction`. Requires: the number is above that of every transaction in the journal (see
+/// fs/commit/journal.hpp).
+Errc write_superblock(Disk& disk, format::Superblock& superblock, u64 transaction);
 
 /// Raises the superblock's generation unless it is at least 2^20 above `last`, the generation of
 /// the inode made last. That is more inodes than can be made before the next commit, so no commit

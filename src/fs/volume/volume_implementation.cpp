@@ -123,8 +123,7 @@ Errc VolumeImplementation::start() {
     superblock_.clean = 0;
     superblock_.generation = state.generation;
     raise_generation(superblock_, state.generation);
-    WARREN_TRY(
-        write_superblock(disk_, superblock_, superblock_.header.transaction + 1, Copies::both));
+    WARREN_TRY(write_superblock(disk_, superblock_, superblock_.header.transaction + 1));
     committer_ = std::make_unique<Committer>(disk_, store, *loader_, superblock_);
     committer_->on_failure([this](Errc error) { end_changes(error); });
     make_file_buffer();
@@ -352,7 +351,7 @@ Errc VolumeImplementation::close() {
     WARREN_TRY(commit_and_free(false));
     superblock_.clean = 1;
     superblock_.generation = committer_->last_generation();  // without those raised in advance
-    return write_superblock(disk_, superblock_, committer_->transaction() + 1, Copies::both);
+    return write_superblock(disk_, superblock_, committer_->transaction() + 1);
 }
 
 }  // namespace warren

@@ -40,8 +40,7 @@ void use_frames(Disk& disk, u64 seed) {
         format::seal_block(block, superblock.header.volume, place, 2);
         ASSERT_EQ(disk.write(place, std::as_bytes(std::span(&block, 1))), Errc::ok);
     }
-    ASSERT_EQ(write_superblock(disk, superblock, superblock.header.transaction + 1, Copies::both),
-              Errc::ok);
+    ASSERT_EQ(write_superblock(disk, superblock, superblock.header.transaction + 1), Errc::ok);
 }
 
 void expect_grown(Disk& disk, u64 size_bytes, const Census& before) {

@@ -45,7 +45,7 @@ TEST(Check, RepairLeavesAMovedFrameTableOutOfTheFreeFrames) {
     format::Superblock superblock{};
     const auto load = [&] { return read_superblock(disk, "image", superblock).code; };
     const auto store = [&] {
-        return write_superblock(disk, superblock, superblock.header.transaction + 1, Copies::both);
+        return write_superblock(disk, superblock, superblock.header.transaction + 1);
     };
     ASSERT_EQ(load(), Errc::ok);
     const u64 table_frame = superblock.frame_table_offset / format::frame_size;
@@ -106,7 +106,7 @@ TEST_F(CheckTest, Counters) {
     superblock.inodes_used -= 1;
     superblock.metadata_frames_end = 1;
     superblock.data_frames_begin = superblock.frame_count;
-    ASSERT_EQ(write_superblock(disk(), superblock, 8, Copies::both), Errc::ok);
+    ASSERT_EQ(write_superblock(disk(), superblock, 8), Errc::ok);
     const Outcome outcome = check(disk());
     EXPECT_EQ(outcome.result.problems, 4u) << outcome.all();
     expect_found_and_repaired("superblock: counts");

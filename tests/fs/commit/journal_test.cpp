@@ -117,9 +117,7 @@ class Writer {
     Errc outside(u32 clean) {
         superblock_.clean = clean;
         states_[++number_] = state_;
-        const bool is_both = clean == 0 || random_.one_in(2);
-        WARREN_TRY(
-            write_superblock(disk_, superblock_, number_, is_both ? Copies::both : Copies::first));
+        WARREN_TRY(write_superblock(disk_, superblock_, number_));
         acknowledge();
         return Errc::ok;
     }
@@ -310,7 +308,7 @@ TEST(Journal, goesOnAfterACut) {
             ASSERT_EQ(image->discard(first_place + i * block_size, block_size), Errc::ok);
         }
         Superblock superblock = load(*image);
-        ASSERT_EQ(write_superblock(*image, superblock, number + 1, Copies::both), Errc::ok);
+        ASSERT_EQ(write_superblock(*image, superblock, number + 1), Errc::ok);
         image->start_recording();
         Writer second(*image, *image, seed + 1000);
         ASSERT_EQ(second.run({.commits = 3, .closes = false}), Errc::ok);

@@ -48,9 +48,7 @@ TEST(SuperblockIo, writingBothCopiesRepairsEither) {
         Superblock superblock{};
         ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
         disk->start_recording();
-        ASSERT_EQ(
-            write_superblock(*disk, superblock, superblock.header.transaction + 1, Copies::both),
-            Errc::ok);
+        ASSERT_EQ(write_superblock(*disk, superblock, superblock.header.transaction + 1), Errc::ok);
         for (u64 events = 0; events <= disk->event_count(); ++events) {
             for (u64 seed = 0; seed < 8; ++seed) {
                 auto image = disk->image_after(events, {.drop = true, .tear = true, .seed = seed});
@@ -75,7 +73,7 @@ Failure load_changed(const Change& change) {
     Superblock superblock{};
     EXPECT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     change(superblock);
-    EXPECT_EQ(write_superblock(*disk, superblock, 7, Copies::both), Errc::ok);
+    EXPECT_EQ(write_superblock(*disk, superblock, 7), Errc::ok);
     return load_superblock(*disk, superblock);
 }
 
@@ -138,7 +136,7 @@ TEST(SuperblockIo, unknownReadOnlyFeaturesAreReported) {
     Superblock superblock{};
     ASSERT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     superblock.features_read_only_compatible = 2;
-    ASSERT_EQ(write_superblock(*disk, superblock, 2, Copies::first), Errc::ok);
+    ASSERT_EQ(write_superblock(*disk, superblock, 2), Errc::ok);
     EXPECT_EQ(load_superblock(*disk, superblock).code, Errc::ok);
     EXPECT_TRUE(must_stay_read_only(superblock));
     EXPECT_EQ(grow_volume_on(*disk, "image", 16 * mib).code, Errc::not_supported);

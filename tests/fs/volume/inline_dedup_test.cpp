@@ -446,7 +446,7 @@ TEST(RememberedDedup, AVolumeWithoutSharedBlocksOpens) {
     format::Superblock superblock;
     ASSERT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
     superblock.features_read_only_compatible = 0;
-    ASSERT_EQ(write_superblock(disk, superblock, 7, Copies::both), Errc::ok);
+    ASSERT_EQ(write_superblock(disk, superblock, 7), Errc::ok);
     EXPECT_FALSE(open_on(disk)->dedup_statistics().is_on);
     Failure failure;
     EXPECT_EQ(open_volume(std::make_unique<PassingDisk>(disk), "image", with_dedup(), failure),
