@@ -11,8 +11,7 @@ namespace warren {
 inline void set_creation(ops::Command& command, const VolumeImplementation& volume,
                          const Caller& caller, Handle directory, std::string_view name,
                          const CreateOptions& options) {
-    set_subject(command, directory, caller);
-    set_name(command, name);
+    set_named(command, directory, name, caller);
     command.mode = options.mode;
     command.device = options.device;
     command.text = options.target.data();
@@ -21,8 +20,7 @@ inline void set_creation(ops::Command& command, const VolumeImplementation& volu
     command.now = now_nanoseconds();
 }
 inline void set_move(ops::Command& command, const Caller& caller, const Move& move, Rename how) {
-    set_subject(command, move.from, caller);
-    set_name(command, move.name);
+    set_named(command, move.from, move.name, caller);
     command.target = move.to;
     command.new_name = move.new_name.data();
     command.new_name_length = length_of(move.new_name);

@@ -74,6 +74,13 @@ inline void set_name(ops::Command& command, std::string_view name) {
     command.name_length = length_of(name);
 }
 
+/// As set_subject(), for a command on an entry of the directory, or on an attribute, of this name.
+inline void set_named(ops::Command& command, Handle handle, std::string_view name,
+                      const Caller& caller = unchecked) {
+    set_subject(command, handle, caller);
+    set_name(command, name);
+}
+
 class InlineDedup;
 struct DedupStep;
 
@@ -193,8 +200,7 @@ class VolumeImplementation {
     template <ops::Verb verb>
     Errc remove_name(const Caller& caller, Handle directory, std::string_view name) {
         const Result<ops::Removed> removed = ask<verb>([&](ops::Command& command) {
-            set_subject(command, directory, caller);
-            set_name(command, name);
+            set_named(command, directory, name, caller);
             command.now = now_nanoseconds();
         });
         return removed ? settle(*removed) : removed.code();

@@ -91,8 +91,7 @@ void Volume::forget(Handle handle, u64 count) {
 Result<u64> Volume::get_attribute(Handle handle, std::string_view name,
                                   std::span<std::byte> target) {
     return implementation_->ask<Verb::get_attribute>([&](ops::Command& command) {
-        set_subject(command, handle);
-        set_name(command, name);
+        set_named(command, handle, name);
         command.buffer = target.data();
         command.buffer_bytes = target.size();
     });
@@ -109,8 +108,7 @@ Result<u64> Volume::list_attributes(Handle handle, std::span<char> target) {
 Errc Volume::set_attribute(const Caller& caller, Handle handle, std::string_view name,
                            std::span<const std::byte> value, AttributeSet how) {
     return implementation_->ask<Verb::set_attribute>([&](ops::Command& command) {
-        set_subject(command, handle, caller);
-        set_name(command, name);
+        set_named(command, handle, name, caller);
         command.text = value.data();
         command.text_bytes = value.size();
         command.how = static_cast<u8>(how);
@@ -120,8 +118,7 @@ Errc Volume::set_attribute(const Caller& caller, Handle handle, std::string_view
 
 Errc Volume::remove_attribute(const Caller& caller, Handle handle, std::string_view name) {
     return implementation_->ask<Verb::remove_attribute>([&](ops::Command& command) {
-        set_subject(command, handle, caller);
-        set_name(command, name);
+        set_named(command, handle, name, caller);
         command.now = now_nanoseconds();
     });
 }

@@ -33,9 +33,8 @@ Errc settled(VolumeImplementation& volume, const ops::Reply& reply) {
 void move_row(VolumeImplementation& volume, const Caller& caller, std::span<const Move> moves,
               std::span<Errc> results) {
     const auto found = replies_to(volume, moves.size(), [&](u64 i, ops::Command& command) {
-        set_subject(command, moves[i].from, caller);
+        set_named(command, moves[i].from, moves[i].name, caller);
         command.verb = Verb::lookup;
-        set_name(command, moves[i].name);
     });
     const auto is_directory = [&](std::size_t i) {
         return found[i].code == Errc::ok && format::is_directory(found[i].attributes.mode);
@@ -79,8 +78,7 @@ void remove_row(VolumeImplementation& volume, const Caller& caller, std::span<co
                 std::span<Errc> results) {
     const bool of_directories = names[0].is_directory;
     const auto fill = [&](u64 item, Verb verb, ops::Command& command) {
-        set_subject(command, names[item].directory, caller);
-        set_name(command, names[item].name);
+        set_named(command, names[item].directory, names[item].name, caller);
         command.verb = verb;
         command.now = now_nanoseconds();
     };
@@ -141,8 +139,7 @@ void look_up_by_commands(VolumeImplementation& volume, const Caller& caller,
     for (u64 begin = 0; begin < lookups.size(); begin += given_max) {
         const u64 count = std::min(given_max, lookups.size() - begin);
         const auto found = replies_to(volume, count, [&](u64 i, ops::Command& command) {
-            set_subject(command, lookups[begin + i].directory, caller);
-            set_name(command, lookups[begin + i].name);
+            set_named(command, lookups[begin + i].directory, lookups[begin + i].name, caller);
             command.verb = Verb::lookup;
         });
         for (u64 i = 0; i < count; ++i)

@@ -16,8 +16,7 @@ Result<Attributes> Volume::lookup(const Caller& caller, Handle directory, std::s
                                   Hold hold) {
     VolumeImplementation& volume = *implementation_;
     return volume.ask<Verb::lookup>([&](ops::Command& command) {
-        set_subject(command, directory, caller);
-        set_name(command, name);
+        set_named(command, directory, name, caller);
         command.references = volume.references_for(hold, false);
     });
 }
