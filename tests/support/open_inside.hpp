@@ -21,8 +21,8 @@ inline std::unique_ptr<VolumeImplementation> open_inside(Disk& disk,
     format::Superblock superblock;
     EXPECT_EQ(read_superblock(disk, "image", superblock).code, Errc::ok);
     auto volume = std::make_unique<VolumeImplementation>(std::make_unique<FaultDisk>(disk),
-                                                         superblock, options, hash_mask);
-    EXPECT_EQ(volume->start(), Errc::ok);
+                                                         superblock, options);
+    EXPECT_EQ(volume->start(hash_mask), Errc::ok);
     return volume;
 }
 

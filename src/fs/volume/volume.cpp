@@ -80,9 +80,9 @@ std::unique_ptr<Volume> open_on_disk(std::unique_ptr<Disk> disk, const std::stri
     if (options.meta_buffer_bytes != 0) {
         effective.meta_buffer_bytes = std::max(options.meta_buffer_bytes, meta_buffer_min_bytes);
     }
-    auto implementation = std::make_unique<VolumeImplementation>(std::move(disk), superblock,
-                                                                 effective, changes.hash_mask);
-    Errc started = implementation->start();
+    auto implementation =
+        std::make_unique<VolumeImplementation>(std::move(disk), superblock, effective);
+    Errc started = implementation->start(changes.hash_mask);
     if (started == Errc::no_device && options.engine == EngineChoice::cuda) {
         failure = {started, path + ": cannot open the volume with the CUDA engine: " +
                                 implementation->engine_failure() + "; use the CPU engine"};

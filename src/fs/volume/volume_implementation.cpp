@@ -67,11 +67,10 @@ void hide_piece(VolumeImplementation& volume, const ops::Command& command, const
 
 VolumeImplementation::VolumeImplementation(std::unique_ptr<Disk> disk,
                                            const format::Superblock& superblock,
-                                           const OpenOptions& options, u64 hash_mask)
+                                           const OpenOptions& options)
     : disk_(std::move(disk)),
       superblock_(superblock),
       options_(options),
-      hash_mask_(hash_mask),
       data_locks_(std::make_unique<std::shared_mutex[]>(data_lock_count)),
       thread_pool_(options.workers),
       mapped_files_(*this) {}
@@ -87,7 +86,7 @@ void VolumeImplementation::watch_disk() {
     });
 }
 
-Errc VolumeImplementation::start() {
+Errc VolumeImplementation::start(u64 hash_mask) {
     // An engine with its own memory has the meta buffer there. With a meta buffer and no explicit
     // engine the CPU is chosen, because a GPU's bulk commands need all metadata in its memory.
     const bool has_own_memory = options_.engine == EngineChoice::cuda;
@@ -100,7 +99,7 @@ Errc VolumeImplementation::start() {
     core::Store& store = memory_.store();
     store.hash_key[0] = superblock_.hash_key[0];
     store.hash_key[1] = superblock_.hash_key[1];
-    store.hash_mask = hash_mask_;
+    store.hash_mask = hash_mask;
     store.root_inode = superblock_.root_inode;
     store.orphan_directory = superblock_.orphan_directory;
     store.reserve_blocks = std::min<u64>(1024, store.block_count() / 64);

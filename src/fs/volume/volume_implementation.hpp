@@ -86,14 +86,14 @@ struct DedupStep;
 
 class VolumeImplementation {
  public:
-    /// Tests pass a `hash_mask`: names keep only these bits of their hash.
     VolumeImplementation(std::unique_ptr<Disk> disk, const format::Superblock& superblock,
-                         const OpenOptions& options, u64 hash_mask = ~u64{0});
+                         const OpenOptions& options);
     ~VolumeImplementation();
 
     /// Reads the frame table and starts the engine. Requires: the journal has been replayed.
     /// Errc::no_device if the requested engine is not available; engine_failure() gives the reason.
-    Errc start();
+    /// Tests pass a `hash_mask`: names keep only these bits of their hash.
+    Errc start(u64 hash_mask = ~u64{0});
     const std::string& engine_failure() const { return engine_failure_; }
     /// See Volume::engine_note().
     std::string engine_note() const;
@@ -434,7 +434,6 @@ class VolumeImplementation {
     VolumeDisk disk_;
     format::Superblock superblock_;
     OpenOptions options_;
-    const u64 hash_mask_;
     RemovalTurns removal_turns_;
     StoreMemory memory_;
     std::unique_ptr<MetaLoader> loader_;
