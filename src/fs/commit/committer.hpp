@@ -15,7 +15,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>

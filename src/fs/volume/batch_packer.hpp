@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstring>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "fs/volume/volume_implementation.hpp"

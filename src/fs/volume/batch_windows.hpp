@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "base/on_exit.hpp"
 #include "base/out_of_memory.hpp"
 #include "fs/volume/batch_packer.hpp"
 #include "fs/volume/volume_batches.hpp"

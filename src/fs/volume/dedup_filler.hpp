@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <memory>
-#include <span>
 #include <thread>
 
 #include "base/rate_limit.hpp"

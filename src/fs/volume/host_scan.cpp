@@ -186,7 +186,7 @@ class HostSite {
     HostSite(VolumeImplementation& volume, const ScanPlan& plan,
              std::span<const ScanPosition> first, Audience& audience)
         : volume_(volume), plan_(plan), audience_(audience) {
-        room_.state.grow(1);
+        room_.state.grow_cleared(1);
         room_.ranges.grow(ranges_max);
         grow(first.size() + directories_few);
         if (plan.purpose == ScanPurpose::measure && !plan.counts_links) mark_no_links();
@@ -254,11 +254,10 @@ class HostSite {
     void grow(u64 directories) {
         const ScanState& state = *room_.state.data();
         const u64 count = directories + leaves_at_once();
-        const bool is_first = room_.directories.count() == 0;
-        room_.directories.grow(count, is_first ? 0 : state.directory_count);
-        room_.sums.grow(count, is_first ? 0 : state.sum_count);
+        room_.directories.grow(count, state.directory_count);
+        room_.sums.grow(count, state.sum_count);
         for (auto& list : room_.spilled)
-            list.grow(count + ranges_max, is_first ? 0 : state.spilled_count);
+            list.grow(count + ranges_max, state.spilled_count);
     }
     void mark_no_links() {
         const u64 frames = relaxed_load(volume_.store().state->metadata_frames_end);

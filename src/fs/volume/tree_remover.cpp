@@ -3,7 +3,6 @@
 // freed when its leaves are empty. The order does not matter within a step.
 #include "fs/volume/tree_remover.hpp"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 

@@ -339,8 +339,7 @@ Errc VolumeImplementation::commit_and_free(bool looks_on_disk) {
 }
 
 Errc VolumeImplementation::close() {
-    if (closed_) return Errc::ok;
-    closed_ = true;
+    if (std::exchange(closed_, true)) return Errc::ok;
     if (reclaimer_ != nullptr) reclaimer_->stop();
     if (dedup_ != nullptr) dedup_->stop_filling();
     if (replica_ != nullptr) replica_->finish_loading();

@@ -92,12 +92,11 @@ Errc VolumeImplementation::read_directory(Handle directory, u64 cookie,
         command.buffer_bytes = sizeof *leaf;
         std::vector<EntryView> entries;
         entries.reserve(format::leaf_entries_max);
-        u64 from = cookie < 3 ? 0 : cookie - 3 + 1;
+        command.from = cookie < 3 ? 0 : cookie - 3 + 1;
         for (;;) {
-            command.from = from;
             WARREN_LET(next, ask<Verb::read_leaf>(command));
             entries.clear();
-            WARREN_TRY(for_each_entry(*leaf, from,
+            WARREN_TRY(for_each_entry(*leaf, command.from,
                                       [&](const EntryView& entry) { entries.push_back(entry); }));
             std::ranges::sort(entries, {}, &EntryView::key);
             for (const EntryView& at : entries) {
@@ -109,7 +108,7 @@ Errc VolumeImplementation::read_directory(Handle directory, u64 cookie,
                 if (!emit(entry)) return Errc::ok;
             }
             if (*next == core::key_end) return Errc::ok;
-            from = *next;
+            command.from = *next;
         }
     });
 }
