@@ -18,8 +18,7 @@ constexpr u64 staged_blocks_max = 16;
 
 Errc DataWriter::operator()(const ops::Piece& piece) const {
     WARREN_TRY(write(piece));
-    const bool is_fresh = !piece.keeps_rest || replaces_ == Replaces::no;
-    volume_.note_data(is_fresh ? FreshData::yes : FreshData::no);
+    volume_.note_data(piece.keeps_rest ? fresh_data_ : FreshData::yes);
     return Errc::ok;
 }
 

@@ -9,18 +9,16 @@
 
 namespace warren {
 
-/// Whether the written bytes replace bytes that are visible in the file.
-enum class Replaces : u8 { no, yes };
-
 /// Writes the caller's bytes [offset, offset + source.size()) of a file, one piece at a time.
 class DataWriter {
  public:
+    /// FreshData::no: the bytes replace bytes that are visible in the file.
     DataWriter(VolumeImplementation& volume, u64 offset, std::span<const std::byte> source,
-               Replaces replaces)
+               FreshData fresh_data)
         : volume_(volume),
           offset_(offset),
           source_(source),
-          replaces_(replaces),
+          fresh_data_(fresh_data),
           keeps_every_edge_(!volume.works_on_host() && volume.file_buffer() != nullptr) {}
 
     /// Writes the bytes of a piece, then calls note_data(), before apply makes the piece visible.
@@ -49,7 +47,7 @@ class DataWriter {
     VolumeImplementation& volume_;
     const u64 offset_;
     const std::span<const std::byte> source_;
-    const Replaces replaces_;
+    const FreshData fresh_data_;  // of bytes that are written in place
     const bool keeps_every_edge_;
     u32 kept_count_ = 0;
     std::array<KeptBlock, 2> kept_;  // kept_count_ of them
@@ -57,7 +55,7 @@ class DataWriter {
 
 /// A writer without bytes of a caller: it only moves contents of the file to other blocks.
 inline DataWriter moving_writer(VolumeImplementation& volume) {
-    return {volume, 0, {}, Replaces::no};
+    return {volume, 0, {}, FreshData::yes};
 }
 
 /// Reserves space for bytes in the next commit, for the lifetime of this object; commits first if

@@ -241,7 +241,7 @@ Result<u64> VolumeImplementation::write_contents(Handle file, u64 offset,
     ops::Command fill = command_on(file);
     fill.now = now;
     const bool replaces = offset + source.size() <= size;
-    DataWriter writer(*this, offset, source, replaces ? Replaces::yes : Replaces::no);
+    DataWriter writer(*this, offset, source, replaces ? FreshData::no : FreshData::yes);
     WARREN_TRY(writer.keep_edges(file, size));
     const RangeProgress progress =
         run_steps<Verb::fill>(*this, fill, offset, source.size(), writer);
