@@ -26,7 +26,7 @@ namespace warren::fuse {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr u32 protocol_version = 4;
+inline constexpr u32 protocol_version = 5;
 /// The error for a frame of another protocol version.
 inline constexpr auto other_protocol = static_cast<Errc>(EPROTONOSUPPORT);
 inline constexpr u32 frame_limit_bytes = 1u << 20;
