@@ -37,6 +37,7 @@ std::span<const std::byte> bytes_of(const Block* blocks, u64 count) {
 /// by one request for each run that is contiguous there.
 template <class PlaceOf>
 Errc write_home(Disk& disk, const Block* blocks, u64 count, const PlaceOf& place_of) {
+    WARREN_CHECK(count <= Journal::staging_blocks);
     DiskWrite runs[Journal::staging_blocks];
     u64 run_count = 0;
     for (u64 i = 0; i < count; ++i) {
