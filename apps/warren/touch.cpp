@@ -44,7 +44,8 @@ bool touch(Directory& start, const Location& location, const Arguments& parsed) 
         if (parsed.has('c')) return true;
         code = start.create(path, creation);
         if (code != Errc::exists || start.read_link(path, target) != Errc::ok) break;
-        // A link to a file that does not exist: make that file.
+        // A link to a file that does not exist: make that file. It ends, because change() follows
+        // only so many links.
         const bool is_absolute = target.starts_with('/');
         path.resize(is_absolute ? 0 : path.size() - last_component(path).size());
         path += target;

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -49,7 +50,8 @@ FALLOC_PUNCH_HOLE = 2
 FALLOC_ZERO_RANGE = 16
 PR_SET_PDEATHSIG = 1
 
-CONTROL_VERSION = 4  # apps/fuse/control_protocol.hpp
+PROTOCOL = pathlib.Path(__file__).parents[2] / "apps/fuse/control_protocol.hpp"
+CONTROL_VERSION = int(re.search(r"protocol_version = (\d+);", PROTOCOL.read_text())[1])
 
 
 def skip_unless_possible():

@@ -19,7 +19,7 @@ struct OwnedLeaf {
     u32 owner;  // ordinal
     u64 place;
 
-    auto operator<=>(const OwnedLeaf&) const = default;
+    auto operator<=>(const OwnedLeaf&) const = default;  // by owner first
 };
 
 /// The entries of a damaged directory leaf that are accepted, by slot.
@@ -53,8 +53,8 @@ struct Context {
     u32 orphans = nobody;
     u32 fresh = nobody;  // the directory lost+found, if a repair makes it
 
-    std::vector<u32> lost;                // inodes without a name
-    std::vector<OwnedLeaf> found_leaves;  // by search, since no tree leads there; sorted
+    std::vector<u32> lost;                                // inodes without a name
+    std::vector<OwnedLeaf> found_leaves;                  // to which no tree leads; sorted
     std::unordered_map<u64, KeptEntries> damaged_leaves;  // by place
     std::unordered_map<u32, InodePlan> plans;             // by ordinal
 

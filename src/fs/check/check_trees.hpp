@@ -46,7 +46,7 @@ class TreeVisitor {
     std::unordered_set<u64> seen_;
 };
 
-/// Walks the tree whose root is in `inode`.
+/// Walks the tree of the inode `ordinal`, whose root is in `inode`, its copy.
 void walk_tree(Context& context, u32 ordinal, const format::Inode& inode, TreeVisitor& visitor);
 
 /// Claims the block of an inode that `pointer` leads to. False if the block does not have this

@@ -28,8 +28,8 @@ class Engine {
     /// split nodes or remove empty leaves itself replies need_split or need_prune, which
     /// Verb::change_structure serves.
     virtual void attempt(const ops::Command& command, ops::Reply& reply) = 0;
-    /// Calls attempt() for each command. They may run in any order and at the same time; a caller
-    /// that needs an order sends one batch after the other.
+    /// Calls attempt() for each command. They may run in any order and at the same time, other than
+    /// here; a caller that needs an order sends one batch after the other.
     virtual void attempt_many(std::span<const ops::Command> commands,
                               std::span<ops::Reply> replies) {
         for (std::size_t i = 0; i < commands.size(); ++i)

@@ -21,6 +21,8 @@ inline constexpr u64 arena_bytes_max = 16 * mib;
 inline constexpr u32 name_bytes_max = 4096;  // a command with a longer one is Errc::invalid
 inline constexpr u32 text_bytes_max = 64 * kib;
 
+/// Processes share it: a change of it, or of AttributeChange, takes another protocol_version
+/// (apps/fuse/control_protocol.hpp).
 struct alignas(16) Arguments {
     u64 inode;
     u64 target_inode;

@@ -61,7 +61,7 @@ class TreeRemover {
     OrphanRoom orphan_room_;
     ProgressTeller progress_;
     std::vector<Tally> tallies_;
-    Removal total_;            // by all steps so far
+    Removal total_;            // by all steps so far; its blocks once remove() ends
     std::vector<u64> rooted_;  // in the orphan directory; the next step begins with them
     std::mutex mutex_;
     std::vector<Unfinished> unfinished_;  // directories that the step leaves

@@ -210,7 +210,8 @@ void Adoption::take_blocks(u64 begin, u64 end) const {
             dirty |= bit;
             if (is_table(place) || is_bitmap(place)) continue;
             if (is_hidden(place)) {
-                copy_inode_lines(i, 0, 1);  // which receive() has left
+                // What receive() has left. The version words are locked.
+                copy_inode_lines(i, 0, 1);
             } else {
                 copy_lines(&changes_.blocks[i], &target_of(i), block_lines);
             }

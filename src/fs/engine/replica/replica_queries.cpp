@@ -151,9 +151,10 @@ void ReplicaQueries::measure(const ScanCall& call, const CpuScan& on_cpu) {
     if (on_cpu(listed) != Errc::ok) return;
     sides_.start(Side::cpu, listed, 0, now_() - begin);
     // The first scan also takes memory for the next ones.
-    if (scan_image(call, false) != Errc::ok) return;
+    if (scan_image(call, /*may_load=*/false) != Errc::ok) return;
     begin = now_();
-    if (scan_image(call, false) == Errc::ok) sides_.start(Side::replica, listed, 0, now_() - begin);
+    if (scan_image(call, /*may_load=*/false) == Errc::ok)
+        sides_.start(Side::replica, listed, 0, now_() - begin);
 }
 
 SideChoice::Choice ReplicaQueries::choose(const Query& query, bool may_load) {
@@ -167,7 +168,7 @@ SideChoice::Choice ReplicaQueries::choose(const Query& query, bool may_load) {
 /// The sides may correct `query`.
 template <class OnReplica, class OnCpu>
 Errc ReplicaQueries::run(const Query& query, const OnReplica& on_replica, const OnCpu& on_cpu) {
-    // If the memory was released before the side is chosen, what loading takes is counted.
+    // The choice counts the time of loading only if the memory has been released by now.
     const bool may_load = replica_.is_released();
     const SideChoice::Choice choice = choose(query, may_load);
     const double begin = now_();
