@@ -33,20 +33,26 @@ std::span<const std::byte> bytes_of(const Block* blocks, u64 count) {
     return {reinterpret_cast<const std::byte*>(blocks), count * block_size};
 }
 
-/// Writes at most Journal::staging_blocks blocks to their home locations, block i to place_of(i),
-/// by one request for each run that is contiguous there.
-template <class PlaceOf>
-Errc write_home(Disk& disk, const Block* blocks, u64 count, const PlaceOf& place_of) {
-    WARREN_CHECK(count <= Journal::staging_blocks);
+/// The requests that write at most Journal::staging_blocks blocks to their home locations, block i
+/// to place_of(i): one for each run that is contiguous there.
+struct HomeWrites {
+    template <class PlaceOf>
+    HomeWrites(const Block* blocks, u64 count, const PlaceOf& place_of);
+    std::span<const DiskWrite> all() const { return std::span(runs).first(run_count); }
+
     DiskWrite runs[Journal::staging_blocks];
     u64 run_count = 0;
+};
+
+template <class PlaceOf>
+HomeWrites::HomeWrites(const Block* blocks, u64 count, const PlaceOf& place_of) {
+    WARREN_CHECK(count <= Journal::staging_blocks);
     for (u64 i = 0; i < count; ++i) {
         const bool goes_on = i > 0 && place_of(i) == place_of(i - 1) + block_size;
         if (!goes_on) runs[run_count++] = {place_of(i), bytes_of(&blocks[i], 0)};
         DiskWrite& run = runs[run_count - 1];
         run.source = {run.source.data(), run.source.size() + block_size};
     }
-    return disk.write_many(std::span(runs).first(run_count));
 }
 
 /// One half of the journal, as described by its first descriptor.
@@ -105,7 +111,10 @@ class Reader {
                 const u64 count = std::min(descriptor().count - done, chunk_blocks);
                 WARREN_TRY(read_chunk(from + done * block_size, count));
                 const u64* const places = descriptor().places + done;
-                WARREN_TRY(write_home(disk_, chunk_, count, [&](u64 i) { return places[i]; }));
+                const HomeWrites writes(chunk_, count, [&](u64 i) { return places[i]; });
+                // In this order, so that the last of two blocks with one place counts.
+                for (const DiskWrite& run : writes.all())
+                    WARREN_TRY(disk_.write(run.offset, run.source));
                 done += count;
             }
             return Errc::ok;
@@ -294,7 +303,8 @@ Errc Journal::write_places(std::span<const SealedBlock> blocks) {
         const auto some = blocks.subspan(first, std::min(staging_blocks, blocks.size() - first));
         for (u64 i = 0; i < some.size(); ++i)
             std::memcpy(&staging_[i], some[i].block, sizeof(Block));
-        code = write_home(disk_, staging_, some.size(), [&](u64 i) { return some[i].place; });
+        const HomeWrites writes(staging_, some.size(), [&](u64 i) { return some[i].place; });
+        code = disk_.write_many(writes.all());
         first += some.size();
     }
     has_failed_ = code != Errc::ok;

@@ -73,7 +73,7 @@ class Journal {
     /// Called with the home location of a logged block and its place in the journal.
     using Logged = std::function<void(u64 place, u64 in_journal)>;
     /// Finds the blocks that replay() would write, without writing: calls `logged` for each block
-    /// of one transaction after the other, so the last call for a place counts. Returns as
+    /// in the order in which a replay writes them, so the last call for a place counts. Returns as
     /// replay().
     static Result<u64> find_logged(Disk& disk, const format::Superblock& superblock,
                                    const Logged& logged);
